@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow};
 use hapax::limits::MAX_PAGE;
 use hapax::model::{AuditSubject, JournalEvent, Timestamp};
-use hapax::store::{AuditFilter, AuditPlace};
+use hapax::store::{AuditCursor, AuditFilter};
 use hapax::{AuditEntry, Engine};
 use hapax_api::client::AuditFilter as ServerFilter;
 use hapax_api::{JournalEntry, JournalKind};
@@ -194,10 +194,10 @@ fn table_of_server(entries: &[JournalEntry]) -> String {
 }
 
 async fn read(engine: &Engine, filter: AuditFilter) -> Result<Vec<AuditEntry>> {
-    let (mut entries, mut after): (Vec<AuditEntry>, Option<AuditPlace>) = (Vec::new(), None);
+    let (mut entries, mut after): (Vec<AuditEntry>, Option<AuditCursor>) = (Vec::new(), None);
     loop {
         let page = engine.search_audit(filter.clone(), after, MAX_PAGE).await?;
-        after = page.last().map(|last| AuditPlace { at: last.note.at, place: last.place });
+        after = page.last().map(|last| AuditCursor { at: last.note.at, place: last.place });
         let is_last = page.len() < MAX_PAGE;
         entries.extend(page.into_iter().filter_map(AuditEntry::of));
         if is_last {
@@ -260,7 +260,7 @@ fn told(what: &JournalEvent) -> (String, Option<&str>, &str) {
             seconded_by.as_ref().map(|second| second.name.as_str()),
             reason,
         ),
-        JournalEvent::Steered { command, reason } => (command.clone(), None, reason),
+        JournalEvent::Commanded { command, reason } => (command.clone(), None, reason),
         JournalEvent::Redelivered { reason } => ("redelivered".into(), None, reason),
         JournalEvent::KeyReleased { kind, key, reason, .. } => {
             (format!("released {kind} key {key}"), None, reason)

@@ -176,7 +176,7 @@ async fn pause_run(engine: &Engine, run: &RunHead) -> Result<()> {
     let here = engine.workspace(run.facts.workspace.clone());
     let by = Actor::new(ACTOR.to_owned(), Role::Operator);
     match here.steer_by(run.id(), RunCommand::Pause, None, by, REASON).await {
-        Ok(_) | Err(Error::Refused { refusal: Refusal::AlreadyAsked, .. }) => Ok(()),
+        Ok(_) | Err(Error::Refused { refusal: Refusal::AlreadyRequested, .. }) => Ok(()),
         Err(error) => Err(error).with_context(|| format!("run {} was not paused", run.id())),
     }
 }

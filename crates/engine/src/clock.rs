@@ -1,4 +1,4 @@
-//! Time as the engine and the stores see it, so that tests can drive it.
+//! Clocks of the engine and the stores. Tests can drive them.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -9,38 +9,40 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::limits::{LONGEST_NAP, MAX_CLOCK_STEP};
+use crate::limits::{MAX_CLOCK_SLEEP, MAX_CLOCK_STEP};
 use crate::model::Timestamp;
 
-/// A future that ends when an instant has come.
+/// A future that completes at an instant.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A source of time.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// The wall clock.
+    /// Wall-clock time.
     fn now(&self) -> Timestamp;
 
-    /// Time since some fixed point. Never runs backwards, and counts the time the machine was suspended: leases end meanwhile.
+    /// Time since some fixed point. It never runs backwards and includes time when the machine was suspended,
+    /// because leases expire during that time too.
     fn monotonic(&self) -> Duration;
 
     /// Waits until the wall clock has reached `at`.
     fn sleep_until(&self, at: Timestamp) -> Sleep;
 
-    /// Waits for `span`, whatever happens to the wall clock meanwhile.
+    /// Waits for `span`, whatever happens to the wall clock.
     fn sleep(&self, span: Duration) -> Sleep {
         self.sleep_until(self.now().plus(span))
     }
 
-    /// How often the wall clock was seen to jump.
+    /// Number of wall-clock jumps seen.
     fn jumps(&self) -> u64 {
         0
     }
 }
 
-/// The clock of the machine. Under tokio's paused test time it follows that time.
+/// The system clock. Under tokio's paused test time it follows that time.
 ///
-/// It follows the wall clock in small steps only. If the wall clock jumps, this clock goes on as before, by the time since the machine
-/// started: nothing ends early because of a jump, nothing that has ended lives again, and no timer stands still. A restart adopts the wall clock.
+/// It follows the wall clock in small steps only. If the wall clock jumps, this clock continues with the time
+/// since boot. So a jump makes nothing expire early, revives nothing that has expired, and stops no timer. A
+/// restart adopts the wall clock.
 #[derive(Debug, Clone)]
 pub struct SystemClock {
     base: Timestamp,
@@ -50,13 +52,13 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// The machine's wall clock.
+    /// The wall clock of the machine.
     pub fn new() -> Self {
         let steady = Arc::new(Steady::new(wall_clock(), since_boot()));
         SystemClock { base: wall_clock(), started: tokio::time::Instant::now(), paused: false, steady }
     }
 
-    /// A clock that starts at `base` and follows tokio's time, for tests on paused time.
+    /// A clock that starts at `base` and follows tokio's time, for tests with paused time.
     pub fn following_tokio(base: Timestamp) -> Self {
         let steady = Arc::new(Steady::new(base, Duration::ZERO));
         SystemClock { base, started: tokio::time::Instant::now(), paused: true, steady }
@@ -88,9 +90,10 @@ impl Clock for SystemClock {
         let clock = self.clone();
         Box::pin(async move {
             loop {
-                // One more millisecond, because the wall clock is cut to whole ones: waking early would be a lap for nothing.
+                // One extra millisecond, because the wall clock is truncated to milliseconds. Waking early
+                // would cost another loop.
                 let wait = at.since(clock.now()) + Duration::from_millis(1);
-                tokio::time::sleep(wait.min(LONGEST_NAP)).await;
+                tokio::time::sleep(wait.min(MAX_CLOCK_SLEEP)).await;
                 if clock.now() >= at {
                     return;
                 }
@@ -99,7 +102,7 @@ impl Clock for SystemClock {
     }
 
     fn sleep(&self, span: Duration) -> Sleep {
-        // One more millisecond, for those who wait for an instant: see above.
+        // One extra millisecond for callers that wait for an instant, as above.
         Box::pin(tokio::time::sleep(span.saturating_add(Duration::from_millis(1))))
     }
 
@@ -108,12 +111,12 @@ impl Clock for SystemClock {
     }
 }
 
-/// A wall clock without its jumps.
+/// A wall clock without jumps.
 #[derive(Debug)]
 struct Steady {
-    /// Milliseconds from the machine's start to the epoch, as it is gone by.
+    /// Milliseconds from the epoch to boot, as currently used.
     offset_ms: AtomicI64,
-    /// The same, as it was last seen.
+    /// The same, as last observed.
     seen_ms: AtomicI64,
     jumps: AtomicU64,
 }
@@ -147,7 +150,7 @@ impl Steady {
     }
 }
 
-/// Milliseconds from the machine's start to the epoch.
+/// Milliseconds from the epoch to boot.
 fn offset_of(wall: Timestamp, since_boot: Duration) -> i64 {
     wall.as_millis().saturating_sub(i64::try_from(since_boot.as_millis()).unwrap_or(i64::MAX))
 }
@@ -156,7 +159,7 @@ pub(crate) fn is_small_step(from_ms: i64, to_ms: i64) -> bool {
     u128::from(from_ms.abs_diff(to_ms)) <= MAX_CLOCK_STEP.as_millis()
 }
 
-/// Time since the machine started, the time it was suspended included.
+/// Time since boot, including suspension.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn since_boot() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -164,7 +167,7 @@ pub fn since_boot() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// Time since the first call. What this platform offers may not count the time the machine was suspended.
+/// Time since the first call. On this platform it may not include suspension.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub fn since_boot() -> Duration {
     static FIRST: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
@@ -197,7 +200,7 @@ impl ManualClock {
 }
 
 impl Default for ManualClock {
-    /// Noon of a day like any other: 2026-01-01.
+    /// 2026-01-01, noon.
     fn default() -> Self {
         ManualClock::new(Timestamp::from_millis(1_767_268_800_000))
     }
@@ -215,7 +218,7 @@ impl Clock for ManualClock {
     fn sleep_until(&self, at: Timestamp) -> Sleep {
         let mut now = self.now.subscribe();
         Box::pin(async move {
-            // The sender lives as long as the clock; if it is gone nobody waits any more.
+            // The sender lives as long as the clock. If it is gone, nothing waits any more.
             let _ = now.wait_for(|now| *now >= at).await;
         })
     }

@@ -1,7 +1,7 @@
-//! Checks the invariants of a store on its data, through the verbs that every store has.
+//! Checks the invariants of a store on its data, through the operations that every store has.
 //!
-//! It may run beside living workers: a run is judged only if it stood still while it was read, else it is counted as
-//! moving. What can be judged from data alone is judged; what only a recorded history of calls can show, tests show.
+//! It may run beside live workers. A run is judged only if it did not change while it was read; otherwise it
+//! is counted as moving. Invariants that data alone cannot show are covered by tests.
 
 mod entities;
 mod history;
@@ -11,10 +11,10 @@ mod keys;
 mod outbox;
 mod promise_keys;
 mod promises;
-mod released;
+mod released_keys;
 mod report;
+mod run_state;
 mod snapshot;
-mod standing;
 mod versions;
 mod workspaces;
 
@@ -25,14 +25,15 @@ use crate::store::{ListRuns, Store, StoreError, StoreResult};
 pub use report::{Report, Violation};
 
 use keys::Named;
-use released::Released;
+use released_keys::Released;
 use snapshot::{Reading, Snapshot};
 
-/// Runs on one page: each comes with its payloads, so fewer than a list may hold.
+/// Runs per page. Each comes with its payloads, so fewer than the maximum page.
 const PAGE: usize = 100;
 
-/// Walks every run, its records and history, every key with what it names, every promise and operation that is open, every after-effect, and every
-/// webhook that waits, and reports what breaks an invariant.
+/// Checks every run with its records and history, every key with the object it names, every open promise and
+/// operation, every outbox message, and every unprocessed webhook event. Reports all violations of
+/// invariants.
 pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
     let mut report = Report::default();
     let (mut named, mut released) = (Named::default(), Released::default());
@@ -89,7 +90,7 @@ async fn check_run(
     let mut found = Vec::new();
     versions::check(snapshot, &mut found);
     history::check(snapshot, &mut found);
-    standing::check(snapshot, store.now(), &mut found);
+    run_state::check(snapshot, store.now(), &mut found);
     keys::check_own(store, snapshot, released, &mut found).await?;
     outbox::check_own(snapshot, &mut found);
     for (invariant, what) in found {
@@ -98,5 +99,5 @@ async fn check_run(
     Ok(())
 }
 
-/// What a check of one run found: the invariant and what breaks it.
+/// Faults of one run: the invariant and a description.
 type Found = Vec<(u8, String)>;

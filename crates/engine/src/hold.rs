@@ -1,8 +1,9 @@
-//! The right to send an effect, for as long as the lease or claim behind it lasts.
+//! Holds: the right to send an effect while the lease or claim behind it lasts.
 //!
-//! A process can pause at any instruction: a stopped container, a suspended laptop, a long page fault. While it pauses its lease ends, another
-//! process takes over, and when it goes on it does not know. So the right is compared with the clock at the last moment before an effect
-//! leaves the process, by a clock that counts the time the machine was suspended.
+//! A process can pause at any instruction: a stopped container, a suspended laptop, a long page fault. While
+//! it is paused, its lease may expire and another process may take over without its knowledge. So the hold is
+//! compared with the clock at the last moment before an effect leaves the process, using a clock that
+//! includes suspension.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,17 +16,17 @@ use crate::clock::{Clock, SystemClock};
 use crate::model::{Failure, RunId, StepId};
 use crate::runtime::{Point, PointWatcher};
 
-/// Code of the failure of an effect that was not sent because its sender no longer held the right to.
+/// Failure code of an effect that was not sent because the sender no longer held the right.
 pub const NO_LONGER_HELD: &str = "no_longer_held";
 
-/// The right to send an effect. Cheap to clone; every clone sees the same right end.
+/// The right to send an effect. Cheap to clone. All clones share one right.
 #[derive(Clone)]
 pub struct Hold {
     right: Arc<Right>,
     watched: Option<Arc<Watched>>,
 }
 
-/// Two holds are equal if they are clones of one right.
+/// Two holds are equal if they are clones of the same right.
 impl PartialEq for Hold {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.right, &other.right)
@@ -36,14 +37,14 @@ impl Eq for Hold {}
 
 struct Right {
     clock: Arc<dyn Clock>,
-    /// Deadline by [`Clock::monotonic`], in milliseconds. `u64::MAX` never comes.
+    /// Deadline by [`Clock::monotonic`], in milliseconds. `u64::MAX` means never.
     deadline_ms: AtomicU64,
-    /// Deadline of a second lease that must hold as well.
+    /// Deadline of an additional external lease.
     outside_deadline_ms: AtomicU64,
     lost: watch::Sender<bool>,
 }
 
-/// Who is told that a check is about to be made.
+/// Observer that is notified before each check.
 struct Watched {
     watcher: PointWatcher,
     run: RunId,
@@ -51,7 +52,7 @@ struct Watched {
 }
 
 impl Hold {
-    /// A right that ends at `deadline` by [`Clock::monotonic`], unless it is extended before.
+    /// A right that ends at `deadline` by [`Clock::monotonic`], unless it is extended.
     pub(crate) fn until(clock: Arc<dyn Clock>, deadline: Duration) -> Self {
         let right = Right {
             clock,
@@ -62,19 +63,20 @@ impl Hold {
         Hold { right: Arc::new(right), watched: None }
     }
 
-    /// A right that never ends, for requests that no lease or claim stands behind.
+    /// A right that never ends, for requests without a lease or claim.
     pub fn unlimited() -> Self {
         static UNLIMITED: LazyLock<Hold> =
             LazyLock::new(|| Hold::until(Arc::new(SystemClock::new()), Duration::MAX));
         UNLIMITED.clone()
     }
 
-    /// The same right, with a watcher that is told before each check.
+    /// The same right, with an observer that is notified before each check.
     pub(crate) fn watched(&self, watcher: PointWatcher, run: RunId, step: StepId) -> Self {
         Hold { right: self.right.clone(), watched: Some(Arc::new(Watched { watcher, run, step })) }
     }
 
-    /// Is the right still held? Ask right before the effect leaves the process, after the last await.
+    /// Returns true if the right is still held. Call this right before the effect leaves the process, after
+    /// the last await.
     pub fn is_held(&self) -> bool {
         if let Some(watched) = &self.watched {
             watched.watcher.reached(&Point::BeforeSend(watched.run, watched.step.clone()));
@@ -93,18 +95,19 @@ impl Hold {
         }
     }
 
-    /// Has the right been taken away for good? A right whose deadline has passed may still be renewed; a lost one may not.
+    /// Returns true if the right is lost for good. A right past its deadline may still be renewed; a lost one
+    /// may not.
     pub fn is_lost(&self) -> bool {
         *self.right.lost.borrow()
     }
 
-    /// Waits until the right is taken away for good.
+    /// Waits until the right is lost for good.
     pub async fn lost(&self) {
-        // The sender lives as long as this clone does.
+        // The sender lives as long as this clone.
         let _ = self.right.lost.subscribe().wait_for(|lost| *lost).await;
     }
 
-    /// Like [`Hold::is_held`], without telling the watcher.
+    /// Like [`Hold::is_held`], without notifying the observer.
     pub(crate) fn stands(&self) -> bool {
         !self.is_lost() && self.right.clock.monotonic() < self.deadline()
     }
@@ -123,7 +126,7 @@ impl Hold {
         self.right.outside_deadline_ms.store(millis(deadline), Ordering::Release);
     }
 
-    /// Takes the right away for good.
+    /// Ends the right for good.
     pub(crate) fn lose(&self) {
         self.right.lost.send_replace(true);
     }
@@ -190,7 +193,8 @@ mod tests {
         assert_eq!(Hold::unlimited(), Hold::unlimited());
     }
 
-    /// A pause between the watcher and the check must be seen: the watcher stands where the pause is worst.
+    /// A pause between the observer and the check must be noticed. The observer is called where a pause is
+    /// worst.
     #[test]
     fn a_pause_right_before_the_check_is_noticed() {
         let (clock, hold) = held_for(Duration::from_secs(10));

@@ -1,8 +1,8 @@
-//! Exclusion outside the store, for those who want it: a run is then driven only while a lease of somebody else's making is held, too.
+//! Optional external leases: a run is then driven only while a lease from another system is also held.
 //!
-//! It adds nothing to what is written: every write is guarded by the store's own version and fence, with or without it. What
-//! it adds is that two nodes that both believe to hold a run (one was paused, or cut off from the store) do not both begin
-//! its effects, as long as the outside keeps its promise.
+//! An external lease does not change what is written: the version and fence of the store guard every write
+//! anyway. It prevents two nodes that both believe they hold a run (one was paused, or cut off from the
+//! store) from both starting its effects, as long as the external system works.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,48 +15,49 @@ use uuid::Uuid;
 use crate::clock::Clock;
 use crate::model::Timestamp;
 
-/// Names one holder of one lease. Whoever asks chooses it, so that a request whose answer was lost can be sent again.
+/// Identifies one holder of one lease. The caller chooses it, so a request whose answer was lost can be sent
+/// again.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LeaseToken(String);
 
 impl LeaseToken {
-    /// One that nobody had before.
+    /// A fresh token.
     pub fn fresh() -> Self {
         LeaseToken(Uuid::new_v4().simple().to_string())
     }
 
-    /// As text.
+    /// The token as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl fmt::Debug for LeaseToken {
-    /// Whoever knows it can give the lease away, so logs do not show it.
+    /// Anyone who knows the token can release the lease, so logs do not show it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("LeaseToken(…)")
     }
 }
 
-/// The outside could not be asked; the lease may or may not be held.
+/// The external system could not be reached. The lease may or may not be held.
 #[derive(Debug, thiserror::Error)]
 #[error("the lease could not be asked for: {0}")]
 pub struct LeaseError(pub String);
 
-/// Time-limited, exclusive holds on names. Each call is atomic.
+/// Time-limited, exclusive leases on names. Each call is atomic.
 #[async_trait]
 pub trait Lease: fmt::Debug + Send + Sync + 'static {
-    /// Takes `name` for `ttl`, unless another token holds it. True: this token holds it.
+    /// Takes `name` for `ttl`, unless another token holds it. Returns true if this token holds it.
     async fn acquire(&self, name: &str, token: &LeaseToken, ttl: Duration) -> Result<bool, LeaseError>;
 
-    /// Holds on for another `ttl`. False: this token does not hold it (any more).
+    /// Extends the lease by another `ttl`. Returns false if this token does not hold it.
     async fn renew(&self, name: &str, token: &LeaseToken, ttl: Duration) -> Result<bool, LeaseError>;
 
-    /// Gives it back, if this token holds it.
+    /// Releases the lease, if this token holds it.
     async fn release(&self, name: &str, token: &LeaseToken) -> Result<(), LeaseError>;
 }
 
-/// Leases in this process, exact and gone with it: for tests, and for engines that share one.
+/// Leases within this process, for tests and for engines that share one process.
 #[derive(Debug)]
 pub struct MemoryLease {
     clock: Arc<dyn Clock>,
@@ -64,12 +65,12 @@ pub struct MemoryLease {
 }
 
 impl MemoryLease {
-    /// None is held yet.
+    /// Creates an empty set of leases.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         MemoryLease { clock, held: Mutex::default() }
     }
 
-    /// Forgets who holds what, as an outside that loses its memory does.
+    /// Forgets all holders, like an external system that loses its memory.
     pub fn forget_all(&self) {
         self.held.lock().expect("no holder panics").clear();
     }

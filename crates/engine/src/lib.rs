@@ -8,10 +8,10 @@ pub mod lease;
 pub mod limits;
 pub mod memory;
 pub mod model;
-mod patience;
 pub mod runtime;
 pub mod store;
 pub mod testing;
+mod timeout;
 
 pub use ctx::Ctx;
 pub use hold::Hold;

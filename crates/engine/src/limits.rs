@@ -1,4 +1,4 @@
-//! Every limit of the engine, in one place: a list, a batch, a payload or a wait without a name here is a bug.
+//! Every limit of the engine. A list, batch, payload or wait without a named limit here is a bug.
 
 use std::time::Duration;
 
@@ -12,140 +12,144 @@ pub const MAX_PAYLOAD_BYTES: usize = 2 * 1024 * 1024;
 pub const MAX_PAYLOAD_DEPTH: usize = 64;
 /// Longest failure or cancellation text kept, in characters; longer ones are cut.
 pub const MAX_MESSAGE_CHARS: usize = 4096;
-/// Longest reason or note that a person gives, in characters; longer ones are refused.
+/// Longest reason or remark of a person, in characters. Longer ones are rejected.
 pub const MAX_REASON_CHARS: usize = 4096;
-/// Longest name that a person gives, in characters.
+/// Longest name of a person, in characters.
 pub const MAX_PERSON_CHARS: usize = 128;
-/// Longest name under which somebody acts, in characters: a person's, and in brackets that of what they act through.
+/// Longest name of an actor, in characters: a person, and in brackets the credential they act through.
 pub const MAX_ACTOR_CHARS: usize = 2 * MAX_PERSON_CHARS + 3;
-/// Most steps one generation of a run may record; beyond it the run fails and should use `continue_as_new`.
+/// Maximum number of steps in one generation of a run. Beyond it the run fails; use `continue_as_new`.
 pub const MAX_STEPS_PER_RUN: u32 = 100_000;
-/// Most unconsumed signals a run may hold; the next one is refused.
+/// Maximum number of unconsumed signals of a run. Further ones are rejected.
 pub const MAX_WAITING_SIGNALS: u64 = 10_000;
-/// For how long the key of a promise still names it once that is over, unless its maker says otherwise.
+/// How long the key of a promise still names it after the promise ended, by default.
 pub const KEEP_PROMISE_KEY_FOR: Duration = Duration::from_secs(24 * 3600);
-/// For how long a settlement that comes before its promise is kept for it, unless its sender says otherwise: longer than senders of
-/// webhooks try again.
-pub const KEEP_EARLY_FOR: Duration = Duration::from_secs(4 * 24 * 3600);
-/// For how long events of webhooks are kept, so that one that is sent again is known again: longer than senders try.
-pub const KEEP_HOOKS_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Most runs on one page of a list.
+/// How long an early settlement is kept for its promise, by default. Longer than senders of webhooks retry.
+pub const KEEP_EARLY_SETTLEMENT_FOR: Duration = Duration::from_secs(4 * 24 * 3600);
+/// How long webhook events are kept, so that a resend is recognised. Longer than senders of webhooks retry.
+pub const KEEP_INBOUND_EVENTS_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Maximum page size of a list.
 pub const MAX_PAGE: usize = 1_000;
-/// Most promises that are looked at for one page of those that stand so: where few of many do, the page is short.
-pub const MAX_PROMISES_LOOKED_AT: usize = 10_000;
-/// Most entries of the journal that one page of doubts reads to tell who made the attempts; of those beyond it nobody is told.
-pub const MAX_NOTES_LOOKED_AT: usize = 10_000;
-/// Most after-effects that a look at the depth of the outbox counts: beyond it, more is no news.
+/// Maximum number of promises scanned for one page with a status filter. If few match, the page is short.
+pub const MAX_PROMISES_SCANNED: usize = 10_000;
+/// Maximum number of journal entries that one page of doubts reads to find who made the attempts.
+pub const MAX_JOURNAL_ENTRIES_SCANNED: usize = 10_000;
+/// Maximum number of outbox messages counted for the size of the backlog.
 pub const MAX_COUNTED_OUTBOX: usize = 10_000;
-/// Most workflows, each by version and priority, that a look for the longest due run goes through.
-pub const MAX_WORKFLOWS_LOOKED_AT: usize = 10_000;
-/// Most runs one claim may take.
+/// Maximum number of workflows, by version and priority, scanned for the most overdue run.
+pub const MAX_WORKFLOWS_SCANNED: usize = 10_000;
+/// Maximum number of runs in one claim.
 pub const MAX_CLAIM: usize = 1_024;
-/// Most leases renewed in one write.
+/// Maximum number of leases renewed in one write.
 pub const MAX_RENEWALS: usize = 4_096;
-/// Most keys or runs one retention pass may delete.
+/// Maximum number of keys or runs that one purge pass deletes.
 pub const MAX_PURGE: usize = 1_000;
-/// How long a step is tried unless its policy says otherwise.
+/// How long a step is retried, by default.
 pub const RETRY_FOR: Duration = Duration::from_secs(24 * 3600);
-/// How many times as long as a batch took housekeeping leaves the store alone after it.
+/// Pause of housekeeping after a batch, as a multiple of the time that the batch took.
 pub const PURGE_SHARE: u32 = 3;
-/// How long housekeeping may be behind before it takes half of its time for deleting.
+/// Backlog age after which housekeeping spends half of its time on deleting.
 pub const PURGE_HURRY_AFTER: Duration = Duration::from_secs(600);
-/// Most attempts a retry policy may ask for.
+/// Maximum number of attempts in a retry policy.
 pub const MAX_ATTEMPTS: u32 = 1_000;
-/// Most JSON paths kept of a request, to say where another one differs.
-pub const MAX_OUTLINE_PATHS: usize = 256;
-/// Most differing JSON paths one answer names.
+/// Maximum number of JSON paths stored for a request, to report where another one differs.
+pub const MAX_LEAF_DIGESTS: usize = 256;
+/// Maximum number of differing JSON paths in one answer.
 pub const MAX_DIFFERENCES: usize = 32;
-/// Largest answer kept whole under a request key, in bytes.
+/// Largest answer stored under a request key, in bytes.
 pub const MAX_STORED_ANSWER_BYTES: usize = 1024 * 1024;
-/// How long after its hold ran out a request that nobody took over is forgotten.
+/// How long after its hold ended an abandoned request is kept.
 pub const ABANDONED_REQUEST_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Most keys whose uses are counted in one write.
-pub const MAX_KEY_USES: usize = 1_000;
-/// Longest name of a thing in the catalog, in characters.
+/// Maximum number of keys in one write of usage counts.
+pub const MAX_KEY_USAGE_BATCH: usize = 1_000;
+/// Longest name of a catalog item, in characters.
 pub const MAX_ITEM_NAME_CHARS: usize = 255;
-/// Longest name of a table or column of the user's, in characters.
+/// Longest name of a user's table or column, in characters.
 pub const MAX_IDENTIFIER_CHARS: usize = 63;
-/// Most columns of a table of the user's that are shown as what is known of an entity.
-pub const MAX_COLUMNS_SHOWN: usize = 64;
-/// Most operations whose holders are heard of in one write.
-pub const MAX_HEARD: usize = 1_000;
-/// Most claims a janitor frees in one go.
+/// Maximum number of data columns of a user's table.
+pub const MAX_DATA_COLUMNS: usize = 64;
+/// Maximum number of operations in one heartbeat write.
+pub const MAX_HEARTBEATS: usize = 1_000;
+/// Maximum number of claims that a janitor frees in one pass.
 pub const MAX_STALE_CLAIMS: usize = 200;
-/// How often a janitor looks, unless its module says otherwise.
+/// Interval of the janitor, by default.
 pub const JANITOR_EVERY: Duration = Duration::from_secs(120);
-/// For how long nothing is heard of the holder of a claim before it counts as gone, unless its module says otherwise.
+/// How long a claim may go without a heartbeat before its holder counts as gone, by default.
 pub const CLAIM_STALE_AFTER: Duration = Duration::from_secs(300);
-/// How often the store hears, at least, that an operation is alive; more often if a janitor has less patience.
-pub const HEAR_AT_LEAST_EVERY: Duration = Duration::from_secs(30);
-/// How often the action of an operation is entered under one effect key before an outcome that stays unknown is released or shown to people.
+/// Interval of heartbeats for an operation. Shorter if its janitor allows less time.
+pub const HEARTBEAT_EVERY: Duration = Duration::from_secs(30);
+/// Maximum number of attempts at an action under one effect key before an unknown outcome is released or put
+/// in doubt.
 pub const MAX_ACTION_TRIES: u32 = 5;
-/// Newest tries under one effect key that a ruling or a probe's "did not happen" speaks of.
+/// Maximum number of attempts that a ruling or a probe's "did not happen" covers, newest first.
 pub const MAX_SETTLED_TRIES: u32 = 100;
-/// Pause before an action with an unknown outcome is entered again; twice as long each time.
+/// Pause before an action with an unknown outcome is tried again. Doubles each time.
 pub const ACTION_PAUSE: Duration = Duration::from_millis(500);
 /// Longest such pause, whatever the provider asks for.
 pub const MAX_ACTION_PAUSE: Duration = Duration::from_secs(30);
-/// Pause between two questions of a probe: "did not happen" counts when it is said twice.
+/// Pause between two questions of a probe: "did not happen" must be answered twice.
 pub const PROBE_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// How often an entity that changed under an operation's eyes is looked at anew before the operation gives up.
+/// How often an operation reads an entity again that keeps changing before it gives up.
 pub const MAX_BEGIN_TRIES: u32 = 8;
 /// Longest delay, sleep, timeout or deadline: ten years.
 pub const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
-/// Shortest lease; below it renewals could not keep up with a slow disk.
+/// Shortest lease. With a shorter one, renewals could not keep up with a slow disk.
 pub const MIN_LEASE: Duration = Duration::from_millis(100);
-/// Longest wait for an answer of the store; after it the outcome counts as unknown.
+/// Longest wait for an answer of the store. After it the outcome is unknown.
 pub const MAX_STORE_WAIT: Duration = Duration::from_secs(30);
-/// Longest one attempt to deliver an after-effect may take.
+/// Longest duration of one delivery attempt.
 pub const MAX_DELIVERY: Duration = Duration::from_secs(60);
-/// Most after-effects on their way to one target at once.
+/// Maximum number of concurrent deliveries to one target.
 pub const MAX_DELIVERIES_PER_TARGET: usize = 1_024;
 /// Longest wait for the answer of a probe, unless it or its step has a timeout.
 pub const MAX_PROBE: Duration = Duration::from_secs(30);
-/// How often a provider that does not answer a probe is asked before the probe counts as one that could not tell.
+/// How often a probe without an answer is repeated before it counts as unknown.
 pub const MAX_PROBE_TRIES: u32 = 3;
-/// How long an answer that may be there already is looked for once its time is over.
-pub const LAST_LOOK_FOR: Duration = Duration::from_millis(250);
-/// Longest nap of a clock that waits for an instant: after it, it looks how much is left.
-pub const LONGEST_NAP: Duration = Duration::from_secs(3600);
-/// Largest step of a wall clock that is followed. A larger one is a jump: it is logged, counted, and not followed.
+/// How long an answer that may have arrived is still awaited after the timeout.
+pub const FINAL_POLL_FOR: Duration = Duration::from_millis(250);
+/// Longest sleep of a clock that waits for an instant. After it, the clock checks the time again.
+pub const MAX_CLOCK_SLEEP: Duration = Duration::from_secs(3600);
+/// Largest step of the wall clock that is followed. A larger one is a jump: it is logged and counted, but not
+/// followed.
 pub const MAX_CLOCK_STEP: Duration = Duration::from_secs(10);
-/// How long an effect without a timeout of its own is taken to be on its way after its worker vanished.
+/// How long an effect without a timeout counts as in flight after its worker vanished.
 pub const EFFECT_WITHOUT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How much longer than its timeout an attempt may be at work: in the network, in a queue of the provider's, and by clocks that differ.
+/// How long after its timeout an attempt may still be at work: network, queues of the provider, clock
+/// differences.
 pub const IN_FLIGHT_MARGIN: Duration = Duration::from_secs(5);
-/// Pause between the two answers "did not happen" that a probe must give before it is believed.
+/// Pause between the two answers "did not happen" that a probe must give.
 pub const DENIAL_PAUSE: Duration = Duration::from_secs(2);
-/// How long after a probe that could not tell the provider is asked again, while people look into it; twice as long each time.
+/// Pause before a probe with an unknown answer is repeated while a ruling is pending. Doubles each time.
 pub const PROBE_EVERY: Duration = Duration::from_secs(300);
-/// Longest pause between two such questions.
+/// Longest pause between two such probes.
 pub const MAX_PROBE_PAUSE: Duration = Duration::from_secs(3600);
-/// How often the release of a run whose driver panicked is tried if people steer it meanwhile; after that its lease runs out.
+/// How often releasing a run whose driver panicked is retried if an operator changes it at the same time.
+/// After that its lease expires.
 pub const RELEASE_TRIES: u32 = 5;
-/// Longest rest of a run whose driver panicked, before it is driven again.
+/// Longest pause before a run whose driver panicked is driven again.
 pub const MAX_STALLED_PAUSE: Duration = Duration::from_secs(60);
-/// Leases in a row that may end without progress before a run is put aside for people.
+/// Leases in a row that may end without progress before a run is quarantined.
 pub const MAX_STALLS: u32 = 10;
-/// Most runs above a run: how deep a family may be, unless the engine is told otherwise.
+/// Maximum number of ancestors of a run, by default.
 pub const MAX_CHILD_DEPTH: u32 = 32;
-/// Most descendants of one root since it began or last continued as new, unless the engine is told otherwise.
+/// Maximum number of descendants of a root since it began or last continued as new, by default.
 pub const MAX_DESCENDANTS: u64 = 10_000;
-/// Most children that one engine starts in a workspace each second, unless it is told otherwise. Those beyond it begin later.
+/// Maximum number of children that one engine starts in a workspace per second, by default. Further ones
+/// start later.
 pub const CHILDREN_PER_SECOND: u32 = 1_000;
-/// Longest that a child may have to wait for its turn; one that would wait longer is refused.
+/// Longest delay of a child by that rate. A child that would wait longer is refused.
 pub const MAX_CHILD_DELAY: Duration = Duration::from_secs(60);
-/// Most workspaces whose pace of children is remembered.
+/// Maximum number of workspaces whose child rate is tracked.
 pub const MAX_PACED_WORKSPACES: usize = 10_000;
-/// Most members of a cancelled family that one write asks to cancel.
+/// Maximum number of members of a cancelled family that one write asks to cancel.
 pub const MAX_SWEEP: usize = 200;
-/// How often an engine looks for cancelled families that a crash left half swept.
+/// Interval at which an engine looks for cancelled families whose sweep was interrupted.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
-/// How long after it was taken in a webhook that nobody has processed counts as forgotten. Servers look for those of a vanished one every few
-/// seconds.
-pub const HOOK_FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
-/// Most violations one check of a store names; more are counted.
+/// Age at which an unprocessed webhook event counts as forgotten. Servers look for events of a vanished
+/// server every few seconds.
+pub const INBOUND_EVENT_OVERDUE_AFTER: Duration = Duration::from_secs(3600);
+/// Maximum number of violations that one check of a store lists. Further ones are counted.
 pub const MAX_VIOLATIONS: usize = 1_000;
 
-/// Steps in doubt that are looked at for one list of runs that need attention.
-pub const MAX_DOUBTS_LOOKED_AT: usize = 10_000;
+/// Maximum number of steps in doubt scanned for one list of runs that need attention.
+pub const MAX_DOUBTS_SCANNED: usize = 10_000;

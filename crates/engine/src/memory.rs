@@ -1,13 +1,13 @@
-//! A store in memory: the reference that every other store is compared with. It promises nothing beyond the process.
+//! An in-memory store: the reference for all other stores. Its data is lost when the process ends.
 //!
-//! Plainly correct over fast: one lock, and every verb is one edit under it. It reads no other clock than its own and
-//! starts no task, so that a simulation on one thread can drive it.
+//! It favours correctness over speed: one lock, and every operation is one edit under it. It uses only its
+//! own clock and spawns no tasks, so a single-threaded simulation can drive it.
 
-mod advance_run;
 mod arrival;
 mod catalog;
 mod claim_runs;
 mod command_run;
+mod commit_run;
 mod ending;
 mod entities;
 mod families;
@@ -31,15 +31,15 @@ use crate::model::{
     RunEvent, RunId, TallyCount, Timestamp, Version, WorkspaceId,
 };
 use crate::store::{
-    Catalog, ClaimOutbox, ClaimRuns, Claimed, ClaimedOutbox, CommandRun, CommitOutcome, EntityStore,
-    FamilyStore, FinishOutboxMessage, ListAudit, ListDoubts, ListJournal, ListOutbox, ListRuns, PlacedEntry,
-    PromiseStore, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RequestKeyStore,
-    RunCommandOutcome, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
-    StartOutcome, Store, StoreResult, StoredDoubt, StoredKey, WebhookStore,
+    Catalog, ClaimOutbox, ClaimRuns, ClaimedOutbox, ClaimedRuns, CommandRun, CommitOutcome, EntityStore,
+    FamilyStore, FinishOutboxMessage, ListAudit, ListDoubts, ListJournal, ListOutbox, ListRuns, PromiseStore,
+    Purge, PurgeOutcome, Redeliver, RedeliverOutcome, RenewLeases, RequestKeyStore, RunCommandOutcome,
+    RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, Store,
+    StoreResult, StoredDoubt, StoredJournalEntry, StoredKey, WebhookStore,
 };
 use state::State;
 
-/// Keeps everything in memory and forgets it when dropped.
+/// Keeps everything in memory and discards it when dropped.
 #[derive(Debug)]
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
@@ -47,12 +47,12 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store that judges leases, timers and deadlines by `clock`.
+    /// An empty store. Leases, timers and deadlines follow `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         MemoryStore { clock, state: Mutex::default() }
     }
 
-    /// Takes over a run with its history, ready to be driven; for replays.
+    /// Imports a run with its history, ready to be driven. For replays.
     pub(crate) fn adopt(&self, history: RunLog) {
         self.state().adopt(history, self.now());
     }
@@ -96,7 +96,7 @@ impl Store for MemoryStore {
         self.state().start_run(&new, self.now())
     }
 
-    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<ClaimedRuns> {
         Ok(self.state().claim_runs(&request, self.now()))
     }
 
@@ -104,8 +104,8 @@ impl Store for MemoryStore {
         self.state().renew_leases(&request, self.now())
     }
 
-    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
-        self.state().advance_run(advance, self.now())
+    async fn commit_run(&self, commit: RunCommit) -> StoreResult<CommitOutcome> {
+        self.state().commit_run(commit, self.now())
     }
 
     async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
@@ -120,7 +120,7 @@ impl Store for MemoryStore {
         Ok(self.state().settle_promise(request, self.now()))
     }
 
-    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+    async fn purge(&self, request: Purge) -> StoreResult<PurgeOutcome> {
         Ok(self.state().purge(&request, self.now()))
     }
 
@@ -167,11 +167,11 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<StoredJournalEntry>> {
         Ok(self.state().list_journal(&request))
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<StoredJournalEntry>> {
         Ok(self.state().list_audit(&request))
     }
 

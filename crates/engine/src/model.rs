@@ -5,7 +5,7 @@ mod announce;
 mod arrival;
 mod attention;
 mod canonical;
-mod chance;
+mod catalog_item;
 mod command;
 mod commit;
 mod doubt;
@@ -23,26 +23,26 @@ mod fingerprint;
 mod human_text;
 mod ids;
 mod inbound_event;
-mod item;
 mod journal;
 mod key;
+mod leaf_digests;
 mod ledger;
 mod name;
 mod operation;
 mod operation_evidence;
 mod outbox;
-mod outline;
 mod payload;
 mod promise;
+mod promise_transition;
+mod random;
 mod reopen;
 mod request;
 mod retention;
 mod retry;
 mod run;
 mod run_transition;
-mod serves;
+mod served_workflows;
 mod settle_time;
-mod settling;
 mod signal;
 mod start;
 mod step;
@@ -51,22 +51,22 @@ mod time;
 mod transition;
 mod unknown_outcome;
 
-pub use allowed_action::{AllowedAction, Hindrance, allowed_actions};
-pub use announce::{Announced, Subscriber, Subscribers};
+pub use allowed_action::{AllowedAction, BlockedReason, allowed_actions};
+pub use announce::{AnnouncementKind, Subscriber, Subscribers};
 pub use arrival::{Arrival, decide_arrival};
-pub use attention::{Attention, AttentionReason, attention_of_doubt, attention_of_pause};
+pub use attention::{Attention, AttentionReason, attention_for_doubt, attention_for_pause};
 pub use canonical::canonical_json;
-pub use chance::seed_chance;
+pub use catalog_item::{CatalogItem, CatalogKind};
 pub use command::{CommandResult, Refusal, RunCommand, decide_command};
 pub use commit::{CANCEL_TOO_LATE, CommitBuilder, IllegalChange, RunCommit, StepChange};
 use doubt::check_authority;
 pub use doubt::{
-    Actor, Decided, DoubtRef, DoubtedAttempt, OnDoubt, Origin, Probed, Resolution, Role, Ruling,
-    RulingRefused, can_be_carried_out, check_ruling,
+    Actor, DoubtRef, DoubtedAttempt, OnDoubt, Origin, ProbeAnswer, RecordedDecision, Resolution, Role,
+    Ruling, RulingError, can_be_carried_out, check_ruling,
 };
 pub use effect::EffectClass;
 pub use effect_key::EffectKey;
-pub use entity::{Entity, EntityRef, Home, TableRef, merge_data};
+pub use entity::{Entity, EntityRef, EntityStorage, TableRef, merge_data};
 pub use entity_check::{EntityProblem, EntityRule, check_entity_workflow};
 pub use entity_ledger::{EntityEffect, operation_of};
 pub use entity_workflow::{
@@ -76,44 +76,45 @@ pub use entity_workflow::{
 pub use event::{EventKind, RunEvent};
 pub use evidence::{EffectTally, Evidence, Occurrence, RepeatCount, TallyCount, count_repeats};
 pub use failure::{Failure, FailureClass};
-pub use family::{CancelledFamily, ChildrenRefused, Family, decide_births};
+pub use family::{CancelledFamily, ChildrenRefused, Family, decide_add_children};
 pub use fingerprint::{Fingerprint, IgnorePaths};
 pub use human_text::{HumanText, check_actor_and_reason};
 pub use ids::{
     Fence, Generation, OperationId, OwnerId, PromiseId, RunId, StepId, Version, WorkspaceId, WriteToken,
 };
 pub use inbound_event::{InboundEvent, InboundEventId, InboundEventStatus};
-pub use item::{CatalogKind, Item};
 pub use journal::{AuditSubject, JournalEntry, JournalEvent};
 pub use key::{EntityId, IdempotencyKey, KeyKind, KeyRecord, KeyTarget, SignalId, Subject};
+pub use leaf_digests::LeafDigests;
 pub use ledger::{
-    ClassCount, LedgerAttempt, LedgerEntity, LedgerEntry, LedgerOutcome, LedgerRuling, ledger_of,
+    ClassCount, LedgerAttempt, LedgerEntity, LedgerEntry, LedgerOutcome, LedgerRuling, build_ledger,
 };
 pub use name::{Name, WorkflowRef};
-pub use operation::{EntityNote, Operation, OperationEnd, OperationState, OperationStatus};
+pub use operation::{EntityJournalEntry, Operation, OperationEnd, OperationState, OperationStatus};
 pub use outbox::{OutboxMessage, OutboxState, OutboxStatus, decide_delivery};
-pub use outline::Outline;
 pub use payload::Payload;
 pub use promise::{Promise, PromiseKey, PromiseState, PromiseStatus, Settlement};
+pub use promise_transition::{
+    EarlyDecision, EarlySettlement, OpenedPromise, PromiseRef, SettleDecision, SettleRequest, SettleRule,
+    decide_early, decide_open, decide_settle, is_same_creation,
+};
+pub use random::seed_thread_rng;
 use reopen::reopen;
-pub use reopen::{PlannedEffect, Repeat, RetryPlan, check_repeat, plan_retry};
+pub use reopen::{PlannedEffect, RepeatPermission, RetryPlan, check_repeat_permission, plan_retry};
 pub use request::{
-    BeginDecision, BeginRequest, Begun, FinishDecision, FinishRequest, RequestEnd, RequestId, RequestRecord,
-    RequestScope, RequestState, RequestSummary, StoredAnswer, decide_begin, decide_finish,
+    BeginDecision, BeginOutcome, BeginRequest, FinishDecision, FinishRequest, RequestEnd, RequestId,
+    RequestRecord, RequestScope, RequestState, RequestSummary, StoredAnswer, decide_begin_request,
+    decide_finish_request,
 };
 pub use retention::{KeyOnFailure, KeyRetention, decide_key_expiry};
 pub use retry::{AttemptsMade, OnExhausted, RetryDecision, RetryPolicy, decide_retry};
 pub use run::{
-    ClosePolicy, Drive, Ending, Lease, Parent, PendingRequest, Priority, RunFacts, RunHead, RunResult,
-    RunState, RunStatus,
+    ClosePolicy, Ending, Lease, Parent, PendingRequest, Priority, RunFacts, RunHead, RunResult, RunState,
+    RunStatus, RunningState,
 };
 pub use run_transition::{RUN_TRANSITIONS, RunTransition, draw_run_lifecycle};
-pub use serves::{ServedFor, Serves};
+pub use served_workflows::{ServedWorkflows, ServedWorkspaces};
 pub use settle_time::{Denial, SettleTime, decide_denial};
-pub use settling::{
-    EarlyDecision, EarlySettlement, Opening, PromiseRef, SettleDecision, SettleRule, Wish, decide_early,
-    decide_open, decide_settle, is_same_creation,
-};
 pub use signal::Signal;
 use start::quarantine_note;
 pub use start::{ClaimDecision, Grant, NewRun, decide_claim, decide_start};
@@ -121,8 +122,8 @@ pub use step::{StepKind, StepRecord, StepState, StepStatus};
 pub use step_transition::{STEP_TRANSITIONS, StepTransition, draw_step_lifecycle};
 pub use time::Timestamp;
 pub use transition::{
-    BeginFacts, BeginOperation, DocumentRef, FinishBy, FinishOperation, Finished, OperationBegun, Override,
-    decide_begin_operation, decide_finish_operation,
+    BeginFacts, BeginOperation, BeginOperationOutcome, DocumentRef, FinishBy, FinishOperation,
+    FinishOperationOutcome, Override, decide_begin_operation, decide_finish_operation,
 };
 pub use unknown_outcome::{ANSWER_UNUSABLE, AfterFailure, PANICKED, decide_after_failure};
 
@@ -132,7 +133,7 @@ pub enum Invalid {
     /// A name is empty, too long, or has a character outside `[A-Za-z0-9._-]`.
     #[error("{what} {given:?} is not a valid name: use 1 to {max} characters of A-Z a-z 0-9 . _ -", max = crate::limits::MAX_NAME_CHARS)]
     Name {
-        /// What the name was for.
+        /// Purpose of the name.
         what: &'static str,
         /// The refused text, cut to a readable length.
         given: String,
@@ -146,7 +147,7 @@ pub enum Invalid {
     /// An identifier does not have its form.
     #[error("{given:?} is not a {what}")]
     Id {
-        /// What was expected.
+        /// The expected form.
         what: &'static str,
         /// The refused text, cut to a readable length.
         given: String,
@@ -154,13 +155,13 @@ pub enum Invalid {
     /// A payload exceeds a limit or holds what not every store can keep.
     #[error("payload refused: {0}")]
     Payload(String),
-    /// What a person says is blank, too long, or holds NUL.
+    /// A text of a person is blank, too long, or contains NUL.
     #[error("{what} has 1 to {max} characters, none of them NUL", what = .0.as_str(), max = .0.max_chars())]
     HumanText(HumanText),
     /// A span of time is beyond what the engine accepts.
     #[error("{what} of {given:?} is out of range: use at most ten years")]
     Span {
-        /// What the span was for.
+        /// Purpose of the span.
         what: &'static str,
         /// The refused span.
         given: std::time::Duration,
@@ -182,7 +183,7 @@ pub(crate) mod tests {
 
     pub(super) fn new_run(grant_to: Option<OwnerId>) -> NewRun {
         let workflow = WorkflowRef { name: Name::new("workflow", "order").unwrap(), version: 1 };
-        let serves = Arc::new(Serves::from_iter([workflow.clone()]));
+        let serves = Arc::new(ServedWorkflows::from_iter([workflow.clone()]));
         let facts = RunFacts {
             workspace: WorkspaceId::default(),
             id: RunId::from_u128(7),

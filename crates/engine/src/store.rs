@@ -1,13 +1,12 @@
-//! The seam between the engine and what keeps its data: few verbs, each atomic, each with one request and one outcome.
+//! The contract between the engine and a store: a few operations, each atomic, each with one request and one
+//! outcome.
 //!
-//! What a store must do is written down as tests in the `store-conformance` crate; a behaviour that is not tested
-//! there is not promised. Every verb that writes is safe to send again after [`StoreError::Unknown`]: the second
-//! time it recognises its own write.
+//! The `store-conformance` crate tests this contract. A behaviour that it does not test is not promised.
 
-mod advance_run;
 mod catalog;
 mod claim_runs;
 mod command_run;
+mod commit_run;
 mod entity_store;
 mod error;
 mod family_store;
@@ -30,33 +29,34 @@ use std::any::Any;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-pub use advance_run::CommitOutcome;
 pub use catalog::{Catalog, ListCatalogItems, PutCatalogItem, PutOutcome};
-pub use claim_runs::{ClaimRuns, Claimed};
+pub use claim_runs::{ClaimRuns, ClaimedRuns};
 pub use command_run::{CommandRun, RunCommandOutcome};
+pub use commit_run::CommitOutcome;
 pub use entity_store::{
-    CreatedEntity, EntityStore, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
-    ListEvidence, ListOperations, NewEntity, OpenClaim, OperationPlace, PlacedEntityNote, PurgeOperations,
-    PurgedOperations, RevertStrays, TransactOperation, TransactedOperation,
+    CreateEntityOutcome, EntityStore, FindLatestOperations, HeldOperation, LatestOperations, ListEntities,
+    ListEntityJournal, ListEvidence, ListOperations, NewEntity, OpenClaim, OperationCursor, PurgeOperations,
+    PurgeOperationsOutcome, RevertStrays, StoredEntityEntry, TransactOperation, TransactOperationOutcome,
 };
 pub use error::StoreError;
-pub use family_store::{CancelFamily, CancelFamilyOutcome, FamilyStore, SweepFamily, SweptFamily};
+pub use family_store::{CancelFamily, CancelFamilyOutcome, FamilyStore, SweepFamily, SweepFamilyOutcome};
 pub use journal::{
-    AuditFilter, AuditPlace, DoubtPlace, ListAudit, ListDoubts, ListJournal, PlacedEntry, StoredDoubt,
+    AuditCursor, AuditFilter, DoubtCursor, ListAudit, ListDoubts, ListJournal, StoredDoubt,
+    StoredJournalEntry,
 };
 pub use outbox::{
     ClaimOutbox, ClaimedOutbox, FinishOutboxMessage, ListOutbox, OutboxCommand, OutboxDepth, Redeliver,
     RedeliverOutcome,
 };
 pub use promise_store::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromisePage, PromiseStore,
-    PutSettleToken, SettleToken, TokenDigest,
+    CreateOutcome, CreatePromise, ListEarlySettlements, ListPromises, PromisePage, PromiseStore,
+    PutSettleToken, SettleToken, StoredEarlySettlement, TokenDigest,
 };
-pub use purge::{Purge, Purged};
+pub use purge::{Purge, PurgeOutcome};
 pub use read::{ListRuns, RunLog, RunPage, RunView, StoredKey};
 pub use renew_leases::{HeldLease, RenewLeases};
 pub use request_key_store::{
-    KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, RequestKeyStore, Uses, check_uses,
+    KeyRef, KeyUsage, KeyUsageDelta, ReleaseKey, ReleaseOutcome, RequestKeyStore, check_usage_batch,
 };
 pub use schema::SchemaState;
 pub use send_signal::{SendSignal, SignalOutcome};
@@ -74,162 +74,207 @@ use crate::model::{
     PromiseId, RunCommit, RunEvent, RunId, RunStatus, TallyCount, Timestamp, Version, WorkspaceId,
 };
 
-/// What a store answers: an outcome that the caller must look at, or an error sorted by remedy.
+/// Result of a store operation: an outcome for the caller to handle, or an error classified by what to do
+/// about it.
 pub type StoreResult<T> = Result<T, StoreError>;
 
-/// Keeps runs, steps, keys, promises and signals. See the module for what that means.
+/// Stores runs, steps, keys, promises, signals, the journal and the outbox.
 ///
-/// It is [`Any`], so that the crate of a store can find its own behind an engine and offer what only that one can do.
+/// These rules hold for every operation:
+///
+/// - Atomicity. An operation takes effect as a whole or not at all. Its writes are durable when it returns
+///   (in the memory store: until the process ends).
+/// - Isolation. Concurrent operations on the same run, key or promise take effect one after the other.
+/// - Idempotency. An operation that writes may be sent again after [`StoreError::Unknown`]: it recognises its
+///   own write. The exceptions are [`Store::transact`] and [`Store::append_journal`].
+/// - Time. All decisions use the clock of the store ([`Store::now`]).
+/// - Tenancy. An operation that names a workspace never sees or changes the data of another.
+/// - Decisions. The functions `decide_*` of [`crate::model`] make all decisions. A store reads their inputs
+///   and writes their results in one transaction.
+///
+/// The trait extends [`Any`], so that the crate of a store can find its own store behind an engine and offer
+/// more than this trait does.
 #[async_trait]
 pub trait Store: Any + Send + Sync + std::fmt::Debug {
-    /// The store's clock: the one that leases, timers and deadlines are judged by.
+    /// Current time of the store's clock. Leases, timers and deadlines are compared with it.
     fn now(&self) -> Timestamp;
 
-    /// How often this process saw the store's clock jump, and kept it from being followed.
+    /// Number of times this process saw the store's clock jump. A jump is not followed.
     fn clock_jumps(&self) -> u64 {
         0
     }
 
-    /// Changes whenever another process may have made a run due, so that this one need not wait for its next poll to claim it.
+    /// Changes when another process may have made a run due, so that this one need not wait for its next
+    /// poll.
     ///
-    /// Only a hint: it may be late, be lost, or come for nothing. `None` if the store has no way to know.
+    /// Only a hint: it may be late, lost or wrong. `None` if the store cannot tell.
     fn hints(&self) -> Option<watch::Receiver<u64>> {
         None
     }
 
-    /// Keys of requests; `None` if the store keeps none.
+    /// The request keys. `None` if the store does not support them.
     fn request_key_store(&self) -> Option<&dyn RequestKeyStore> {
         None
     }
 
-    /// What is set up in workspaces; `None` if the store keeps no such things.
+    /// The catalog: configuration of workspaces. `None` if the store does not support it.
     fn catalog(&self) -> Option<&dyn Catalog> {
         None
     }
 
-    /// Promises that outsiders make and look for; `None` if the store keeps only those of runs.
+    /// Standalone promises and search by key. `None` if the store supports only promises of runs.
     fn promise_store(&self) -> Option<&dyn PromiseStore> {
         None
     }
 
-    /// Webhooks that came in; `None` if the store keeps none.
+    /// Incoming webhook events. `None` if the store does not support them.
     fn webhook_store(&self) -> Option<&dyn WebhookStore> {
         None
     }
 
-    /// Families of runs; `None` if the store cannot cancel them as a whole.
+    /// Families of runs. `None` if the store cannot cancel a family as a whole.
     fn family_store(&self) -> Option<&dyn FamilyStore> {
         None
     }
 
-    /// Entities and the operations that move them; `None` if the store keeps none.
+    /// Entities and their operations. `None` if the store does not support them.
     fn entity_store(&self) -> Option<&dyn EntityStore> {
         None
     }
 
-    /// Makes a run exist, at most once per key and per open subject.
+    /// Creates a run, at most once per key and per open subject.
     ///
-    /// A run with the same id is the caller's own from an earlier try: [`StartOutcome::Created`] with the run as it is
-    /// (an id that another workspace is seen to have is [`StoreError::Refused`]; a run is named by workspace and id together,
-    /// so that two equal ids, should they meet unseen, are still two runs).
-    /// Otherwise a live key decides (same fingerprint: `Existing`, or `Spent` if the run was purged; another: `KeyConflict`),
-    /// then an open run of the same workflow name on the same subject (`SubjectBusy`), then
-    /// [`crate::model::decide_start`]. An expired key is given to the new run.
+    /// The first rule that applies decides:
+    ///
+    /// 1. A run with the same id exists: it is the caller's own from an earlier attempt, and the outcome is
+    ///    [`StartOutcome::Created`] with the run as it is now. If the id is seen to belong to another
+    ///    workspace, the call is [`StoreError::Refused`]. (Runs are identified by workspace and id, so equal
+    ///    ids in two workspaces are two runs.)
+    /// 2. The key is live. With the same fingerprint the outcome is `Existing`, or `Spent` if the run was
+    ///    purged. With another fingerprint it is `KeyConflict`. An expired key is given to the new run.
+    /// 3. An open run of the same workflow name has the same subject: `SubjectBusy`.
+    /// 4. [`crate::model::decide_start`] gives the first state of the run.
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome>;
 
-    /// Grants leases on due runs of the workflows the caller serves: higher priority first, then the longest due.
+    /// Grants leases on due runs of the workflows that the caller serves, each by
+    /// [`crate::model::decide_claim`].
     ///
-    /// Among runs of one priority workspaces are treated fairly: where many more are due than one claim takes, a store that
-    /// workspaces share may leave the order of time for some of its grants, so that each workspace has its turn and the backlog
-    /// of one never makes another's runs wait for all of it. Of runs due equally long the smaller id goes first. Each by [`crate::model::decide_claim`]; a run that it puts aside
-    /// is written and not returned, but counts towards the limit.
-    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed>;
+    /// Higher priorities come first, then the run that has been due the longest, then the smaller id. Within
+    /// one priority, workspaces are treated fairly: if many more runs are due than one claim takes, a shared
+    /// store may grant some runs out of this order, so that the backlog of one workspace does not delay the
+    /// runs of another. A run that is quarantined is written and not returned, but counts towards the limit.
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<ClaimedRuns>;
 
-    /// Prolongs leases to `now + lease_for`; answers with those that are lost.
+    /// Extends leases to `now + lease_for`. Returns the runs whose lease is lost.
     ///
-    /// A lease is still the caller's if the run is leased to the owner under that fence. No version is taken. A lease that
-    /// has ended but was not taken by anybody is prolonged as well. More leases than may be are [`StoreError::Refused`].
+    /// A lease is still the caller's if the run is leased to the owner under that fence, even if it has
+    /// expired. Renewing changes no version. More than [`crate::limits::MAX_RENEWALS`] leases are
+    /// [`StoreError::Refused`].
     async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>>;
 
-    /// Writes what the holder of a lease did, if the run is still leased under that fence and has that version. That the
-    /// lease has ended does not count as long as nobody took it.
+    /// Writes the changes of the holder of a lease, if the run is still leased under that fence and has the
+    /// expected version. An expired lease counts as held until another worker takes it.
     ///
-    /// Refused as a whole otherwise: the last `advance_run` that took effect on the run has the same token: `Advanced` (it is
-    /// the caller's own, whatever other verbs did since; nobody is named as woken, and `opened` is judged by how things are now); the run is leased under the same fence:
-    /// `Stale`; else `LeaseLost`. A promise in `timed_out` that is not stored as pending, nor opened by the same write, is `Stale`,
-    /// too. A child of another workspace, or with a key or a subject, is [`StoreError::Refused`]. When it takes effect:
-    /// - the run becomes `advance.head`, but a run that stays leased keeps its lease as it was last renewed, and the count of
-    ///   arrivals stays the store's own; a run that parks having seen fewer
-    ///   arrivals than there are is due at once (`wake_at` = now) and among the `woken`;
-    /// - `input` replaces the run's input and deletes its step records of older generations (those last changed before the
-    ///   version of `ContinuedAsNew`, also in this very write), its promises with their keys (not those that this write opens), what it waits for that stands alone, and its
-    ///   consumed signals (not their ids);
-    /// - promises are opened by [`crate::model::decide_open`], unless one with that id is there that has not lost its key to another
-    ///   ([`crate::model::PromiseState::KeyTaken`]: that one is judged anew). For one that stands alone the run
-    ///   waits from then on, whoever made it. Of those that stand alone or have a key, the ones that are not pending afterwards, or that stand alone and have a
-    ///   deadline, are `opened`; each counts as an arrival (before a run that parks is looked at);
-    /// - children are started by [`crate::model::decide_start`], unless a run with that id is there; those due and not granted are
-    ///   among the `woken`. Those that are new count in the family of the run ([`crate::model::decide_births`]), whose count begins anew when
-    ///   its root continues as new; if they may not be started, the write as a whole is [`CommitOutcome::ChildrenRefused`];
-    /// - notes are appended to the journal; posts are kept, unless one with that id is there;
-    /// - an ending sets the key's expiry by [`crate::model::decide_key_expiry`], is an arrival at the parent
-    ///   ([`crate::model::decide_arrival`], without a grant), and cancels open children that ask for it
-    ///   ([`crate::model::RunCommand::parent_ended`]; refusals are ignored); children that end by it have the same consequences. A parent
-    ///   that this wakes, and children that it makes ready to be driven, are among the `woken`. For children that end by it, `announce` says who is
-    ///   told ([`crate::model::Subscribers::tell_ending`]); that the run itself ended is among the posts.
-    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome>;
+    /// If the condition does not hold, nothing is written, and the first rule that applies decides:
+    ///
+    /// 1. The last `commit_run` that took effect on the run has the same token: `Committed`. It is the
+    ///    caller's own write, whatever other operations did since. `woken` is empty, and `opened` reflects
+    ///    the current state.
+    /// 2. The run is leased under the same fence: `Stale`.
+    /// 3. Otherwise: `LeaseLost`.
+    ///
+    /// The write is also `Stale` if a promise in `timed_out` is neither stored as pending nor opened by this
+    /// write. A child of another workspace, or one with a key or a subject, is [`StoreError::Refused`].
+    ///
+    /// When the write takes effect:
+    ///
+    /// - State: the run becomes `commit.head`. A run that stays leased keeps the stored end of its lease, and
+    ///   the arrival count stays the store's own. A run that parks with fewer arrivals than stored is due at
+    ///   once (`wake_at` = now) and is `woken`.
+    /// - Continue as new: `input` replaces the input of the run. Deleted are its step records of older
+    ///   generations (last changed before the version of `ContinuedAsNew`, even in this write), its promises
+    ///   with their keys (except promises that this write opens), its waits for standalone promises, and its
+    ///   consumed signals (but not their ids).
+    /// - Promises are opened by [`crate::model::decide_open`]. One that exists is left unchanged, unless its
+    ///   state is [`crate::model::PromiseState::KeyTaken`]; that one is decided again. From then on the run
+    ///   waits for its standalone promises, even if another client created them. `opened` lists the promises
+    ///   with a key that are no longer pending, and the standalone promises that are no longer pending or
+    ///   have a deadline. Each counts as an arrival before the parking rule above.
+    /// - Children are started by [`crate::model::decide_start`], unless a run with that id exists. Children
+    ///   that are due and not granted are `woken`. New children count in the family of the run
+    ///   ([`crate::model::decide_add_children`]); the count starts again when the root continues as new. If
+    ///   they may not be started, the whole write is [`CommitOutcome::ChildrenRefused`].
+    /// - Journal entries are appended. Outbox messages are stored, unless one with that id exists.
+    /// - Ending: the expiry of the key is set by [`crate::model::decide_key_expiry`]. The parent gets an
+    ///   arrival ([`crate::model::decide_arrival`], without a grant). Open children with
+    ///   [`crate::model::ClosePolicy::Cancel`] are cancelled ([`crate::model::RunCommand::parent_ended`];
+    ///   refusals are ignored), and if they end, the same rules apply to them. A parent that becomes due, and
+    ///   children that become ready, are `woken`. For children that end, `announce` lists the subscribers to
+    ///   inform ([`crate::model::Subscribers::announce_ending_of`]); the announcement of the run itself is
+    ///   among the outbox messages.
+    async fn commit_run(&self, commit: RunCommit) -> StoreResult<CommitOutcome>;
 
-    /// Does work of the user's in a transaction of the store's own and writes its record in the same commit: both
-    /// are there afterwards, or neither.
+    /// Runs user code in a transaction of the store and writes its record in the same commit. Either both are
+    /// written or neither.
     ///
-    /// The work is done first; if it fails, its writes are taken back and nothing is recorded. Then the write that
-    /// [`Transact::record`] makes of its output is judged as [`Store::advance_run`] judges it; if it does not take effect, the
-    /// work is taken back. After [`StoreError::Unknown`] the request is not sent again: the caller reads the log instead.
+    /// The code runs first. If it fails, its writes are rolled back and nothing is recorded. Then the write
+    /// built by [`Transact::record`] is decided as in [`Store::commit_run`]. If it does not take effect, the
+    /// code is rolled back too. After [`StoreError::Unknown`] the request must not be sent again: read the
+    /// log of the run instead.
     async fn transact(&self, request: Transact) -> StoreResult<TransactOutcome> {
         drop(request);
         Err(StoreError::Refused("this store has no transactions that user code could share".into()))
     }
 
-    /// Carries out a person's command on a run, by [`crate::model::decide_command`].
+    /// Carries out an operator's command on a run, by [`crate::model::decide_command`].
     ///
-    /// A wrong `expected` version is refused as [`crate::model::Refusal::Stale`] before all else. A command that ends the run has the
-    /// same consequences as an ending by [`Store::advance_run`], and whoever `announce` names is told of it. A retry takes back the key (`KeyTaken` if a live key now names
-    /// another run) and then the subject (`SubjectBusy`), clears the result and the key's expiry, and deletes the records in `rerun`.
+    /// A wrong `expected` version is refused first, as [`crate::model::Refusal::Stale`]. A command that ends
+    /// the run has the same consequences as an ending by [`Store::commit_run`], and `announce` lists the
+    /// subscribers to inform. A retry takes the key again (`KeyTaken` if the live key names another run),
+    /// then the subject (`SubjectBusy`). It clears the result and the expiry of the key, and deletes the
+    /// records in `rerun`.
     async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome>;
 
-    /// Keeps a signal for a run, and wakes it if it waits, by [`crate::model::decide_arrival`].
+    /// Stores a signal for a run, and wakes the run if it waits, by [`crate::model::decide_arrival`].
     ///
-    /// The note is appended in the same write, and only if the signal is stored. Its place is the run's count of arrivals after it. An id that the run has seen is a `Duplicate`, consumed or not, also
-    /// after the run has ended or continued as new.
+    /// The sequence number of the signal is the arrival count of the run after it. The journal entry is
+    /// appended in the same write, and only if the signal is stored. A known signal id is a `Duplicate`, even
+    /// if the signal was consumed, and even after the run has ended or continued as new.
     async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome>;
 
-    /// Settles a promise, first commit wins ([`crate::model::decide_settle`]), and wakes the runs that wait for it, by
-    /// [`crate::model::decide_arrival`]; only the run that made it may be granted. Its key expires by
-    /// [`crate::model::Promise::key_expires_at`] from then on.
+    /// Settles a promise, by [`crate::model::decide_settle`]. The first commit wins.
     ///
-    /// Judged at the store's clock. A promise whose run has ended can be settled; it wakes nobody. One that has lost its key to another is
-    /// `NoSuchPromise`. A key that names no promise, or has expired, is claimed for the one it will name, and the settlement kept for that
-    /// ([`crate::model::decide_early`]), if the request says for how long.
+    /// The runs that wait for the promise are woken, by [`crate::model::decide_arrival`]; only the run that
+    /// created it may be granted. The key expires at [`crate::model::Promise::key_expires_at`] from then on.
+    /// A promise whose run has ended can be settled and wakes no run. A promise in
+    /// [`crate::model::PromiseState::KeyTaken`] is `NoSuchPromise`.
+    ///
+    /// If the request names a key that names no promise or has expired, and says how long to keep the
+    /// settlement, the key is claimed for a future promise and the settlement is kept for it
+    /// ([`crate::model::decide_early`]).
     async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome>;
 
-    /// Deletes expired keys, with the settlements that are still kept for them, and old closed runs, a bounded number at a time.
+    /// Deletes expired keys, with the early settlements kept for them, and old closed runs; a limited number
+    /// per call.
     ///
-    /// Runs are looked at in the order of their ids. One whose parent is still open is kept, because the parent may have
-    /// yet to read its result, and so is one whose after-effects are not settled or whose doubts nobody has ruled on. A run goes with all its rows, but its key stays while it
-    /// lives, and entries of the journal that people made stay for ever. Keys go the longest expired first,
-    /// and those that expired together in their order.
-    async fn purge(&self, request: Purge) -> StoreResult<Purged>;
+    /// Runs are visited in the order of their ids. A run is kept if its parent is open (the parent may still
+    /// read its result), if it has undelivered outbox messages, or if one of its doubts is unresolved. A run
+    /// is deleted with all its rows, except its key, which stays until it expires, and journal entries of
+    /// people, which stay forever. Keys are deleted by expiry, oldest first, then in key order.
+    async fn purge(&self, request: Purge) -> StoreResult<PurgeOutcome>;
 
-    /// One run with its input and result.
+    /// Finds a run with its input and result.
     async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>>;
 
-    /// Everything a replay of the run needs; promises as they were last written, so that a timeout can be written over them.
+    /// Finds everything that a replay of the run needs. Promises have their state as last written, so that a
+    /// timeout can be written over it.
     async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>>;
 
-    /// Runs, newest first, one bounded page at a time.
+    /// Lists runs, newest first, one bounded page at a time.
     async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage>;
 
-    /// The history of a run after `after`, oldest first, at most [`crate::limits::MAX_PAGE`] events.
+    /// Lists the history of a run after version `after`, oldest first, at most [`crate::limits::MAX_PAGE`]
+    /// events.
     async fn list_events(
         &self,
         workspace: &WorkspaceId,
@@ -237,7 +282,7 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
         after: Version,
     ) -> StoreResult<Vec<RunEvent>>;
 
-    /// What a key names, expired or not.
+    /// Finds the record of a key, expired or not.
     async fn find_key(
         &self,
         workspace: &WorkspaceId,
@@ -245,47 +290,54 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
         key: &IdempotencyKey,
     ) -> StoreResult<Option<KeyRecord>>;
 
-    /// Keys in order after `after`, across workspaces, at most [`crate::limits::MAX_PAGE`].
+    /// Lists keys after `after`, in key order over all workspaces, at most [`crate::limits::MAX_PAGE`].
     async fn list_keys(&self, after: Option<StoredKey>) -> StoreResult<Vec<(StoredKey, KeyRecord)>>;
 
-    /// One promise, as it stands now ([`crate::model::Promise::state_at`]).
+    /// Finds a promise with its current state ([`crate::model::Promise::state_at`]).
     async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>>;
 
-    /// Appends to the journal by itself, without any guard: for what is seen by somebody who no longer holds the run.
+    /// Appends entries to the journal, without any guard. For observations by a worker that no longer holds
+    /// the run.
     ///
-    /// A request that is sent again after [`StoreError::Unknown`] may be there twice.
+    /// A request that is sent again after [`StoreError::Unknown`] may be stored twice.
     async fn append_journal(&self, notes: Vec<JournalEntry>) -> StoreResult<()>;
 
-    /// Entries of the journal, oldest first.
-    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>>;
+    /// Lists journal entries, oldest first.
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<StoredJournalEntry>>;
 
-    /// What people did, in the order of [`AuditPlace`]. Each filter is served by an index; of several, the first of run, subject, credential,
-    /// name and action is, and the others are checked on what it finds.
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>>;
+    /// Lists actions of people in the order of [`AuditCursor`]. An index serves each filter. If several are
+    /// given, the index is the first of run, subject, credential, name and action; the others are checked on
+    /// its results.
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<StoredJournalEntry>>;
 
-    /// How many effects happened more than once, or may have, by class and by how often, in this order. It is computed from the evidence in
-    /// the journal ([`crate::model::Evidence`]): of each attempt the strongest counts. `None` counts over all workspaces.
+    /// Counts the effects that happened more than once, or may have, by class and tally, in this order.
+    /// Computed from the evidence in the journal ([`crate::model::Evidence`]); the strongest evidence about
+    /// each attempt counts. `None` counts over all workspaces.
     async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>>;
 
-    /// Steps in doubt, the longest in doubt first, of open and of ended runs.
+    /// Lists steps in doubt of open and closed runs, oldest doubt first.
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>>;
 
-    /// Grants after-effects to a deliverer, by [`crate::model::OutboxMessage::claimed`]: for each target the longest due first, then by id. One whose
-    /// deliverer has not said by the end of its claim how it went is due again at that end.
+    /// Grants outbox messages to a worker, by [`crate::model::OutboxMessage::claimed`]. For each target, the
+    /// message due the longest comes first, then the smaller id. If the worker does not report by the end of
+    /// its claim, the message is due again at that time.
     async fn claim_outbox(&self, request: ClaimOutbox) -> StoreResult<ClaimedOutbox>;
 
-    /// Writes how a delivery went, if it is still the caller's ([`crate::model::OutboxMessage::is_held_by`]); answers whether it was.
+    /// Records the result of a delivery, if the caller still holds the message
+    /// ([`crate::model::OutboxMessage::is_held_by`]). Returns whether it did.
     ///
-    /// Sent again after it took effect it answers `false` and changes nothing.
+    /// Sent again after it took effect, it returns `false` and changes nothing.
     async fn finish_outbox_message(&self, request: FinishOutboxMessage) -> StoreResult<bool>;
 
-    /// Makes a delivered or dead after-effect due again now, with no attempts counted and no failure; or deletes it, if that is the wish.
+    /// Makes a delivered or dead message due now, with its attempts and failure cleared; or deletes it, if
+    /// the command says so.
     async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome>;
 
-    /// After-effects in the order of workspaces and ids.
+    /// Lists outbox messages in the order of workspace and id.
     async fn list_outbox(&self, request: ListOutbox) -> StoreResult<Vec<OutboxMessage>>;
 
-    /// How much waits to be delivered, for those who watch. Stores that can count without reading what waits do.
+    /// Measures the backlog of the outbox, for monitoring. A store may override this to count without reading
+    /// messages.
     async fn measure_outbox(&self) -> StoreResult<OutboxDepth> {
         let mut depth = OutboxDepth::default();
         for status in [OutboxStatus::Due, OutboxStatus::Claimed, OutboxStatus::Dead] {
@@ -317,9 +369,10 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
         Ok(depth)
     }
 
-    /// Since when the run that has been due the longest is due, over all workspaces and whoever serves its workflow: nobody has
-    /// claimed it, or the lease of its holder ended then. `None` if none is due. Stores that can tell without reading runs do.
-    async fn find_longest_due(&self) -> StoreResult<Option<Timestamp>> {
+    /// Due time of the most overdue run, in all workspaces and for all workflows: no worker has claimed it,
+    /// or the lease of its holder expired then. `None` if no run is due. A store may override this to answer
+    /// without reading runs.
+    async fn find_oldest_due_at(&self) -> StoreResult<Option<Timestamp>> {
         let (mut longest, mut before) = (None, None);
         loop {
             let statuses = vec![RunStatus::Pending, RunStatus::Running, RunStatus::Waiting];
@@ -334,6 +387,6 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
         }
     }
 
-    /// Waits until everything accepted is written, and lets go of what the store holds.
+    /// Waits until everything accepted is written, then releases the resources of the store.
     async fn close(&self) -> StoreResult<()>;
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use hapax::sqlite::TransactionAction;
 use hapax::sqlite::rusqlite::Connection;
 use hapax::{
-    Action, Answer, ClaimTo, CodeOnly, EntityStep, EntityWorkflow, Hapax, Home, Outcome, Result, StepCall,
-    TableRef, minutes,
+    Action, Answer, ClaimTo, CodeOnly, EntityStep, EntityStorage, EntityWorkflow, Hapax, Outcome, Result,
+    StepCall, TableRef, minutes,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,8 @@ fn invoices() -> Result<EntityWorkflow, hapax::model::Invalid> {
             .claiming(ClaimTo::new("applying_payment_from_overdue", "overdue")?)
             .doing(Action::in_transaction("ApplyPaymentUseCase")?),
     ];
-    let home = Home::Table(TableRef { data: vec!["net_cents".into()], ..TableRef::new("invoices")? });
+    let home =
+        EntityStorage::UserTable(TableRef { data: vec!["net_cents".into()], ..TableRef::new("invoices")? });
     Ok(EntityWorkflow { home, steps, ..EntityWorkflow::new("invoices", "billing", "invoice", &statuses)? })
 }
 

@@ -8,9 +8,9 @@ pub use hapax_engine::ctx::{
     Attempt, AwaitedPromise, Child, Ctx, OpenPromise, PromiseBuilder, SignalBuilder, Step, StepFuture,
 };
 pub use hapax_engine::model::{
-    Action, Actor, ClaimTo, ClosePolicy, DoubtRef, EffectClass, EntityStep, EntityWorkflow, Failure,
-    FailureClass, Home, IgnorePaths, OnDoubt, OnExhausted, Operation, OperationId, OperationStatus,
-    PerRequester, Priority, Probed, Recovery, Resolution, RetryAnswer, RetryPolicy, Role, Ruling, RunId,
+    Action, Actor, ClaimTo, ClosePolicy, DoubtRef, EffectClass, EntityStep, EntityStorage, EntityWorkflow,
+    Failure, FailureClass, IgnorePaths, OnDoubt, OnExhausted, Operation, OperationId, OperationStatus,
+    PerRequester, Priority, ProbeAnswer, Recovery, Resolution, RetryAnswer, RetryPolicy, Role, Ruling, RunId,
     RunResult, RunStatus, StepStatus, TableRef, Timestamp, WorkspaceId,
 };
 pub use hapax_engine::runtime::{

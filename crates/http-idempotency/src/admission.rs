@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hapax_engine::model::{
-    BeginRequest, Begun, IdempotencyKey, RequestRecord, RequestScope, RequestState, Timestamp,
+    BeginOutcome, BeginRequest, IdempotencyKey, RequestRecord, RequestScope, RequestState, Timestamp,
 };
-use hapax_engine::store::{KeyPlace, StoreError, StoreResult};
+use hapax_engine::store::{KeyRef, StoreError, StoreResult};
 use http::Response;
 use http::header::LOCATION;
 use serde_json::json;
@@ -63,13 +63,13 @@ pub(crate) async fn admit(shared: &Arc<Shared>, keyed: Keyed, request: BeginRequ
     let mut pause = FIRST_POLL;
     loop {
         match beginning.ask().await.map_err(|error| store_away(shared, &scope, &error))? {
-            Begun::Yours { id, is_taken_over } => {
+            BeginOutcome::Acquired { id, is_taken_over } => {
                 let hold = Hold::new(shared.clone(), &beginning.request, id, is_taken_over, keyed.keep);
                 return check_beginning(shared, &keyed, is_late, hold).await;
             }
-            Begun::Answered(record) => return Err(replay(shared, record)),
-            Begun::Conflict(record) => return Err(conflict(shared, &beginning.request, record).into()),
-            Begun::Expired { at } => {
+            BeginOutcome::Answered(record) => return Err(replay(shared, record)),
+            BeginOutcome::Conflict(record) => return Err(conflict(shared, &beginning.request, record).into()),
+            BeginOutcome::Expired { at } => {
                 shared.saw(&scope, Event::Expired);
                 let detail = format!(
                     "The answer under this key was kept until {at}. Look up what came of the operation; if it is to be done once \
@@ -77,7 +77,7 @@ pub(crate) async fn admit(shared: &Arc<Shared>, keyed: Keyed, request: BeginRequ
                 );
                 return Err(Problem::new(Code::KeyExpired, detail).into());
             }
-            Begun::InFlight { since, .. } => {
+            BeginOutcome::InFlight { since, .. } => {
                 if seat.is_none() {
                     seat = shared.flights.find_seat(keyed.body_bytes);
                     if seat.is_some() && Instant::now() < deadline {
@@ -167,8 +167,8 @@ pub(crate) fn in_progress(since: Timestamp) -> Problem {
         .with("firstSeenAt", since.to_string())
 }
 
-fn place_of(record: &RequestRecord) -> KeyPlace {
-    KeyPlace::Request { scope: record.scope.clone(), key: record.key.clone() }
+fn place_of(record: &RequestRecord) -> KeyRef {
+    KeyRef::Request { scope: record.scope.clone(), key: record.key.clone() }
 }
 
 fn replay(shared: &Shared, record: RequestRecord) -> Told {
@@ -225,11 +225,11 @@ fn conflict(shared: &Shared, request: &BeginRequest, record: RequestRecord) -> P
 struct Beginning {
     shared: Arc<Shared>,
     request: Arc<BeginRequest>,
-    asking: Option<BoxFuture<'static, StoreResult<Begun>>>,
+    asking: Option<BoxFuture<'static, StoreResult<BeginOutcome>>>,
 }
 
 impl Beginning {
-    async fn ask(&mut self) -> StoreResult<Begun> {
+    async fn ask(&mut self) -> StoreResult<BeginOutcome> {
         let (shared, request) = (self.shared.clone(), self.request.clone());
         let asking = self.asking.insert(Box::pin(async move { hold::begin(&shared, &request).await }));
         let begun = asking.await;
@@ -240,7 +240,7 @@ impl Beginning {
         begun
     }
 
-    fn give_back(&self, asking: BoxFuture<'static, StoreResult<Begun>>) {
+    fn give_back(&self, asking: BoxFuture<'static, StoreResult<BeginOutcome>>) {
         let (shared, request) = (self.shared.clone(), self.request.clone());
         // Without a runtime the process is about to end, and the hold runs out.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

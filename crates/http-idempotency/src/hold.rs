@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    BeginRequest, Begun, FinishRequest, RequestEnd, RequestId, RequestRecord, RequestState, StoredAnswer,
-    Timestamp,
+    BeginOutcome, BeginRequest, FinishRequest, RequestEnd, RequestId, RequestRecord, RequestState,
+    StoredAnswer, Timestamp,
 };
-use hapax_engine::store::{KeyPlace, StoreError, StoreResult};
+use hapax_engine::store::{KeyRef, StoreError, StoreResult};
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 
@@ -58,8 +58,8 @@ impl Hold {
         (self.begin.scope.clone(), self.begin.key.clone())
     }
 
-    pub(crate) fn key_place(&self) -> KeyPlace {
-        KeyPlace::Request { scope: self.begin.scope.clone(), key: self.begin.key.clone() }
+    pub(crate) fn key_place(&self) -> KeyRef {
+        KeyRef::Request { scope: self.begin.scope.clone(), key: self.begin.key.clone() }
     }
 
     /// Renews the hold until told to stop, in a task of its own: a handler that blocks its thread must not lose it.
@@ -144,7 +144,7 @@ impl Hold {
 }
 
 /// Sends a beginning; one whose outcome is unknown is sent again, which is safe under the same token.
-pub(crate) async fn begin(shared: &Shared, request: &BeginRequest) -> StoreResult<Begun> {
+pub(crate) async fn begin(shared: &Shared, request: &BeginRequest) -> StoreResult<BeginOutcome> {
     let mut tries = 1;
     loop {
         match within_store_wait(shared.book().begin_request(request.clone())).await {
@@ -155,9 +155,13 @@ pub(crate) async fn begin(shared: &Shared, request: &BeginRequest) -> StoreResul
 }
 
 /// Gives back what was begun by somebody who is gone, or who was never told what came of it.
-pub(crate) async fn give_back(shared: Arc<Shared>, request: Arc<BeginRequest>, begun: StoreResult<Begun>) {
+pub(crate) async fn give_back(
+    shared: Arc<Shared>,
+    request: Arc<BeginRequest>,
+    begun: StoreResult<BeginOutcome>,
+) {
     match begun {
-        Ok(Begun::Yours { id, is_taken_over }) => {
+        Ok(BeginOutcome::Acquired { id, is_taken_over }) => {
             Hold::new(shared, &request, id, is_taken_over, None).give_back().await;
         }
         Ok(_) | Err(StoreError::Unavailable(_) | StoreError::Refused(_) | StoreError::Broken(_)) => {}
@@ -220,7 +224,7 @@ async fn renew(shared: Arc<Shared>, request: Arc<BeginRequest>, calm: Arc<Mutex<
         tokio::time::sleep(every).await;
         let _calm = calm.lock().await;
         match begin(&shared, &request).await {
-            Ok(Begun::Yours { .. }) => {}
+            Ok(BeginOutcome::Acquired { .. }) => {}
             Ok(_) => {
                 tracing::warn!(key = %request.key, id = %request.id, "the hold on a request was lost to another try");
                 return;

@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use bytes::{Buf, Bytes};
-use hapax_engine::model::{BeginRequest, Fingerprint, Outline, RequestId, RequestSummary, WriteToken};
+use hapax_engine::model::{BeginRequest, Fingerprint, LeafDigests, RequestId, RequestSummary, WriteToken};
 use http::request::Parts;
 use http::{Method, Uri};
 use http_body::Body;
@@ -111,10 +111,10 @@ pub(crate) fn beginning(shared: &Shared, keyed: &Keyed, parts: &Parts, body: &[u
 }
 
 /// A body that is not JSON is one leaf, so that another one differs from it at the root.
-fn outline_of(body: &[u8]) -> Outline {
+fn outline_of(body: &[u8]) -> LeafDigests {
     if body.is_empty() {
-        return Outline::default();
+        return LeafDigests::default();
     }
     let opaque = |_| Value::String(format!("bytes:{}", String::from_utf8_lossy(body)));
-    Outline::of(&serde_json::from_slice(body).unwrap_or_else(opaque))
+    LeafDigests::of(&serde_json::from_slice(body).unwrap_or_else(opaque))
 }

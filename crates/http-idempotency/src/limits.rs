@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use hapax_engine::limits::{MAX_KEY_CHARS, MAX_KEY_USES, MAX_SPAN, MAX_STORED_ANSWER_BYTES};
+pub use hapax_engine::limits::{MAX_KEY_CHARS, MAX_KEY_USAGE_BATCH, MAX_SPAN, MAX_STORED_ANSWER_BYTES};
 
 /// Shortest time an answer is kept, unless the operator says so twice.
 pub const A_DAY: Duration = Duration::from_secs(24 * 3600);

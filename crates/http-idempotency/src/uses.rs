@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hapax_engine::store::{KeyPlace, KeyUse, Store, StoreError, StoreResult, Uses};
+use hapax_engine::store::{KeyRef, KeyUsage, KeyUsageDelta, Store, StoreError, StoreResult};
 use tokio::sync::Notify;
 
-use crate::limits::{FLUSH_EVERY, MAX_COUNTED_KEYS, MAX_KEY_USES};
+use crate::limits::{FLUSH_EVERY, MAX_COUNTED_KEYS, MAX_KEY_USAGE_BATCH};
 use crate::shared::{book, within_store_wait};
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct UseCounts {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    uses: HashMap<KeyPlace, Uses>,
+    uses: HashMap<KeyRef, KeyUsage>,
     is_flusher_running: bool,
 }
 
@@ -32,18 +32,18 @@ impl UseCounts {
         self.waiting.lock().expect("no holder panics")
     }
 
-    pub(crate) fn count_replay(self: &Arc<Self>, place: KeyPlace) {
-        self.count(place, Uses { replays: 1, conflicts: 0 });
+    pub(crate) fn count_replay(self: &Arc<Self>, place: KeyRef) {
+        self.count(place, KeyUsage { replays: 1, conflicts: 0 });
     }
 
-    pub(crate) fn count_conflict(self: &Arc<Self>, place: KeyPlace) {
-        self.count(place, Uses { replays: 0, conflicts: 1 });
+    pub(crate) fn count_conflict(self: &Arc<Self>, place: KeyRef) {
+        self.count(place, KeyUsage { replays: 0, conflicts: 1 });
     }
 
-    fn count(self: &Arc<Self>, place: KeyPlace, uses: Uses) {
+    fn count(self: &Arc<Self>, place: KeyRef, uses: KeyUsage) {
         let mut waiting = self.waiting();
         waiting.add(place, uses);
-        if waiting.uses.len() >= MAX_KEY_USES {
+        if waiting.uses.len() >= MAX_KEY_USAGE_BATCH {
             self.enough.notify_one();
         }
         if !waiting.is_flusher_running {
@@ -59,7 +59,7 @@ impl UseCounts {
             if batch.is_empty() {
                 return Ok(());
             }
-            match within_store_wait(book(&self.store).count_uses(batch.clone())).await {
+            match within_store_wait(book(&self.store).add_key_usage(batch.clone())).await {
                 Ok(()) => {}
                 // It may have been written; to be counted once too few is better than twice.
                 Err(error @ StoreError::Unknown(_)) => tracing::warn!(%error, "uses of keys may be lost"),
@@ -74,7 +74,7 @@ impl UseCounts {
 }
 
 impl Waiting {
-    fn add(&mut self, place: KeyPlace, uses: Uses) {
+    fn add(&mut self, place: KeyRef, uses: KeyUsage) {
         if self.uses.len() >= MAX_COUNTED_KEYS && !self.uses.contains_key(&place) {
             return;
         }
@@ -83,10 +83,10 @@ impl Waiting {
         counted.conflicts += uses.conflicts;
     }
 
-    fn take_batch(&mut self) -> Vec<KeyUse> {
-        let places: Vec<KeyPlace> = self.uses.keys().take(MAX_KEY_USES).cloned().collect();
+    fn take_batch(&mut self) -> Vec<KeyUsageDelta> {
+        let places: Vec<KeyRef> = self.uses.keys().take(MAX_KEY_USAGE_BATCH).cloned().collect();
         let taken = places.into_iter().filter_map(|place| self.uses.remove_entry(&place));
-        taken.map(|(place, uses)| KeyUse { place, uses }).collect()
+        taken.map(|(place, uses)| KeyUsageDelta { place, uses }).collect()
     }
 }
 

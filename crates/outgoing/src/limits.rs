@@ -9,7 +9,7 @@ pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(30);
 pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// How long an answer that may be there already is looked for once its time is over.
-pub const LAST_LOOK_FOR: Duration = Duration::from_millis(100);
+pub const FINAL_POLL_FOR: Duration = Duration::from_millis(100);
 
 /// For the look-up, the connection and the TLS handshake together, unless the rules say otherwise.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -15,7 +15,7 @@ use crate::connect::connect;
 use crate::exchange::exchange;
 use crate::fault::{Fault, Refusal};
 use crate::limits::{
-    LAST_LOOK_FOR, LONGEST_TIMEOUT, MAX_REQUEST_BYTES, MAX_REQUEST_HEAD_BYTES, MAX_REQUEST_HEADERS,
+    FINAL_POLL_FOR, LONGEST_TIMEOUT, MAX_REQUEST_BYTES, MAX_REQUEST_HEAD_BYTES, MAX_REQUEST_HEADERS,
 };
 use crate::lookup::{Lookup, SystemLookup};
 use crate::request::{Answer, Request};
@@ -204,7 +204,7 @@ async fn within<T>(deadline: Instant, answer: impl Future<Output = T>) -> Option
     let mut answer = pin!(answer);
     match timeout_at(deadline, &mut answer).await {
         Ok(answer) => Some(answer),
-        Err(_) => timeout(LAST_LOOK_FOR, answer).await.ok(),
+        Err(_) => timeout(FINAL_POLL_FOR, answer).await.ok(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, Weak};
 use async_trait::async_trait;
 use hapax_api::Problem;
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{CatalogKind, Item, Timestamp};
+use hapax_engine::model::{CatalogItem, CatalogKind, Timestamp};
 use hapax_engine::store::{ListCatalogItems, Store};
 
 use crate::errors::of_store;
@@ -26,7 +26,7 @@ pub(crate) trait CatalogWatcher: Send + Sync + 'static {
 
     /// Takes an item in, unless it is known, or a newer version of it. Whatever it answers, the others are taken in; what can be done later is
     /// tried again.
-    async fn take(&self, item: &Item) -> Result<(), Problem>;
+    async fn take(&self, item: &CatalogItem) -> Result<(), Problem>;
 
     /// Done after each look.
     fn tidy(&self) {}
@@ -132,7 +132,7 @@ mod tests {
             &self.looked
         }
 
-        async fn take(&self, item: &Item) -> Result<(), Problem> {
+        async fn take(&self, item: &CatalogItem) -> Result<(), Problem> {
             match (item.name.as_str(), self.is_busy.load(Ordering::SeqCst)) {
                 ("broken", _) => Err(Problem::new(Code::StoreBroken, "it cannot be read")),
                 ("later", true) => Err(Problem::new(Code::StoreUnavailable, "not now")),

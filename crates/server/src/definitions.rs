@@ -8,7 +8,7 @@ use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_documents::{Checked, HostServices};
 use hapax_engine::model::{
-    CatalogKind, Item, JournalEntry, JournalEvent, Name, Payload, Timestamp, WorkflowRef, WorkspaceId,
+    CatalogItem, CatalogKind, JournalEntry, JournalEvent, Name, Payload, Timestamp, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::{Catalog, ListCatalogItems, PutCatalogItem, PutOutcome, Store};
 use hapax_engine::{Ctx, Engine, Error};
@@ -251,7 +251,7 @@ impl Definitions {
     }
 
     /// Takes an item in and tells the engine of it.
-    fn learn(&self, item: &Item) -> Result<Arc<Definition>, Problem> {
+    fn learn(&self, item: &CatalogItem) -> Result<Arc<Definition>, Problem> {
         if let Some(known) = self.find_known(&item.id) {
             return Ok(known);
         }
@@ -308,7 +308,7 @@ impl CatalogWatcher for Definitions {
         &self.looked
     }
 
-    async fn take(&self, item: &Item) -> Result<(), Problem> {
+    async fn take(&self, item: &CatalogItem) -> Result<(), Problem> {
         self.learn(item).map(drop)
     }
 }

@@ -7,7 +7,9 @@ mod workspaces;
 use std::sync::Arc;
 
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{Actor, CatalogKind, Item, JournalEntry, JournalEvent, Name, Payload, WorkspaceId};
+use hapax_engine::model::{
+    Actor, CatalogItem, CatalogKind, JournalEntry, JournalEvent, Name, Payload, WorkspaceId,
+};
 use hapax_engine::store::{Catalog, PutCatalogItem, PutOutcome, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -54,7 +56,7 @@ impl Directory {
 }
 
 /// What an item says, as a type of ours.
-fn said<T: DeserializeOwned>(item: &Item) -> Result<T, Problem> {
+fn said<T: DeserializeOwned>(item: &CatalogItem) -> Result<T, Problem> {
     item.body.to().map_err(|error| {
         tracing::error!(id = %item.id, %error, "an item of the catalog cannot be read");
         Problem::new(

@@ -96,7 +96,7 @@ fn documents_are_in_force_on_every_node_once_they_are_acknowledged() {
 }
 
 fn simulate(seed: u64) -> Result<Shown, String> {
-    hapax_engine::model::seed_chance(seed);
+    hapax_engine::model::seed_thread_rng(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime needs nothing but memory").block_on(async {
         let world = Arc::new(World::new(seed));

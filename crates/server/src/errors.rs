@@ -3,7 +3,7 @@
 use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::Error;
-use hapax_engine::model::{Decided, HumanText, Invalid, Refusal, RulingRefused};
+use hapax_engine::model::{HumanText, Invalid, RecordedDecision, Refusal, RulingError};
 use hapax_engine::store::StoreError;
 
 use crate::limits::STORE_RETRY_AFTER_SECONDS;
@@ -31,12 +31,12 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
             with_decision(Problem::new(Code::ApprovalOver, detail), decided.as_deref())
         }
         Error::NobodyActs { .. } => Problem::new(Code::NobodyActs, detail),
-        Error::Ruling(RulingRefused::NeedsManager(decided)) => {
+        Error::Ruling(RulingError::NeedsManager(decided)) => {
             let detail =
                 format!("{decided} cannot be taken back: it needs a credential with the role manager.");
             Problem::new(Code::NeedsManager, detail).with("requiredRole", "manager")
         }
-        Error::Ruling(RulingRefused::NotForOperations) => {
+        Error::Ruling(RulingError::NotForOperations) => {
             Problem::new(Code::InvalidRequest, detail).with("path", "/resolution")
         }
         Error::UnknownEntityType(_)
@@ -70,11 +70,11 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
                 None => problem,
             }
         }
-        Error::Ruling(RulingRefused::Nobody | RulingRefused::NoReason) => {
+        Error::Ruling(RulingError::NoActor | RulingError::NoReason) => {
             Problem::new(Code::RulingIncomplete, detail)
         }
-        Error::Ruling(RulingRefused::HumanText(invalid)) => of_invalid(invalid),
-        Error::NoSuchPost(_) | Error::NoSuchRun(_) | Error::NoSuchPromise(_) => {
+        Error::Ruling(RulingError::HumanText(invalid)) => of_invalid(invalid),
+        Error::NoSuchMessage(_) | Error::NoSuchRun(_) | Error::NoSuchPromise(_) => {
             Problem::new(Code::NotFound, detail)
         }
         Error::PostUnderWay(_) => Problem::new(Code::DeliveryUnderWay, detail),
@@ -170,7 +170,7 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
 fn of_refusal(refusal: &Refusal, detail: String) -> Problem {
     match refusal {
         Refusal::Ended(status) => Problem::new(Code::RunEnded, detail).with("runStatus", status.as_str()),
-        Refusal::AlreadyAsked => Problem::new(Code::AlreadyAsked, detail),
+        Refusal::AlreadyRequested => Problem::new(Code::AlreadyAsked, detail),
         Refusal::NotPaused(status) => {
             Problem::new(Code::RunNotPaused, detail).with("runStatus", status.as_str())
         }
@@ -191,7 +191,7 @@ fn of_refusal(refusal: &Refusal, detail: String) -> Problem {
 }
 
 /// Who decided what, for whoever came later.
-fn with_decision(problem: Problem, decided: Option<&Decided>) -> Problem {
+fn with_decision(problem: Problem, decided: Option<&RecordedDecision>) -> Problem {
     let Some(decided) = decided else { return problem };
     let by = serde_json::to_value(shown_actor(&decided.by)).unwrap_or_default();
     problem

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use hapax_engine::Error;
 use hapax_engine::model::{IdempotencyKey, PromiseRef, RepeatCount, RequestScope, Timestamp, WorkspaceId};
 use hapax_engine::runtime::{Settling, Stats};
-use hapax_engine::store::{KeyPlace, KeyUse, Store, Uses};
+use hapax_engine::store::{KeyRef, KeyUsage, KeyUsageDelta, Store};
 use hapax_http_idempotency::{Event, Observe};
 use http::{Method, StatusCode};
 
@@ -45,7 +45,7 @@ pub struct Metrics {
     webhooks: WebhookCounts,
     figures: Figures,
     /// How keys in bodies were used since that was last written.
-    uses: Mutex<BTreeMap<KeyPlace, Uses>>,
+    uses: Mutex<BTreeMap<KeyRef, KeyUsage>>,
     uses_lost: AtomicU64,
 }
 
@@ -90,7 +90,7 @@ impl Metrics {
     fn used(&self, identity: &Identity, key: Option<&str>, usage: Use) {
         let Some(Ok(key)) = key.map(IdempotencyKey::new) else { return };
         self.keys.count_business_key(KeyOf::Run, &identity.request_scope(), usage);
-        self.note_use(KeyPlace::Run { workspace: identity.workspace.clone(), key }, usage);
+        self.note_use(KeyRef::Run { workspace: identity.workspace.clone(), key }, usage);
     }
 
     /// A key of a caller's named something new, what it named before, or something else.
@@ -107,7 +107,7 @@ impl Metrics {
     ) {
         self.settlements.count(answer);
         let PromiseRef::Key(key) = promise else { return };
-        let place = KeyPlace::Promise { workspace: workspace.clone(), key: key.clone() };
+        let place = KeyRef::Promise { workspace: workspace.clone(), key: key.clone() };
         match answer {
             Ok(Settling::AlreadySo(_)) => self.note_use(place, Use::Replayed),
             Err(Error::AlreadySettled) => self.note_use(place, Use::Conflicted),
@@ -115,7 +115,7 @@ impl Metrics {
         }
     }
 
-    fn note_use(&self, place: KeyPlace, usage: Use) {
+    fn note_use(&self, place: KeyRef, usage: Use) {
         let mut all = self.uses.lock().expect("no holder panics");
         if all.len() >= MAX_PENDING_KEY_USES && !all.contains_key(&place) {
             self.uses_lost.fetch_add(1, Ordering::Relaxed);
@@ -145,10 +145,11 @@ impl Metrics {
         if uses.is_empty() {
             return;
         }
-        let uses: Vec<KeyUse> = uses.into_iter().map(|(place, uses)| KeyUse { place, uses }).collect();
+        let uses: Vec<KeyUsageDelta> =
+            uses.into_iter().map(|(place, uses)| KeyUsageDelta { place, uses }).collect();
         let Some(book) = self.store.request_key_store() else { return };
-        for uses in uses.chunks(hapax_engine::limits::MAX_KEY_USES) {
-            if let Err(error) = book.count_uses(uses.to_vec()).await {
+        for uses in uses.chunks(hapax_engine::limits::MAX_KEY_USAGE_BATCH) {
+            if let Err(error) = book.add_key_usage(uses.to_vec()).await {
                 // Whether they were written is not always known, and a count too low is better than one too high.
                 let lost: u64 = uses.iter().map(|use_of| use_of.uses.replays + use_of.uses.conflicts).sum();
                 self.uses_lost.fetch_add(lost, Ordering::Relaxed);

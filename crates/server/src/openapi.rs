@@ -32,7 +32,7 @@ const PRINTABLE_ASCII: &str = "^[ -~]+$";
         routes::setup::create_credential, routes::setup::list_credentials, routes::setup::show_credential,
         routes::setup::rotate_credential, routes::setup::revoke_credential,
         routes::promises::create, routes::promises::list, routes::promises::show, routes::promises::resolve,
-        routes::promises::reject, routes::promises::list_early, routes::promises::show_of_tenant,
+        routes::promises::reject, routes::promises::list_early_settlements, routes::promises::show_of_tenant,
         routes::promises::resolve_of_tenant, routes::promises::reject_of_tenant,
         routes::settle_links::issue, routes::settle_links::settle, routes::settle_links::explain,
         routes::durable_promises::create, routes::durable_promises::show, routes::durable_promises::complete,

@@ -186,7 +186,7 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/promises/{ref}/resolve", Operate, promises::resolve),
         write("/api/v1/promises/{ref}/reject", Operate, promises::reject),
         write("/api/v1/promises/{ref}/tokens", Operate, settle_links::issue).answers_with_a_secret(),
-        read("/api/v1/early-settlements", Read, promises::list_early),
+        read("/api/v1/early-settlements", Read, promises::list_early_settlements),
         read("/api/tenants/{slug}/promises/{ref}", Read, promises::show_of_tenant),
         write("/api/tenants/{slug}/promises/{ref}/resolve", Operate, promises::resolve_of_tenant),
         write("/api/tenants/{slug}/promises/{ref}/reject", Operate, promises::reject_of_tenant),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hapax_engine::model::{Actor, PromiseRef, Wish, WorkspaceId};
+use hapax_engine::model::{Actor, PromiseRef, SettleRequest, WorkspaceId};
 use hapax_engine::runtime::Settling;
 use hapax_engine::{Engine, Error};
 
@@ -15,7 +15,7 @@ pub(crate) async fn settle(
     metrics: &Metrics,
     workspace: &WorkspaceId,
     promise: PromiseRef,
-    wish: Wish,
+    wish: SettleRequest,
     keep_for: Option<Duration>,
     by: Option<Actor>,
 ) -> Result<Settling, Error> {
@@ -30,7 +30,7 @@ impl App {
         &self,
         workspace: &WorkspaceId,
         promise: PromiseRef,
-        wish: Wish,
+        wish: SettleRequest,
         keep_for: Option<Duration>,
         by: Actor,
     ) -> Result<Settling, Error> {

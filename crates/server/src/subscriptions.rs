@@ -10,7 +10,7 @@ use std::sync::{Arc, RwLock, Weak};
 
 use async_trait::async_trait;
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{CatalogKind, Failure, Item, Name, RetryPolicy, Subscribers, WorkspaceId};
+use hapax_engine::model::{CatalogItem, CatalogKind, Failure, Name, RetryPolicy, Subscribers, WorkspaceId};
 use hapax_engine::runtime::{Announcer, Delivery, TargetOptions};
 use hapax_engine::store::{Catalog, ListCatalogItems, Store};
 use hapax_engine::{Engine, Error};
@@ -113,7 +113,7 @@ impl Subscriptions {
     }
 
     /// Takes an item in, and tells the engine if it is news.
-    fn learn(&self, item: &Item) -> Result<Arc<Subscription>, Problem> {
+    fn learn(&self, item: &CatalogItem) -> Result<Arc<Subscription>, Problem> {
         let found = Arc::new(Subscription::of(item)?);
         {
             let mut known = self.known.write().expect("no holder panics");
@@ -187,7 +187,7 @@ impl CatalogWatcher for Subscriptions {
         &self.looked
     }
 
-    async fn take(&self, item: &Item) -> Result<(), Problem> {
+    async fn take(&self, item: &CatalogItem) -> Result<(), Problem> {
         self.learn(item).map(drop)
     }
 

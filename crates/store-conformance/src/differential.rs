@@ -114,7 +114,7 @@ pub async fn differential(
                 let place = || format!("seed {seed}, request {op}: {request:#?}");
                 assert_eq!(expected, answer, "{}", place());
                 exercised.note(&expected);
-                if meets && matches!(expected, Answer::RunCommit(CommitOutcome::Advanced { .. })) {
+                if meets && matches!(expected, Answer::RunCommit(CommitOutcome::Committed { .. })) {
                     exercised.note_left("a post that was there");
                 }
                 drafter.learn(&request, &expected, &*model).await;

@@ -18,12 +18,13 @@ use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::fsck::{Report, fsck};
 use hapax_engine::model::{
     EventKind, Failure, Grant, IdempotencyKey, KeyKind, KeyRecord, Name, OwnerId, Payload, PromiseId,
-    PromiseRef, RunCommand, RunEvent, RunHead, RunId, RunResult, Settlement, SignalId, StepId, StepRecord,
-    Subscribers, Timestamp, Version, Wish, WorkflowRef, WorkspaceId,
+    PromiseRef, RunCommand, RunEvent, RunHead, RunId, RunResult, SettleRequest, Settlement, SignalId, StepId,
+    StepRecord, Subscribers, Timestamp, Version, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::{
-    ClaimRuns, Claimed, CommandRun, HeldLease, ListRuns, Purge, Purged, RenewLeases, RunCommandOutcome,
-    RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, Store,
+    ClaimRuns, ClaimedRuns, CommandRun, HeldLease, ListRuns, Purge, PurgeOutcome, RenewLeases,
+    RunCommandOutcome, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
+    Store,
 };
 
 use crate::UserTables;
@@ -128,7 +129,7 @@ impl Stage {
     }
 
     /// Claims up to `limit` runs.
-    pub async fn claim_upto(&self, limit: usize, owner: OwnerId) -> Claimed {
+    pub async fn claim_upto(&self, limit: usize, owner: OwnerId) -> ClaimedRuns {
         self.store.claim_runs(ClaimRuns { grant: grant(owner), limit }).await.unwrap()
     }
 
@@ -183,7 +184,7 @@ impl Stage {
 
     /// Carries out a command that must be accepted.
     pub async fn steered(&self, run: &RunHead, command: RunCommand) -> RunHead {
-        must!(self.steer(run, command).await, RunCommandOutcome::Steered(head) => head)
+        must!(self.steer(run, command).await, RunCommandOutcome::Accepted(head) => head)
     }
 
     /// Sends the signal `name`.
@@ -202,7 +203,7 @@ impl Stage {
     }
 
     /// Deletes what closed before now, and expired keys.
-    pub async fn purge(&self) -> Purged {
+    pub async fn purge(&self) -> PurgeOutcome {
         let request = Purge { runs_closed_before: Some(self.now()), after: None, limit: 100 };
         self.store.purge(request).await.unwrap()
     }
@@ -310,7 +311,7 @@ pub fn settlement_of(run: &RunHead, step: &str, value: &str) -> SettlePromise {
     SettlePromise {
         workspace: run.facts.workspace.clone(),
         promise: PromiseRef::Id(promise_of(run, step)),
-        wish: Wish::new(Settlement::Resolved(json(value))),
+        wish: SettleRequest::new(Settlement::Resolved(json(value))),
         keep_for: None,
         note: None,
         grant: None,

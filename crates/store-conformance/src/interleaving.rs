@@ -7,7 +7,7 @@ use fastrand::Rng;
 use hapax_engine::clock::ManualClock;
 use hapax_engine::model::{
     IdempotencyKey, KeyKind, Promise, PromiseId, PromiseKey, PromiseRef, PromiseState, RunHead, RunId,
-    RunState, Settlement, Wish, WorkspaceId, WriteToken,
+    RunState, SettleRequest, Settlement, WorkspaceId, WriteToken,
 };
 use hapax_engine::store::{CommitOutcome, CreateOutcome, CreatePromise, SettleOutcome, SettlePromise};
 
@@ -77,7 +77,7 @@ fn settlement(by: PromiseRef, granted: bool) -> SettlePromise {
     SettlePromise {
         workspace: WorkspaceId::default(),
         promise: by,
-        wish: Wish::new(Settlement::Resolved(json("1"))),
+        wish: SettleRequest::new(Settlement::Resolved(json("1"))),
         keep_for: Some(HOUR),
         note: None,
         grant: granted.then(|| grant(BOB)),
@@ -112,8 +112,8 @@ async fn wait(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: IdempotencyK
     let parking = write.parks_until(until).advance();
     let parking =
         hapax_engine::model::RunCommit { head: RunHead { arrivals: 0, ..parking.head.clone() }, ..parking };
-    must!(t.store.advance_run(parking).await.unwrap(), CommitOutcome::Advanced { .. });
-    must!(settling.await.unwrap(), SettleOutcome::Settled { .. } | SettleOutcome::Kept { .. });
+    must!(t.store.commit_run(parking).await.unwrap(), CommitOutcome::Committed { .. });
+    must!(settling.await.unwrap(), SettleOutcome::Settled { .. } | SettleOutcome::KeptEarly { .. });
     let after = t.head(run).await;
     assert_eq!(after.arrivals, 1, "{after:?}");
     match after.state {
@@ -136,11 +136,11 @@ async fn time_out(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: Idempote
         settler.store.settle_promise(settlement(PromiseRef::Key(key), false)).await.unwrap()
     });
     idle(idles).await;
-    let given_up = t.store.advance_run(giving_up).await.unwrap();
+    let given_up = t.store.commit_run(giving_up).await.unwrap();
     let settled = settling.await.unwrap();
     let promise = t.store.find_promise(&WorkspaceId::default(), &promise.id).await.unwrap().unwrap();
     match (given_up, settled) {
-        (CommitOutcome::Advanced { .. }, SettleOutcome::TimedOut { .. }) => {
+        (CommitOutcome::Committed { .. }, SettleOutcome::TimedOut { .. }) => {
             assert_eq!(promise.state, PromiseState::TimedOut);
         }
         (CommitOutcome::Stale(_), SettleOutcome::Settled { .. }) => {
@@ -160,7 +160,7 @@ async fn contend(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: Idempoten
     };
     let (id, of) = match &rival {
         Some(rival) => (promise_of(rival, "payment"), rival.id()),
-        None => (PromiseId::alone(&format!("rival of {key}")).expect("it is valid"), RunId::NONE),
+        None => (PromiseId::standalone(&format!("rival of {key}")).expect("it is valid"), RunId::NONE),
     };
     let other = Promise { id, run: of, ..promise.clone() };
     let opening = {
@@ -218,7 +218,7 @@ async fn contend(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: Idempoten
     assert!(matches!(winner.state, PromiseState::Settled { .. }), "{winner:?}");
     match settled {
         SettleOutcome::Settled { promise, .. } => assert_eq!(promise.id, winner.id),
-        other => must!(other, SettleOutcome::Kept { .. }),
+        other => must!(other, SettleOutcome::KeptEarly { .. }),
     }
     let named = t.store.find_key(&WorkspaceId::default(), KeyKind::Promise, &key).await.unwrap();
     assert_eq!(named.and_then(|record| record.promise().cloned()), Some(winner.id));
@@ -227,5 +227,5 @@ async fn contend(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: Idempoten
 async fn open_and_park(t: &Stage, run: &RunHead, promise: Promise) {
     let until = promise.deadline_at;
     let write = t.write(run).await.waits_for("payment", promise).parks_until(until).advance();
-    must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { .. });
+    must!(t.store.commit_run(write).await.unwrap(), CommitOutcome::Committed { .. });
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use hapax_engine::model::{
-    Drive, EventKind, Promise, PromiseState, RunCommit, RunState, StepId, StepRecord, Timestamp,
+    EventKind, Promise, PromiseState, RunCommit, RunState, RunningState, StepId, StepRecord, Timestamp,
     decide_key_expiry,
 };
 use tokio_postgres::types::ToSql;
@@ -33,7 +33,7 @@ pub(crate) fn is_plain(advance: &RunCommit) -> bool {
 /// Is there no more to say of the promise than that it is open?
 fn says_nothing_more(promise: &Promise) -> bool {
     let Promise { state, key, create_key, about, complete_key, said, .. } = promise;
-    !promise.stands_alone()
+    !promise.is_standalone()
         && *state == PromiseState::Pending
         && key.is_none()
         && create_key.is_none()
@@ -208,7 +208,7 @@ impl<'a> CommitColumns<'a> {
 
     fn push_run(&mut self, n: i32, workspace: i32, advance: &RunCommit) {
         let (head, runs) = (&advance.head, &mut self.runs);
-        let keeps_lease = matches!(head.state, RunState::Running(Drive::Leased(_)));
+        let keeps_lease = matches!(head.state, RunState::Running(RunningState::Leased(_)));
         // Only a run that waits looks at what has arrived.
         let seen = match head.state {
             RunState::Waiting { .. } => count(head.arrivals),

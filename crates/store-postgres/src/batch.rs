@@ -160,7 +160,7 @@ fn size_of_note(what: &JournalEvent) -> usize {
         }
         JournalEvent::Resolved { reason, .. }
         | JournalEvent::RepeatAllowed { reason, .. }
-        | JournalEvent::Steered { reason, .. }
+        | JournalEvent::Commanded { reason, .. }
         | JournalEvent::Redelivered { reason }
         | JournalEvent::Overridden { reason, .. }
         | JournalEvent::KeyReleased { reason, .. } => reason.len(),

@@ -1,6 +1,6 @@
 //! Beginning an operation: the claim before the action.
 
-use hapax_engine::model::{BeginFacts, BeginOperation, OperationBegun, decide_begin_operation};
+use hapax_engine::model::{BeginFacts, BeginOperation, BeginOperationOutcome, decide_begin_operation};
 
 use crate::entities::{self, EntityNeeds, Place};
 use crate::fault::Fault;
@@ -34,14 +34,14 @@ impl Begin {
 }
 
 impl Verb for Begin {
-    type Outcome = OperationBegun;
+    type Outcome = BeginOperationOutcome;
 
     fn foresee(&self, needs: &mut Needs) {
         needs.workspaces.push(self.request.workspace.clone());
         needs.entities.extend(self.needs());
     }
 
-    async fn apply(&self, session: &mut Session<'_>) -> Result<OperationBegun, Fault> {
+    async fn apply(&self, session: &mut Session<'_>) -> Result<BeginOperationOutcome, Fault> {
         let request = &self.request;
         if let Some(table) = request.home.table() {
             session.get_table(table).await?;
@@ -62,7 +62,7 @@ impl Verb for Begin {
             document: request.document.as_ref().and_then(|document| known.document(&document.item)),
         };
         let begun = decide_begin_operation(request, facts, session.now);
-        if let OperationBegun::Begun { operation, entity, notes, evidence } = &begun
+        if let BeginOperationOutcome::Begun { operation, entity, notes, evidence } = &begun
             && session.entities.operation(workspace, operation.id) != Some(&**operation)
         {
             if operation.claim.is_some() {

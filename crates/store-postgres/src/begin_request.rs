@@ -1,6 +1,8 @@
 //! Taking in requests, and writing how they ended.
 
-use hapax_engine::model::{BeginRequest, Begun, FinishDecision, FinishRequest, decide_begin, decide_finish};
+use hapax_engine::model::{
+    BeginOutcome, BeginRequest, FinishDecision, FinishRequest, decide_begin_request, decide_finish_request,
+};
 
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
@@ -8,17 +10,17 @@ use crate::requests::{answer_request, delete_request, hold_request};
 use crate::session::Session;
 
 impl Verb for BeginRequest {
-    type Outcome = Begun;
+    type Outcome = BeginOutcome;
 
     fn foresee(&self, needs: &mut Needs) {
         needs.workspaces.push(self.scope.workspace.clone());
         needs.begins.push(self.clone());
     }
 
-    async fn apply(&self, session: &mut Session<'_>) -> Result<Begun, Fault> {
+    async fn apply(&self, session: &mut Session<'_>) -> Result<BeginOutcome, Fault> {
         let place = (self.scope.clone(), self.key.clone());
         let found = session.requests.get(&place).and_then(Option::as_ref);
-        let decision = decide_begin(found, self, session.now);
+        let decision = decide_begin_request(found, self, session.now);
         let is_there = found.is_some();
         // What this transaction has just put into the table is its own, and held as it should be.
         if let Some(record) = decision.write.filter(|record| Some(record) != found) {
@@ -38,7 +40,7 @@ impl Verb for FinishRequest {
     async fn apply(&self, session: &mut Session<'_>) -> Result<bool, Fault> {
         let place = (self.scope.clone(), self.key.clone());
         let found = session.requests.get(&place).and_then(Option::as_ref);
-        match decide_finish(found, self, session.now) {
+        match decide_finish_request(found, self, session.now) {
             FinishDecision::Write(record) => answer_request(session, *record).await?,
             FinishDecision::Delete => delete_request(session, place).await?,
             FinishDecision::NotYours => return Ok(false),

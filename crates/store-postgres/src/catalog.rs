@@ -1,7 +1,7 @@
 //! The catalog of the store.
 
 use async_trait::async_trait;
-use hapax_engine::model::{CatalogKind, Item, Name, WorkspaceId};
+use hapax_engine::model::{CatalogItem, CatalogKind, Name, WorkspaceId};
 use hapax_engine::store::{Catalog, ListCatalogItems, PutCatalogItem, PutOutcome, StoreResult};
 
 use crate::items;
@@ -14,7 +14,7 @@ impl Catalog for PostgresStore {
         self.consider(request).await
     }
 
-    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<Item>> {
+    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<CatalogItem>> {
         let id = id.clone();
         self.read(|held| items::find_item(held, kind, id)).await
     }
@@ -24,12 +24,12 @@ impl Catalog for PostgresStore {
         workspace: &WorkspaceId,
         kind: CatalogKind,
         name: &str,
-    ) -> StoreResult<Option<Item>> {
+    ) -> StoreResult<Option<CatalogItem>> {
         let (numbers, workspace, name) = (self.numbers(), workspace.clone(), name.to_owned());
         self.read(|held| items::find_named_item(held, numbers, workspace, kind, name)).await
     }
 
-    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<Item>> {
+    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<CatalogItem>> {
         let numbers = self.numbers();
         self.read(|held| items::list_items(held, numbers, request)).await
     }

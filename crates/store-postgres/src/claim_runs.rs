@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use hapax_engine::limits::{MAX_CLAIM, MAX_WORKFLOWS_LOOKED_AT};
+use hapax_engine::limits::{MAX_CLAIM, MAX_WORKFLOWS_SCANNED};
 use hapax_engine::model::{
-    ClaimDecision, Grant, RunEvent, RunHead, RunId, ServedFor, Timestamp, decide_claim,
+    ClaimDecision, Grant, RunEvent, RunHead, RunId, ServedWorkspaces, Timestamp, decide_claim,
 };
-use hapax_engine::store::{ClaimRuns, Claimed};
+use hapax_engine::store::{ClaimRuns, ClaimedRuns};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -58,15 +58,15 @@ pub(crate) async fn claim_runs(
     rotation: Arc<Rotation>,
     request: ClaimRuns,
     now: Timestamp,
-) -> Result<Claimed, Fault> {
+) -> Result<ClaimedRuns, Fault> {
     let served = find_served(&held, &numbers, &request.grant).await?;
     if served.workflows.is_empty() {
-        return Ok(Claimed::default());
+        return Ok(ClaimedRuns::default());
     }
     let limit = request.limit.min(MAX_CLAIM);
     let due = list_due(&held, &served, &rotation, limit, now).await?;
     if due.is_empty() || limit == 0 {
-        return Ok(Claimed { runs: Vec::new(), next_wake_at: find_next_wake(&held, &served).await? });
+        return Ok(ClaimedRuns { runs: Vec::new(), next_wake_at: find_next_wake(&held, &served).await? });
     }
     held.batch_execute("BEGIN").await?;
     let locked = lock(&held, &due, limit, now).await?;
@@ -82,7 +82,7 @@ pub(crate) async fn claim_runs(
         true => next_wake_at.map(|at| at.max(now.plus(LOOK_AGAIN_AFTER))),
         false => next_wake_at,
     };
-    Ok(Claimed { runs, next_wake_at })
+    Ok(ClaimedRuns { runs, next_wake_at })
 }
 
 async fn find_served(held: &HeldConnection, numbers: &InternedNames, grant: &Grant) -> Result<Served, Fault> {
@@ -95,8 +95,8 @@ async fn find_served(held: &HeldConnection, numbers: &InternedNames, grant: &Gra
         let version = serves.version.cast_signed();
         served.workflows.push(workflow.0);
         served.versions.push(version);
-        served.is_for_all.push(matches!(served_for, ServedFor::Everybody));
-        let ServedFor::Only(workspaces) = served_for else { continue };
+        served.is_for_all.push(matches!(served_for, ServedWorkspaces::All));
+        let ServedWorkspaces::Only(workspaces) = served_for else { continue };
         for workspace in workspaces {
             let Some(workspace) = numbers.known_workspace(workspace) else { continue };
             served.only.workflows.push(workflow.0);
@@ -294,12 +294,12 @@ async fn find_next_wake(held: &HeldConnection, served: &Served) -> Result<Option
 }
 
 /// Since when the run that has been due the longest is due.
-pub(crate) async fn find_longest_due(
+pub(crate) async fn find_oldest_due_at(
     held: Arc<HeldConnection>,
     now: Timestamp,
 ) -> Result<Option<Timestamp>, Fault> {
     let statement = held.prepare_cached(include_str!("../sql/find_longest_due.sql")).await?;
-    let found = held.query(&statement, &[&(MAX_WORKFLOWS_LOOKED_AT as i64)]).await?;
+    let found = held.query(&statement, &[&(MAX_WORKFLOWS_SCANNED as i64)]).await?;
     let first = rows::at_most_one(&found, |mut row| row.maybe_at())?.flatten();
     Ok(first.filter(|at| *at <= now))
 }

@@ -56,7 +56,7 @@ impl Verb for CommandRun {
             // The runs that this makes due are found by the next claim; a person has no workers to tell.
             follow_ending(session, written, &self.announce, &mut Vec::new()).await?;
         }
-        Ok(RunCommandOutcome::Steered(steered.head))
+        Ok(RunCommandOutcome::Accepted(steered.head))
     }
 }
 

@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use hapax_engine::clock::Clock;
-use hapax_engine::model::{Drive, RunCommit, RunState, Timestamp, decide_start};
+use hapax_engine::model::{RunCommit, RunState, RunningState, Timestamp, decide_start};
 use hapax_engine::store::{CommitOutcome, StartOutcome, StoreError};
 use tokio::sync::{Mutex, mpsc};
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
-use crate::advance_run::refuse;
 use crate::advance_runs::CommitColumns;
 use crate::batch::{Batch, HotOp, Move, Start};
 use crate::batch_outbox::BatchOutbox;
+use crate::commit_run::refuse;
 use crate::fault::Fault;
 use crate::hints::Hints;
 use crate::interned_names::{InternedNames, WorkspaceRowId};
@@ -216,10 +216,11 @@ impl Committer {
             match (written.moved.get(&n), written.workspaces_of_moves[n]) {
                 (Some(is_due), _) => {
                     // Parked too early, or released: for whoever claims it first.
-                    let is_ready = matches!(moved.advance.head.state, RunState::Running(Drive::Ready { .. }));
+                    let is_ready =
+                        matches!(moved.advance.head.state, RunState::Running(RunningState::Ready { .. }));
                     has_woken |= *is_due || is_ready;
                     let woken = if *is_due { vec![moved.advance.run()] } else { Vec::new() };
-                    let _ = moved.reply.send(Ok(CommitOutcome::Advanced { woken, opened: Vec::new() }));
+                    let _ = moved.reply.send(Ok(CommitOutcome::Committed { woken, opened: Vec::new() }));
                 }
                 (None, Some(workspace)) => moves.push((workspace, moved)),
                 (None, None) => drop(moved.reply.send(Ok(CommitOutcome::LeaseLost))),
@@ -278,7 +279,7 @@ impl Committer {
                 None => drop(reply.send(Ok(CommitOutcome::LeaseLost))),
                 Some(stored) => match refuse(&advance, stored) {
                     // There may be something to know now about the promises it opened then.
-                    Some(CommitOutcome::Advanced { .. }) if !advance.promises.is_empty() => {
+                    Some(CommitOutcome::Committed { .. }) if !advance.promises.is_empty() => {
                         self.consider(Job::boxed(*advance, reply, entered)).await;
                     }
                     Some(outcome) => drop(reply.send(Ok(outcome))),

@@ -1,7 +1,7 @@
 //! Making an entity in our own table.
 
-use hapax_engine::model::{Entity, Home, Version};
-use hapax_engine::store::{CreatedEntity, NewEntity};
+use hapax_engine::model::{Entity, EntityStorage, Version};
+use hapax_engine::store::{CreateEntityOutcome, NewEntity};
 
 use crate::entities::{self, EntityNeeds, Place};
 use crate::fault::Fault;
@@ -9,24 +9,24 @@ use crate::job::{Needs, Verb};
 use crate::session::Session;
 
 fn needs_of(request: &NewEntity) -> EntityNeeds {
-    let entity = (request.workspace.clone(), request.entity.clone(), Home::Own);
+    let entity = (request.workspace.clone(), request.entity.clone(), EntityStorage::BuiltIn);
     EntityNeeds { entities: vec![entity], ..EntityNeeds::default() }
 }
 
 impl Verb for NewEntity {
-    type Outcome = CreatedEntity;
+    type Outcome = CreateEntityOutcome;
 
     fn foresee(&self, needs: &mut Needs) {
         needs.workspaces.push(self.workspace.clone());
         needs.entities.extend(needs_of(self));
     }
 
-    async fn apply(&self, session: &mut Session<'_>) -> Result<CreatedEntity, Fault> {
+    async fn apply(&self, session: &mut Session<'_>) -> Result<CreateEntityOutcome, Fault> {
         let workspace = session.get_workspace(&self.workspace).await?;
         entities::prepare(session, &needs_of(self)).await?;
-        let place = Place::new(workspace, &self.entity, &Home::Own);
+        let place = Place::new(workspace, &self.entity, &EntityStorage::BuiltIn);
         if let Some(entity) = session.entities.entity(&place, &self.entity) {
-            return Ok(CreatedEntity::Exists(entity));
+            return Ok(CreateEntityOutcome::Exists(entity));
         }
         // One that another transaction makes meanwhile breaks the primary key, and the whole is tried again.
         let entity = Entity {
@@ -37,6 +37,6 @@ impl Verb for NewEntity {
             updated_at: session.now,
         };
         session.entities.put_entity(place, entity.clone());
-        Ok(CreatedEntity::Created(entity))
+        Ok(CreateEntityOutcome::Created(entity))
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use hapax_engine::model::{
-    Drive, KeyKind, RunCommand, RunHead, RunId, RunResult, RunState, Subscribers, decide_command,
+    KeyKind, RunCommand, RunHead, RunId, RunResult, RunState, RunningState, Subscribers, decide_command,
     decide_key_expiry,
 };
 
@@ -45,8 +45,8 @@ pub(crate) async fn follow_ending(
                     announce_ending(session, &child.head, announce).await?;
                     ended.push_back(child);
                 }
-                RunState::Running(Drive::Ready { .. }) => woken.push(child.head.id()),
-                RunState::Running(Drive::Leased(_))
+                RunState::Running(RunningState::Ready { .. }) => woken.push(child.head.id()),
+                RunState::Running(RunningState::Leased(_))
                 | RunState::Pending { .. }
                 | RunState::Waiting { .. }
                 | RunState::Paused => {}
@@ -64,7 +64,7 @@ pub(crate) async fn announce_ending(
     announce: &Subscribers,
 ) -> Result<(), Fault> {
     let RunState::Closed { ending, .. } = head.state else { return Ok(()) };
-    let told = announce.tell_ending(&head.facts, head.generation, ending, session.now);
+    let told = announce.announce_ending_of(&head.facts, head.generation, ending, session.now);
     insert_posts(session, &told).await
 }
 

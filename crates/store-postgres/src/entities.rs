@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hapax_engine::model::{
-    CatalogKind, Entity, EntityId, EntityNote, EntityRef, Home, IdempotencyKey, JournalEntry, Name,
-    Operation, OperationId, OutboxMessage, Payload, TableRef, Version, WorkspaceId,
+    CatalogKind, Entity, EntityId, EntityJournalEntry, EntityRef, EntityStorage, IdempotencyKey,
+    JournalEntry, Name, Operation, OperationId, OutboxMessage, Payload, TableRef, Version, WorkspaceId,
 };
 
 use crate::codes::{Code, count, millis};
@@ -27,7 +27,7 @@ use crate::user_tables;
 #[derive(Debug, Default)]
 pub(crate) struct EntityNeeds {
     /// To be locked.
-    pub(crate) entities: Vec<(WorkspaceId, EntityRef, Home)>,
+    pub(crate) entities: Vec<(WorkspaceId, EntityRef, EntityStorage)>,
     /// To be locked, with their entities.
     pub(crate) operations: Vec<(WorkspaceId, OperationId)>,
     /// Ids that operations will get: to be locked if they are there.
@@ -62,10 +62,10 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    pub(crate) fn new(workspace: WorkspaceRowId, entity: &EntityRef, home: &Home) -> Self {
+    pub(crate) fn new(workspace: WorkspaceRowId, entity: &EntityRef, home: &EntityStorage) -> Self {
         match home {
-            Home::Own => Place::Own(workspace, entity.clone()),
-            Home::Table(table) => Place::Row(table.clone(), entity.id.clone()),
+            EntityStorage::BuiltIn => Place::Own(workspace, entity.clone()),
+            EntityStorage::UserTable(table) => Place::Row(table.clone(), entity.id.clone()),
         }
     }
 }
@@ -98,7 +98,7 @@ pub(crate) struct KnownEntities {
     lasts: BTreeMap<(WorkspaceRowId, EntityRef, Name), Option<OperationId>>,
     documents: BTreeMap<Name, Option<Version>>,
     /// To be written at the end.
-    notes: Vec<EntityNote>,
+    notes: Vec<EntityJournalEntry>,
     evidence: Vec<JournalEntry>,
     posts: Vec<OutboxMessage>,
 }
@@ -159,7 +159,7 @@ impl KnownEntities {
         let step = (workspace, operation.entity.clone(), operation.step.clone());
         if let Some(last) = self.lasts.get(&step).copied() {
             let last = last.and_then(|id| self.operation(workspace, id));
-            let newer = last.filter(|last| last.seniority() > operation.seniority()).map(|last| last.id);
+            let newer = last.filter(|last| last.begin_order() > operation.begin_order()).map(|last| last.id);
             self.lasts.insert(step, Some(newer.unwrap_or(operation.id)));
         }
         self.operations.insert(place, Some((operation, change)));
@@ -179,7 +179,7 @@ impl KnownEntities {
         self.operations.insert(place, Some((operation, change)));
     }
 
-    pub(crate) fn note(&mut self, notes: impl IntoIterator<Item = EntityNote>) {
+    pub(crate) fn note(&mut self, notes: impl IntoIterator<Item = EntityJournalEntry>) {
         self.notes.extend(notes);
     }
 

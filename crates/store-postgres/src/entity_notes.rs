@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{EntityNote, JournalEntry};
-use hapax_engine::store::{ListEntityNotes, PlacedEntityNote};
+use hapax_engine::model::{EntityJournalEntry, JournalEntry};
+use hapax_engine::store::{ListEntityJournal, StoredEntityEntry};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -20,7 +20,7 @@ use crate::rows::{self, broken};
 use crate::session::{Session, params};
 
 /// Notes that belong to no other write.
-pub(crate) struct AppendEntityNotes(pub(crate) Vec<EntityNote>);
+pub(crate) struct AppendEntityNotes(pub(crate) Vec<EntityJournalEntry>);
 
 impl Verb for AppendEntityNotes {
     type Outcome = ();
@@ -38,14 +38,15 @@ impl Verb for AppendEntityNotes {
 /// Appends notes, in their order, and those of people to the journal as well.
 pub(crate) async fn insert_entity_notes(
     session: &mut Session<'_>,
-    notes: &[EntityNote],
+    notes: &[EntityJournalEntry],
 ) -> Result<(), Fault> {
     if notes.is_empty() {
         return Ok(());
     }
-    let journalled: Vec<JournalEntry> = notes.iter().filter_map(EntityNote::journalled).collect();
+    let journalled: Vec<JournalEntry> =
+        notes.iter().filter_map(EntityJournalEntry::to_journal_entry).collect();
     insert_notes(session, &journalled).await?;
-    let notes: Vec<&EntityNote> = notes.iter().filter(|note| !note.is_for_audit_only()).collect();
+    let notes: Vec<&EntityJournalEntry> = notes.iter().filter(|note| !note.is_for_audit_only()).collect();
     if notes.is_empty() {
         return Ok(());
     }
@@ -69,12 +70,12 @@ pub(crate) async fn insert_entity_notes(
     Ok(())
 }
 
-pub(crate) async fn list_entity_notes(
+pub(crate) async fn list_entity_journal(
     held: Arc<HeldConnection>,
     numbers: Arc<InternedNames>,
-    request: ListEntityNotes,
-) -> Result<Vec<PlacedEntityNote>, Fault> {
-    let ListEntityNotes { workspace: name, entity, operation, after, limit } = request;
+    request: ListEntityJournal,
+) -> Result<Vec<StoredEntityEntry>, Fault> {
+    let ListEntityJournal { workspace: name, entity, operation, after, limit } = request;
     let Some(workspace) = numbers.find_workspace(held.link(), &name).await? else { return Ok(Vec::new()) };
     let wanted: [&(dyn ToSql + Sync); 6] = [
         &workspace.0,
@@ -93,9 +94,9 @@ pub(crate) async fn list_entity_notes(
         let by = person(&mut row)?;
         let what = serde_json::from_str(row.text()?).map_err(broken)?;
         let (workspace, entity) = (name.clone(), entity.clone());
-        Ok(PlacedEntityNote {
+        Ok(StoredEntityEntry {
             place,
-            note: EntityNote { workspace, entity, operation, at, by, what, evidence: None },
+            note: EntityJournalEntry { workspace, entity, operation, at, by, what, evidence: None },
         })
     })
 }

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use hapax_engine::limits::{MAX_HEARD, MAX_PAGE, MAX_STALE_CLAIMS};
+use hapax_engine::limits::{MAX_HEARTBEATS, MAX_PAGE, MAX_STALE_CLAIMS};
 use hapax_engine::model::{
-    Entity, EntityRef, Home, IdempotencyKey, Name, Operation, OperationId, OwnerId, TableRef, Timestamp,
-    WorkspaceId,
+    Entity, EntityRef, EntityStorage, IdempotencyKey, Name, Operation, OperationId, OwnerId, TableRef,
+    Timestamp, WorkspaceId,
 };
 use hapax_engine::store::{
-    FindLatest, HeldOperation, LatestOperations, ListEntities, ListOperations, OpenClaim,
+    FindLatestOperations, HeldOperation, LatestOperations, ListEntities, ListOperations, OpenClaim,
 };
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -31,9 +31,9 @@ pub(crate) async fn find_entity(
     held: Arc<HeldConnection>,
     numbers: Arc<InternedNames>,
     tables: Arc<UserTables>,
-    (workspace, entity_ref, home): (WorkspaceId, EntityRef, Home),
+    (workspace, entity_ref, home): (WorkspaceId, EntityRef, EntityStorage),
 ) -> Result<Option<Entity>, Fault> {
-    let Home::Table(table) = &home else {
+    let EntityStorage::UserTable(table) = &home else {
         let Some(workspace) = numbers.find_workspace(held.link(), &workspace).await? else { return Ok(None) };
         let place: [&(dyn ToSql + Sync); 3] =
             [&workspace.0, &entity_ref.kind.as_str(), &entity_ref.id.as_str()];
@@ -84,7 +84,7 @@ pub(crate) async fn list_entities(
     let limit = request.limit.clamp(1, MAX_PAGE) as i64;
     let status = request.status.as_ref().map(|status| status.as_str());
     let after = request.after.as_ref().map(|after| after.as_str());
-    if let Home::Table(table) = &request.home {
+    if let EntityStorage::UserTable(table) = &request.home {
         let described = tables.get_table(held.link(), table).await?;
         let found = match &after {
             None => query(&held, &described.list, &[&status, &limit]).await?,
@@ -224,7 +224,7 @@ pub(crate) async fn list_open_claims(
 pub(crate) async fn find_latest_operations(
     held: Arc<HeldConnection>,
     numbers: Arc<InternedNames>,
-    request: FindLatest,
+    request: FindLatestOperations,
 ) -> Result<LatestOperations, Fault> {
     let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(LatestOperations::default());
@@ -248,14 +248,14 @@ pub(crate) async fn find_latest_operations(
 }
 
 pub(crate) fn check_heard(held: &[HeldOperation]) -> Result<(), Fault> {
-    match held.len() > MAX_HEARD {
-        true => Err(Fault::Refused(format!("at most {MAX_HEARD} operations are heard of at once"))),
+    match held.len() > MAX_HEARTBEATS {
+        true => Err(Fault::Refused(format!("at most {MAX_HEARTBEATS} operations are heard of at once"))),
         false => Ok(()),
     }
 }
 
 /// Answers with those that are lost, in the order they were asked for.
-pub(crate) async fn hear_of_operations(
+pub(crate) async fn heartbeat_operations(
     held: Arc<HeldConnection>,
     numbers: Arc<InternedNames>,
     owner: OwnerId,

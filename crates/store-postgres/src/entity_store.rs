@@ -4,13 +4,15 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use hapax_engine::model::{
-    BeginOperation, Entity, EntityId, EntityNote, EntityRef, FinishOperation, Finished, Home, IdempotencyKey,
-    Name, Operation, OperationBegun, OperationId, OwnerId, TableRef, Timestamp, WorkspaceId,
+    BeginOperation, BeginOperationOutcome, Entity, EntityId, EntityJournalEntry, EntityRef, EntityStorage,
+    FinishOperation, FinishOperationOutcome, IdempotencyKey, Name, Operation, OperationId, OwnerId, TableRef,
+    Timestamp, WorkspaceId,
 };
 use hapax_engine::store::{
-    CreatedEntity, EntityStore, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
-    ListEvidence, ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PlacedEntry, PurgeOperations,
-    PurgedOperations, RevertStrays, Store, StoreError, StoreResult, TransactOperation, TransactedOperation,
+    CreateEntityOutcome, EntityStore, FindLatestOperations, HeldOperation, LatestOperations, ListEntities,
+    ListEntityJournal, ListEvidence, ListOperations, NewEntity, OpenClaim, PurgeOperations,
+    PurgeOperationsOutcome, RevertStrays, Store, StoreError, StoreResult, StoredEntityEntry,
+    StoredJournalEntry, TransactOperation, TransactOperationOutcome,
 };
 
 use crate::begin_operation::Begin;
@@ -33,7 +35,7 @@ impl PostgresStore {
         matches!(told, Err(StoreError::Broken(_))) && self.tables().forget()
     }
 
-    async fn try_find(&self, place: (WorkspaceId, EntityRef, Home)) -> StoreResult<Option<Entity>> {
+    async fn try_find(&self, place: (WorkspaceId, EntityRef, EntityStorage)) -> StoreResult<Option<Entity>> {
         let (numbers, tables) = (self.numbers(), self.tables());
         self.read(|held| entity_reads::find_entity(held, numbers, tables, place)).await
     }
@@ -43,7 +45,7 @@ impl PostgresStore {
         self.read(|held| entity_reads::list_entities(held, numbers, tables, request)).await
     }
 
-    async fn try_begin(&self, request: BeginOperation) -> StoreResult<OperationBegun> {
+    async fn try_begin(&self, request: BeginOperation) -> StoreResult<BeginOperationOutcome> {
         let id_fits = match request.home.table() {
             None => true,
             Some(table) => {
@@ -61,7 +63,7 @@ impl PostgresStore {
 
 #[async_trait]
 impl EntityStore for PostgresStore {
-    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreatedEntity> {
+    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreateEntityOutcome> {
         self.move_entity(request).await
     }
 
@@ -69,7 +71,7 @@ impl EntityStore for PostgresStore {
         &self,
         workspace: &WorkspaceId,
         entity: &EntityRef,
-        home: &Home,
+        home: &EntityStorage,
     ) -> StoreResult<Option<Entity>> {
         if home.table().is_some() {
             self.learn_schemas().await?;
@@ -93,7 +95,7 @@ impl EntityStore for PostgresStore {
         }
     }
 
-    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<OperationBegun> {
+    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<BeginOperationOutcome> {
         let told = self.try_begin(request.clone()).await;
         match self.was_outdated(&told) {
             true => self.try_begin(request).await,
@@ -101,7 +103,7 @@ impl EntityStore for PostgresStore {
         }
     }
 
-    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<Finished> {
+    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<FinishOperationOutcome> {
         self.learn_schemas().await?;
         let told = self.move_entity(request.clone()).await;
         match self.was_outdated(&told) {
@@ -110,7 +112,7 @@ impl EntityStore for PostgresStore {
         }
     }
 
-    async fn transact_operation(&self, request: TransactOperation) -> StoreResult<TransactedOperation> {
+    async fn transact_operation(&self, request: TransactOperation) -> StoreResult<TransactOperationOutcome> {
         self.learn_schemas().await?;
         let request = std::sync::Arc::new(request);
         let told = self.work(request.clone()).await;
@@ -120,14 +122,14 @@ impl EntityStore for PostgresStore {
         }
     }
 
-    async fn hear_of_operations(
+    async fn heartbeat_operations(
         &self,
         owner: OwnerId,
         held: Vec<HeldOperation>,
     ) -> StoreResult<Vec<OperationId>> {
         entity_reads::check_heard(&held).map_err(Fault::into_store_error)?;
         let (numbers, now) = (self.numbers(), self.now());
-        self.renew(|link| entity_reads::hear_of_operations(link, numbers, owner, held, now)).await
+        self.renew(|link| entity_reads::heartbeat_operations(link, numbers, owner, held, now)).await
     }
 
     async fn list_stale_operations(
@@ -154,7 +156,7 @@ impl EntityStore for PostgresStore {
         self.read(|held| entity_reads::list_open_claims(held, limit)).await
     }
 
-    async fn find_latest_operations(&self, request: FindLatest) -> StoreResult<LatestOperations> {
+    async fn find_latest_operations(&self, request: FindLatestOperations) -> StoreResult<LatestOperations> {
         let numbers = self.numbers();
         self.read(|held| entity_reads::find_latest_operations(held, numbers, request)).await
     }
@@ -191,22 +193,22 @@ impl EntityStore for PostgresStore {
         self.read(|held| entity_reads::list_operations(held, numbers, request)).await
     }
 
-    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations> {
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgeOperationsOutcome> {
         // What is not done by half of the time is left for the next pass, as in purge.
         let until = Instant::now() + self.deadline() / 2;
         self.maintain(|held| purge_operations(held, request, until)).await
     }
 
-    async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()> {
+    async fn append_entity_journal(&self, notes: Vec<EntityJournalEntry>) -> StoreResult<()> {
         self.move_entity(AppendEntityNotes(notes)).await
     }
 
-    async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>> {
+    async fn list_entity_journal(&self, request: ListEntityJournal) -> StoreResult<Vec<StoredEntityEntry>> {
         let numbers = self.numbers();
-        self.read(|held| entity_notes::list_entity_notes(held, numbers, request)).await
+        self.read(|held| entity_notes::list_entity_journal(held, numbers, request)).await
     }
 
-    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<StoredJournalEntry>> {
         let numbers = self.numbers();
         self.read(|held| list_journal::list_evidence(held, numbers, request)).await
     }

@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use hapax_engine::limits::MAX_SWEEP;
 use hapax_engine::model::{
     CancelledFamily, ChildrenRefused, Family, RunCommand, RunCommit, RunHead, RunId, Subscribers,
-    WorkspaceId, decide_births, decide_command,
+    WorkspaceId, decide_add_children, decide_command,
 };
 use hapax_engine::store::{
-    CancelFamily, CancelFamilyOutcome, FamilyStore, StoreResult, SweepFamily, SweptFamily,
+    CancelFamily, CancelFamilyOutcome, FamilyStore, StoreResult, SweepFamily, SweepFamilyOutcome,
 };
 use uuid::Uuid;
 
@@ -34,7 +34,7 @@ impl FamilyStore for PostgresStore {
         self.consider(request).await
     }
 
-    async fn sweep_family(&self, request: SweepFamily) -> StoreResult<SweptFamily> {
+    async fn sweep_family(&self, request: SweepFamily) -> StoreResult<SweepFamilyOutcome> {
         self.consider(request).await
     }
 
@@ -130,7 +130,7 @@ pub(crate) async fn family_after(
     if born == 0 {
         return Ok(Ok(Some(family)));
     }
-    Ok(decide_births(&family, facts.root(), born as u64, advance.max_descendants).map(Some))
+    Ok(decide_add_children(&family, facts.root(), born as u64, advance.max_descendants).map(Some))
 }
 
 /// Counts a run that is started with a parent, but not by its parent's own write.
@@ -140,7 +140,7 @@ pub(crate) async fn count_start(
     root: RunId,
 ) -> Result<(), Fault> {
     let family = find_family(session, workspace, root).await?.unwrap_or_default();
-    let family = decide_births(&family, root, 1, u64::MAX);
+    let family = decide_add_children(&family, root, 1, u64::MAX);
     let family = family.map_err(|refused| Fault::Refused(refused.to_string()))?;
     put_family(session, workspace, root, family);
     Ok(())
@@ -176,14 +176,14 @@ impl Verb for CancelFamily {
 }
 
 impl Verb for SweepFamily {
-    type Outcome = SweptFamily;
+    type Outcome = SweepFamilyOutcome;
 
     fn foresee(&self, needs: &mut Needs) {
         needs.runs.push((self.workspace.clone(), self.root));
     }
 
-    async fn apply(&self, session: &mut Session<'_>) -> Result<SweptFamily, Fault> {
-        let mut swept = SweptFamily::default();
+    async fn apply(&self, session: &mut Session<'_>) -> Result<SweepFamilyOutcome, Fault> {
+        let mut swept = SweepFamilyOutcome::default();
         let Some(workspace) = session.find_workspace(&self.workspace).await? else { return Ok(swept) };
         let limit = self.limit.clamp(1, MAX_SWEEP);
         let mut members: Vec<RunId> = self.after.is_none().then_some(self.root).into_iter().collect();

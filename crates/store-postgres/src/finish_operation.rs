@@ -1,6 +1,6 @@
 //! Finishing an operation: the guarded write after the action.
 
-use hapax_engine::model::{FinishOperation, Finished, decide_finish_operation};
+use hapax_engine::model::{FinishOperation, FinishOperationOutcome, decide_finish_operation};
 
 use crate::entities::{self, EntityNeeds, Place};
 use crate::fault::Fault;
@@ -12,7 +12,7 @@ fn needs_of(request: &FinishOperation) -> EntityNeeds {
 }
 
 impl Verb for FinishOperation {
-    type Outcome = Finished;
+    type Outcome = FinishOperationOutcome;
 
     fn foresee(&self, needs: &mut Needs) {
         needs.workspaces.push(self.workspace.clone());
@@ -21,9 +21,9 @@ impl Verb for FinishOperation {
         needs.entities.extend(needs_of(self));
     }
 
-    async fn apply(&self, session: &mut Session<'_>) -> Result<Finished, Fault> {
+    async fn apply(&self, session: &mut Session<'_>) -> Result<FinishOperationOutcome, Fault> {
         let Some(workspace) = session.find_workspace(&self.workspace).await? else {
-            return Ok(Finished::Lost(None));
+            return Ok(FinishOperationOutcome::Lost(None));
         };
         entities::prepare(session, &needs_of(self)).await?;
         let operation = session.entities.operation(workspace, self.operation).cloned();
@@ -41,7 +41,7 @@ impl Verb for FinishOperation {
         let entity = place.as_ref().and_then(|(place, entity)| session.entities.entity(place, entity));
         let finished = decide_finish_operation(self, operation, entity, session.now)
             .map_err(|invalid| Fault::Refused(invalid.to_string()))?;
-        if let Finished::Finished { operation, entity, evidence } = &finished {
+        if let FinishOperationOutcome::Finished { operation, entity, evidence } = &finished {
             if let (Some((place, _)), Some(entity)) = (place, entity) {
                 session.entities.put_entity(place, entity.clone());
             }

@@ -30,7 +30,7 @@ pub(crate) async fn receive_event(
     let taken = rows::at_most_one(&taken, |mut row| {
         let is_new = row.get()?;
         let hook = hook_of(id, &mut row)?;
-        Ok(if is_new { ReceiveOutcome::New(hook) } else { ReceiveOutcome::Again(hook) })
+        Ok(if is_new { ReceiveOutcome::New(hook) } else { ReceiveOutcome::Duplicate(hook) })
     })?;
     taken.ok_or_else(|| Fault::Broken("a webhook was neither taken in nor known".into()))
 }

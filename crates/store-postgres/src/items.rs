@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{CatalogKind, Item, Name, Payload, Version, WorkspaceId};
+use hapax_engine::model::{CatalogItem, CatalogKind, Name, Payload, Version, WorkspaceId};
 use hapax_engine::store::ListCatalogItems;
 
 use crate::codes::{Code, millis};
@@ -17,7 +17,7 @@ pub(crate) async fn find_item(
     held: Arc<HeldConnection>,
     kind: CatalogKind,
     id: Name,
-) -> Result<Option<Item>, Fault> {
+) -> Result<Option<CatalogItem>, Fault> {
     let found = query(&held, include_str!("../sql/find_item.sql"), &[&kind.code(), &id.as_str()]).await?;
     rows::at_most_one(&found, item)
 }
@@ -28,7 +28,7 @@ pub(crate) async fn find_named_item(
     workspace: WorkspaceId,
     kind: CatalogKind,
     name: String,
-) -> Result<Option<Item>, Fault> {
+) -> Result<Option<CatalogItem>, Fault> {
     // No item has a name with this character, and the server would not understand it.
     if name.contains('\0') {
         return Ok(None);
@@ -43,7 +43,7 @@ pub(crate) async fn list_items(
     held: Arc<HeldConnection>,
     numbers: Arc<InternedNames>,
     request: ListCatalogItems,
-) -> Result<Vec<Item>, Fault> {
+) -> Result<Vec<CatalogItem>, Fault> {
     let workspace = match &request.workspace {
         None => None,
         Some(name) => match numbers.find_workspace(held.link(), name).await? {
@@ -69,8 +69,8 @@ pub(crate) async fn list_items(
     rows::collect(&found, item)
 }
 
-pub(crate) fn item(mut row: Columns<'_>) -> Result<Item, Fault> {
-    Ok(Item {
+pub(crate) fn item(mut row: Columns<'_>) -> Result<CatalogItem, Fault> {
+    Ok(CatalogItem {
         kind: row.code()?,
         id: Name::new("id", row.text()?).map_err(broken)?,
         workspace: rows::workspace_name(&mut row)?,

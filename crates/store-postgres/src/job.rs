@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use hapax_engine::model::{
     BeginRequest, IdempotencyKey, JournalEntry, Name, PromiseId, RunId, SignalId, WorkspaceId,
 };
-use hapax_engine::store::{KeyPlace, StoreError, StoreResult, Uses};
+use hapax_engine::store::{KeyRef, KeyUsage, StoreError, StoreResult};
 use tokio::sync::oneshot;
 
 use crate::entities::EntityNeeds;
@@ -38,7 +38,7 @@ pub(crate) struct Needs {
     /// Other requests that are looked at.
     pub(crate) requests: Vec<RequestPlace>,
     /// What is to be added to the counts of keys.
-    pub(crate) uses: BTreeMap<KeyPlace, Uses>,
+    pub(crate) uses: BTreeMap<KeyRef, KeyUsage>,
     /// Entities and operations.
     pub(crate) entities: EntityNeeds,
 }

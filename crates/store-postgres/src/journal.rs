@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hapax_engine::model::{
     Actor, EffectKey, EffectTally, Evidence, Fence, Generation, JournalEntry, StepId, TallyCount, WorkspaceId,
 };
-use hapax_engine::store::PlacedEntry;
+use hapax_engine::store::StoredJournalEntry;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -59,7 +59,7 @@ impl JournalColumns {
         self.effect_class.push(evidence.map(|evidence| evidence.class.code()));
         self.attempt.push(evidence.map(|evidence| evidence.attempt.cast_signed()));
         self.occurrence.push(evidence.map(|evidence| evidence.occurrence.code()));
-        self.is_rerun.push(note.is_of_rerun());
+        self.is_rerun.push(note.is_superseded_record());
         Ok(())
     }
 
@@ -122,7 +122,7 @@ pub(crate) async fn insert_notes(session: &mut Session<'_>, notes: &[JournalEntr
 }
 
 /// A row of the journal of `workspace`.
-pub(crate) fn note(workspace: &WorkspaceId, mut row: Columns<'_>) -> Result<PlacedEntry, Fault> {
+pub(crate) fn note(workspace: &WorkspaceId, mut row: Columns<'_>) -> Result<StoredJournalEntry, Fault> {
     let place = row.count()?;
     let run = row.run()?;
     let generation = Generation::new(row.small()?);
@@ -135,7 +135,7 @@ pub(crate) fn note(workspace: &WorkspaceId, mut row: Columns<'_>) -> Result<Plac
     let evidence = evidence(&mut row)?;
     let workspace = workspace.clone();
     let note = JournalEntry { workspace, run, generation, step, at, fence, owner, by, what, evidence };
-    Ok(PlacedEntry { place, note })
+    Ok(StoredJournalEntry { place, note })
 }
 
 /// Whence a person acted, as JSON.

@@ -21,7 +21,7 @@
 // What connections are made with is `Copy` only where there is no TLS.
 #![cfg_attr(not(feature = "tls"), allow(clippy::clone_on_copy))]
 
-mod advance_run;
+mod add_key_usage;
 mod advance_runs;
 mod append_journal;
 mod arrival;
@@ -36,10 +36,10 @@ mod claim_runs;
 mod client_certificate;
 mod codes;
 mod command_run;
+mod commit_run;
 mod committer;
 mod connect;
 mod connection_cap;
-mod count_uses;
 mod create_entity;
 mod create_promise;
 mod encryption;

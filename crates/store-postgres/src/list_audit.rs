@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::store::{AuditFilter, ListAudit, PlacedEntry};
+use hapax_engine::store::{AuditFilter, ListAudit, StoredJournalEntry};
 
 use crate::codes::{count, millis};
 use crate::fault::Fault;
@@ -17,7 +17,7 @@ pub(crate) async fn list_audit(
     held: Arc<HeldConnection>,
     numbers: Arc<InternedNames>,
     request: ListAudit,
-) -> Result<Vec<PlacedEntry>, Fault> {
+) -> Result<Vec<StoredJournalEntry>, Fault> {
     let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(Vec::new());
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::store::{ListEvidence, ListJournal, PlacedEntry};
+use hapax_engine::store::{ListEvidence, ListJournal, StoredJournalEntry};
 use tokio_postgres::types::ToSql;
 
 use crate::codes::count;
@@ -18,7 +18,7 @@ pub(crate) async fn list_journal(
     held: Arc<HeldConnection>,
     numbers: Arc<InternedNames>,
     request: ListJournal,
-) -> Result<Vec<PlacedEntry>, Fault> {
+) -> Result<Vec<StoredJournalEntry>, Fault> {
     let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(Vec::new());
     };
@@ -43,7 +43,7 @@ pub(crate) async fn list_evidence(
     held: Arc<HeldConnection>,
     numbers: Arc<InternedNames>,
     request: ListEvidence,
-) -> Result<Vec<PlacedEntry>, Fault> {
+) -> Result<Vec<StoredJournalEntry>, Fault> {
     let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(Vec::new());
     };

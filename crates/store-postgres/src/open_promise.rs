@@ -1,6 +1,6 @@
 //! Opening promises: their keys are given to them, or they are told who has them.
 
-use hapax_engine::model::{Opening, Promise, PromiseState, RunId, WriteToken, decide_open as decide};
+use hapax_engine::model::{OpenedPromise, Promise, PromiseState, RunId, WriteToken, decide_open as decide};
 
 use crate::fault::Fault;
 use crate::interned_names::WorkspaceRowId;
@@ -25,7 +25,7 @@ pub(crate) async fn open_promise(
             write_opening(session, workspace, opening, None)?
         }
     };
-    if promise.stands_alone() {
+    if promise.is_standalone() {
         wait_for(session, workspace, &promise.id, run);
     }
     Ok(promise)
@@ -36,7 +36,7 @@ pub(crate) async fn decide_open(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
     promise: Promise,
-) -> Result<Opening, Fault> {
+) -> Result<OpenedPromise, Fault> {
     let known = match &promise.key {
         Some(key) => promise_keys::find_key(session, workspace, &key.key).await?,
         None => Default::default(),
@@ -48,16 +48,16 @@ pub(crate) async fn decide_open(
 pub(crate) fn write_opening(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
-    opening: Opening,
+    opening: OpenedPromise,
     token: Option<WriteToken>,
 ) -> Result<Promise, Fault> {
-    let Opening { promise, key } = opening;
+    let OpenedPromise { promise, key } = opening;
     if let (Some(record), Some(key)) = (key, &promise.key) {
         write_key(session, workspace, &key.key, record);
         delete_early(session, workspace, &key.key);
     }
     let columns = new_promise(workspace, &promise, token)?;
-    match promise.stands_alone() {
+    match promise.is_standalone() {
         // Nothing is locked that others could not make meanwhile.
         true => session.keep_back(include_str!("../sql/insert_promise.sql"), columns),
         false => session.keep_back(include_str!("../sql/open_promise.sql"), columns),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Actor, ClaimTo, EntityId, EntityRef, Fingerprint, Home, Name, Operation, OperationId, OperationState,
-    OperationStatus, Payload, Recovery, TableRef, Version, WorkspaceId,
+    Actor, ClaimTo, EntityId, EntityRef, EntityStorage, Fingerprint, Name, Operation, OperationId,
+    OperationState, OperationStatus, Payload, Recovery, TableRef, Version, WorkspaceId,
 };
 use uuid::Uuid;
 
@@ -292,9 +292,9 @@ pub(crate) fn operation_id(row: &mut Columns<'_>) -> Result<OperationId, Fault> 
 }
 
 /// Where an entity lives.
-pub(crate) fn home(row: &mut Columns<'_>) -> Result<Home, Fault> {
+pub(crate) fn home(row: &mut Columns<'_>) -> Result<EntityStorage, Fault> {
     let table = row.maybe_text()?.map(serde_json::from_str::<TableRef>).transpose().map_err(broken)?;
-    Ok(table.map_or(Home::Own, Home::Table))
+    Ok(table.map_or(EntityStorage::BuiltIn, EntityStorage::UserTable))
 }
 
 /// Who did it, if a person did.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hapax_engine::limits::{MAX_PAGE, MAX_PROMISES_LOOKED_AT};
+use hapax_engine::limits::{MAX_PAGE, MAX_PROMISES_SCANNED};
 use hapax_engine::model::{IdempotencyKey, Promise, PromiseId, RunId, Timestamp, WorkspaceId};
 use hapax_engine::store::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromisePage, PromiseStore,
-    PutSettleToken, SettleToken, Store, StoreResult, TokenDigest,
+    CreateOutcome, CreatePromise, ListEarlySettlements, ListPromises, PromisePage, PromiseStore,
+    PutSettleToken, SettleToken, Store, StoreResult, StoredEarlySettlement, TokenDigest,
 };
 use tokio_postgres::types::ToSql;
 
@@ -45,9 +45,12 @@ impl PromiseStore for PostgresStore {
         self.read(|held| list_promises(held, numbers, request, now)).await
     }
 
-    async fn list_early(&self, request: ListEarly) -> StoreResult<Vec<KeptEarly>> {
+    async fn list_early_settlements(
+        &self,
+        request: ListEarlySettlements,
+    ) -> StoreResult<Vec<StoredEarlySettlement>> {
         let (numbers, now) = (self.numbers(), self.now());
-        self.read(|held| list_early(held, numbers, request, now)).await
+        self.read(|held| list_early_settlements(held, numbers, request, now)).await
     }
 
     async fn put_settle_token(&self, request: PutSettleToken) -> StoreResult<bool> {
@@ -122,18 +125,18 @@ async fn find_ahead(
         Some(RunId::NONE) => include_str!("../sql/find_promise_ahead_alone.sql"),
         Some(_) => return Ok(None),
     };
-    let ahead = MAX_PROMISES_LOOKED_AT as i64 - 1;
+    let ahead = MAX_PROMISES_SCANNED as i64 - 1;
     let found = query(held, sql, &[&workspace.0, &after, &ahead]).await?;
     rows::at_most_one(&found, |mut row| Ok(PromiseId::from_stored(row.get::<&str>()?)))
 }
 
 /// In the order of workspace names, not of their numbers.
-async fn list_early(
+async fn list_early_settlements(
     held: Arc<HeldConnection>,
     numbers: Arc<InternedNames>,
-    request: ListEarly,
+    request: ListEarlySettlements,
     now: Timestamp,
-) -> Result<Vec<KeptEarly>, Fault> {
+) -> Result<Vec<StoredEarlySettlement>, Fault> {
     let (limit, now) = (request.limit.clamp(1, MAX_PAGE) as i64, millis(now));
     let Some(workspace) = request.workspace else {
         // No name is empty, so without a place to go on from all count.
@@ -143,7 +146,7 @@ async fn list_early(
         let found = query(&held, sql, &[&from, &after, &limit, &now]).await?;
         return rows::collect(&found, |mut row| {
             let (workspace, key) = (rows::workspace_name(&mut row)?, rows::key_text(&mut row)?);
-            Ok(KeptEarly { workspace, key, early: early(&mut row)? })
+            Ok(StoredEarlySettlement { workspace, key, early: early(&mut row)? })
         });
     };
     // No key is empty.
@@ -157,6 +160,6 @@ async fn list_early(
         query(&held, include_str!("../sql/list_early.sql"), &[&number.0, &after, &limit, &now]).await?;
     rows::collect(&found, |mut row| {
         let key = rows::key_text(&mut row)?;
-        Ok(KeptEarly { workspace: workspace.clone(), key, early: early(&mut row)? })
+        Ok(StoredEarlySettlement { workspace: workspace.clone(), key, early: early(&mut row)? })
     })
 }

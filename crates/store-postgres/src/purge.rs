@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use hapax_engine::limits::MAX_PURGE;
 use hapax_engine::model::{RunId, Timestamp};
-use hapax_engine::store::{Purge, Purged};
+use hapax_engine::store::{Purge, PurgeOutcome};
 use uuid::Uuid;
 
 use crate::codes::millis;
@@ -41,13 +41,13 @@ pub(crate) async fn purge(
     request: Purge,
     now: Timestamp,
     until: Instant,
-) -> Result<Purged, Fault> {
+) -> Result<PurgeOutcome, Fault> {
     let limit = request.limit.clamp(1, MAX_PURGE);
     let delete_keys = held.prepare_cached(include_str!("../sql/delete_expired_keys.sql")).await?;
     let dead = held.query(&delete_keys, &[&millis(now), &(limit as i64)]).await?;
     let dead = rows::at_most_one(&dead, |mut row| Ok((row.count()? as usize, row.count()? as usize)))?;
     let (keys, early) = dead.unwrap_or_default();
-    let mut purged = Purged { keys, early, ..Purged::default() };
+    let mut purged = PurgeOutcome { keys, early, ..PurgeOutcome::default() };
     let Some(closed_before) = request.runs_closed_before else { return Ok(purged) };
     let Some(from) = request.after.map_or(Some(0), |after| after.as_u128().checked_add(1)) else {
         return Ok(purged);

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use hapax_engine::limits::MAX_PURGE;
 use hapax_engine::model::{OperationId, Timestamp};
-use hapax_engine::store::{OperationPlace, PurgeOperations, PurgedOperations};
+use hapax_engine::store::{OperationCursor, PurgeOperations, PurgeOperationsOutcome};
 use uuid::Uuid;
 
 use crate::codes::millis;
@@ -19,7 +19,7 @@ use crate::rows;
 /// An operation that was looked at.
 struct Seen {
     workspace: i32,
-    place: OperationPlace,
+    place: OperationCursor,
     forgettable: bool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) async fn purge_operations(
     held: Arc<HeldConnection>,
     request: PurgeOperations,
     until: Instant,
-) -> Result<PurgedOperations, Fault> {
+) -> Result<PurgeOperationsOutcome, Fault> {
     let limit = request.limit.clamp(1, MAX_PURGE);
     let (from, after) = match &request.after {
         Some(after) => (after.workspace.as_str(), uuid_of(after.operation)),
@@ -43,10 +43,10 @@ pub(crate) async fn purge_operations(
     let seen = rows::collect(&found, |mut row| {
         let (workspace, name) = (row.get()?, rows::workspace_name(&mut row)?);
         let operation = OperationId::from_u128(row.run()?.as_u128());
-        let place = OperationPlace { workspace: name, operation };
+        let place = OperationCursor { workspace: name, operation };
         Ok(Seen { workspace, place, forgettable: row.get()? })
     })?;
-    let mut purged = PurgedOperations::default();
+    let mut purged = PurgeOperationsOutcome::default();
     let looked_at = &seen[..seen.len().min(limit)];
     let end = seen.last().map(|seen| &seen.place);
     for few in looked_at.chunks(PURGE_AT_ONCE) {

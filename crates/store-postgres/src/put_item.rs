@@ -1,6 +1,6 @@
 //! Writing what is set up.
 
-use hapax_engine::model::{CatalogKind, Item, Version};
+use hapax_engine::model::{CatalogItem, CatalogKind, Version};
 use hapax_engine::store::{PutCatalogItem, PutOutcome};
 
 use crate::codes::{Code, count, millis};
@@ -47,14 +47,14 @@ async fn find_namesake(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
     request: &PutCatalogItem,
-) -> Result<Option<Item>, Fault> {
+) -> Result<Option<CatalogItem>, Fault> {
     let named = params![workspace.0, request.kind.code(), request.name.clone()];
     let found = session.query(include_str!("../sql/find_named_item.sql"), named).await?;
     rows::at_most_one(&found, item)
 }
 
 /// An id or a name that another transaction takes meanwhile breaks a unique key, and the whole is tried again.
-async fn write_item(session: &mut Session<'_>, item: &Item) -> Result<(), Fault> {
+async fn write_item(session: &mut Session<'_>, item: &CatalogItem) -> Result<(), Fault> {
     let (kind, id, name) = (item.kind.code(), item.id.as_str().to_owned(), item.name.clone());
     let (version, body) = (count(item.version.get()), item.body.as_str().to_owned());
     let (created_at, changed_at) = (millis(item.created_at), millis(item.changed_at));

@@ -20,17 +20,17 @@ impl Verb for Redeliver {
 
     async fn apply(&self, session: &mut Session<'_>) -> Result<RedeliverOutcome, Fault> {
         let Some(workspace) = session.find_workspace(&self.workspace).await? else {
-            return Ok(RedeliverOutcome::NoSuchPost);
+            return Ok(RedeliverOutcome::NoSuchMessage);
         };
         let Some(post) = lock_post(self, session, workspace).await? else {
-            return Ok(RedeliverOutcome::NoSuchPost);
+            return Ok(RedeliverOutcome::NoSuchMessage);
         };
         if !post.state.status().is_settled() {
             return Ok(RedeliverOutcome::UnderWay(post));
         }
         insert_notes(session, self.note.as_slice()).await?;
         match self.wish {
-            OutboxCommand::Again => {
+            OutboxCommand::Redeliver => {
                 let due = OutboxMessage {
                     state: OutboxState::Due { at: session.now },
                     attempts: 0,
@@ -40,9 +40,9 @@ impl Verb for Redeliver {
                 write_post(session, workspace, &due)?;
                 Ok(RedeliverOutcome::Due(due))
             }
-            OutboxCommand::Never => {
+            OutboxCommand::Discard => {
                 delete_post(session, workspace, &post)?;
-                Ok(RedeliverOutcome::Forgotten(post))
+                Ok(RedeliverOutcome::Discarded(post))
             }
         }
     }

@@ -89,7 +89,7 @@ impl Verb for ReleasePromiseKey {
         };
         let pending = promise.filter(|promise| promise.state_at(session.now) == PromiseState::Pending);
         if let Some(promise) = pending {
-            let run = (!promise.stands_alone()).then_some(promise.run);
+            let run = (!promise.is_standalone()).then_some(promise.run);
             let holder = match run {
                 Some(run) => session.find_head(workspace, run).await?,
                 None => return Ok(ReleaseOutcome::InUse { run }),

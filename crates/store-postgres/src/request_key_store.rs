@@ -5,14 +5,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hapax_engine::limits::{ABANDONED_REQUEST_FOR, MAX_PURGE};
 use hapax_engine::model::{
-    BeginRequest, Begun, FinishRequest, IdempotencyKey, RequestRecord, RequestScope, Timestamp, decide_begin,
+    BeginOutcome, BeginRequest, FinishRequest, IdempotencyKey, RequestRecord, RequestScope, Timestamp,
+    decide_begin_request,
 };
 use hapax_engine::store::{
-    KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, RequestKeyStore, Store, StoreResult, Uses, check_uses,
+    KeyRef, KeyUsage, KeyUsageDelta, ReleaseKey, ReleaseOutcome, RequestKeyStore, Store, StoreResult,
+    check_usage_batch,
 };
 
+use crate::add_key_usage::{self, CountUses};
 use crate::codes::millis;
-use crate::count_uses::{self, CountUses};
 use crate::fault::Fault;
 use crate::interned_names::InternedNames;
 use crate::pools::HeldConnection;
@@ -25,9 +27,9 @@ use crate::store::PostgresStore;
 #[async_trait]
 impl RequestKeyStore for PostgresStore {
     /// Looks first: who only has to be told something locks no row and costs no commit.
-    async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
+    async fn begin_request(&self, request: BeginRequest) -> StoreResult<BeginOutcome> {
         let found = self.find_request(&request.scope, &request.key).await?;
-        let decision = decide_begin(found.as_ref(), &request, self.now());
+        let decision = decide_begin_request(found.as_ref(), &request, self.now());
         match decision.write {
             None => Ok(decision.answer),
             // Others may have come meanwhile: decided again where it is written.
@@ -51,24 +53,24 @@ impl RequestKeyStore for PostgresStore {
     async fn release_key(&self, request: ReleaseKey) -> StoreResult<ReleaseOutcome> {
         let note = request.note;
         match request.place {
-            KeyPlace::Run { workspace, key } => self.consider(ReleaseRunKey { workspace, key, note }).await,
-            KeyPlace::Promise { workspace, key } => {
+            KeyRef::Run { workspace, key } => self.consider(ReleaseRunKey { workspace, key, note }).await,
+            KeyRef::Promise { workspace, key } => {
                 self.consider(ReleasePromiseKey { workspace, key, note }).await
             }
-            KeyPlace::Request { scope, key } => {
+            KeyRef::Request { scope, key } => {
                 self.write_request(ReleaseRequestKey { scope, key, note }).await
             }
         }
     }
 
-    async fn count_uses(&self, uses: Vec<KeyUse>) -> StoreResult<()> {
-        check_uses(&uses)?;
+    async fn add_key_usage(&self, uses: Vec<KeyUsageDelta>) -> StoreResult<()> {
+        check_usage_batch(&uses)?;
         self.consider(CountUses(uses)).await
     }
 
-    async fn find_uses(&self, place: &KeyPlace) -> StoreResult<Uses> {
+    async fn find_key_usage(&self, place: &KeyRef) -> StoreResult<KeyUsage> {
         let (numbers, place) = (self.numbers(), place.clone());
-        self.read(|held| count_uses::find_uses(held, numbers, place)).await
+        self.read(|held| add_key_usage::find_key_usage(held, numbers, place)).await
     }
 
     async fn purge_requests(&self, limit: usize) -> StoreResult<usize> {

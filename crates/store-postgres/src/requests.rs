@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hapax_engine::model::{
     BeginRequest, Fingerprint, IdempotencyKey, RequestId, RequestRecord, RequestScope, RequestState,
-    RequestSummary, StoredAnswer, Timestamp, WriteToken, decide_begin,
+    RequestSummary, StoredAnswer, Timestamp, WriteToken, decide_begin_request,
 };
 use uuid::Uuid;
 
@@ -43,7 +43,7 @@ pub(crate) async fn prepare(session: &mut Session<'_>, needs: &Needs) -> Result<
         workspaces.push(workspace.0);
         callers.push(scope.caller.as_str().to_owned());
         keys.push(key.as_str().to_owned());
-        if let Some(record) = begin.and_then(|begin| decide_begin(None, begin, session.now).write) {
+        if let Some(record) = begin.and_then(|begin| decide_begin_request(None, begin, session.now).write) {
             new.push(workspace, &record)?;
         }
     }

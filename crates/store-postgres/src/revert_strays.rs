@@ -1,7 +1,7 @@
 //! Giving back rows in a transient status that no operation holds.
 
 use hapax_engine::limits::MAX_STALE_CLAIMS;
-use hapax_engine::model::{Entity, EntityId, EntityNote, EntityRef, JournalEvent, Payload, Version};
+use hapax_engine::model::{Entity, EntityId, EntityJournalEntry, EntityRef, JournalEvent, Payload, Version};
 use hapax_engine::store::RevertStrays;
 
 use crate::codes::millis;
@@ -47,7 +47,7 @@ impl Verb for RevertStrays {
         let reverted: Vec<(Entity, Entity)> = strays.iter().map(revert).collect();
         write_rows(session, &self.table, &reverted).await?;
         session.entities.forget_rows();
-        session.entities.note(strays.iter().map(|(id, _)| EntityNote {
+        session.entities.note(strays.iter().map(|(id, _)| EntityJournalEntry {
             workspace: self.workspace.clone(),
             entity: entity(id),
             operation: None,

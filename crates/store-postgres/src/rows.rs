@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    ClosePolicy, Drive, Failure, Fence, Fingerprint, Generation, IdempotencyKey, KeyOnFailure, KeyRecord,
+    ClosePolicy, Failure, Fence, Fingerprint, Generation, IdempotencyKey, KeyOnFailure, KeyRecord,
     KeyRetention, KeyTarget, Lease, Name, OwnerId, Parent, Payload, PromiseId, RunEvent, RunFacts, RunHead,
-    RunId, RunResult, RunState, RunStatus, Signal, SignalId, StepId, StepRecord, StepState, StepStatus,
-    Subject, Timestamp, Version, WorkflowRef, WorkspaceId, WriteToken,
+    RunId, RunResult, RunState, RunStatus, RunningState, Signal, SignalId, StepId, StepRecord, StepState,
+    StepStatus, Subject, Timestamp, Version, WorkflowRef, WorkspaceId, WriteToken,
 };
 use hapax_engine::store::RunView;
 use tokio_postgres::Row;
@@ -250,8 +250,10 @@ fn state(
     let due = || wake_at.ok_or_else(|| broken("a run that is never due"));
     Ok(match (status, owner) {
         (RunStatus::Pending, None) => RunState::Pending { due_at: due()? },
-        (RunStatus::Running, None) => RunState::Running(Drive::Ready { due_at: due()? }),
-        (RunStatus::Running, Some(owner)) => RunState::Running(Drive::Leased(Lease { owner, until: due()? })),
+        (RunStatus::Running, None) => RunState::Running(RunningState::Ready { due_at: due()? }),
+        (RunStatus::Running, Some(owner)) => {
+            RunState::Running(RunningState::Leased(Lease { owner, until: due()? }))
+        }
         (RunStatus::Waiting, None) => RunState::Waiting { wake_at },
         (RunStatus::Paused, None) => RunState::Paused,
         (RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled, None) => {

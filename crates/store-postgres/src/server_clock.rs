@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hapax_engine::clock::{Clock, Sleep, since_boot};
-use hapax_engine::limits::{LONGEST_NAP, MAX_CLOCK_STEP};
+use hapax_engine::limits::{MAX_CLOCK_SLEEP, MAX_CLOCK_STEP};
 use hapax_engine::model::Timestamp;
 use tokio_postgres::{Client, Error};
 
@@ -173,7 +173,7 @@ impl Clock for ServerClock {
     fn sleep_until(&self, at: Timestamp) -> Sleep {
         // One more millisecond, because instants are cut to whole ones. Those who wait for longer than a nap look again.
         let wait = at.since(self.now()) + Duration::from_millis(1);
-        Box::pin(tokio::time::sleep(wait.min(LONGEST_NAP)))
+        Box::pin(tokio::time::sleep(wait.min(MAX_CLOCK_SLEEP)))
     }
 
     fn jumps(&self) -> u64 {

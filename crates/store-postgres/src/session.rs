@@ -13,8 +13,8 @@ use hapax_engine::model::{
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
+use crate::add_key_usage;
 use crate::codes::{Code, count, millis, millis_of};
-use crate::count_uses;
 use crate::entities::{self, KnownEntities};
 use crate::families::{self, KnownFamilies};
 use crate::fault::Fault;
@@ -150,13 +150,13 @@ impl<'c> Session<'c> {
             keys.extend(self.find_workspace(workspace).await?.map(|workspace| (workspace, key.clone())));
         }
         promises.extend(promise_keys::find_named(self, &keys).await?);
-        keys.extend(count_uses::promise_keys(self, &needs.uses).await?);
+        keys.extend(add_key_usage::promise_keys(self, &needs.uses).await?);
         let mut alone = Vec::new();
         for row in &self.read_promises(&promises).await? {
             let mut row = Columns::of(row);
             let workspace = WorkspaceRowId(row.get()?);
             let promise = promise(row)?;
-            match promise.stands_alone() {
+            match promise.is_standalone() {
                 true => alone.push((workspace, promise.id)),
                 false => runs.push((workspace, promise.run)),
             }
@@ -187,7 +187,7 @@ impl<'c> Session<'c> {
         self.read_signal_ids(&needs.signal_ids).await?;
         requests::prepare(self, needs).await?;
         entities::prepare(self, &needs.entities).await?;
-        count_uses::add(self, &needs.uses).await
+        add_key_usage::add(self, &needs.uses).await
     }
 
     async fn lock_families(&mut self, needs: &Needs) -> Result<(), Fault> {
@@ -200,7 +200,7 @@ impl<'c> Session<'c> {
 
     /// Does what a promise lies under, its run or its own row, belong to this session?
     fn is_locked(&self, workspace: WorkspaceRowId, promise: &Promise) -> bool {
-        match promise.stands_alone() {
+        match promise.is_standalone() {
             true => self.alone.contains_key(&(workspace, promise.id.clone())),
             false => self.runs.contains_key(&(workspace, promise.run)),
         }
@@ -257,7 +257,7 @@ impl<'c> Session<'c> {
             })?;
             match promise {
                 // Only under the lock does it stay as it is.
-                Some(promise) if !self.is_locked(workspace, &promise) => match promise.stands_alone() {
+                Some(promise) if !self.is_locked(workspace, &promise) => match promise.is_standalone() {
                     true => standalone_promises::lock(self, vec![place.clone()]).await?,
                     false => self.lock(&[(workspace, promise.run)]).await?,
                 },

@@ -70,7 +70,7 @@ async fn settle(
     write_promise(session, workspace, (*promise).clone())?;
     age_key(session, workspace, &promise).await?;
     insert_notes(session, request.note_on(&promise).as_slice()).await?;
-    if !promise.stands_alone() {
+    if !promise.is_standalone() {
         let arrival = arrive(session, workspace, promise.run, request.grant.as_ref()).await?;
         let granted = arrival.and_then(|arrival| arrival.granted.map(|_| arrival.head));
         return Ok(SettleOutcome::Settled { promise, granted, waiters: Vec::new() });
@@ -101,7 +101,7 @@ async fn keep_early(
             let until = early.expires_at;
             promise_keys::keep_early(session, workspace, key, early)?;
             insert_notes(session, request.note.as_slice()).await?;
-            Ok(SettleOutcome::Kept { until })
+            Ok(SettleOutcome::KeptEarly { until })
         }
     }
 }

@@ -10,12 +10,12 @@ use hapax_engine::model::{
     RunEvent, RunId, TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    Catalog, ClaimOutbox, ClaimRuns, Claimed, ClaimedOutbox, CommandRun, CommitOutcome, EntityStore,
+    Catalog, ClaimOutbox, ClaimRuns, ClaimedOutbox, ClaimedRuns, CommandRun, CommitOutcome, EntityStore,
     FamilyStore, FinishOutboxMessage, ListAudit, ListDoubts, ListJournal, ListOutbox, ListRuns, OutboxDepth,
-    PlacedEntry, PromiseStore, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RequestKeyStore,
+    PromiseStore, Purge, PurgeOutcome, Redeliver, RedeliverOutcome, RenewLeases, RequestKeyStore,
     RunCommandOutcome, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
-    StartOutcome, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact, TransactOutcome,
-    WebhookStore,
+    StartOutcome, Store, StoreError, StoreResult, StoredDoubt, StoredJournalEntry, StoredKey, Transact,
+    TransactOutcome, WebhookStore,
 };
 use tokio::sync::{Mutex, OnceCell, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -396,7 +396,7 @@ impl Store for PostgresStore {
         }
     }
 
-    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<ClaimedRuns> {
         let (numbers, rotation, now) = (self.numbers.clone(), self.rotation.clone(), self.now());
         let claimed = self
             .pools
@@ -415,7 +415,7 @@ impl Store for PostgresStore {
         renewed.await.map_err(Fault::into_commit_error)
     }
 
-    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
+    async fn commit_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
         if size_of_write(&advance) > MAX_OPERATION_BYTES {
             return Err(StoreError::Refused(format!("a write of more than {MAX_OPERATION_BYTES} bytes")));
         }
@@ -445,7 +445,7 @@ impl Store for PostgresStore {
         self.consider(request).await
     }
 
-    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+    async fn purge(&self, request: Purge) -> StoreResult<PurgeOutcome> {
         let now = self.now();
         // What is not done by half of the time is left for the next pass, so that a slow one never ends without an answer.
         let until = Instant::now() + self.deadline / 2;
@@ -502,12 +502,12 @@ impl Store for PostgresStore {
         self.consider(AppendJournal(notes)).await
     }
 
-    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<StoredJournalEntry>> {
         let numbers = self.numbers.clone();
         self.read(|held| list_journal::list_journal(held, numbers, request)).await
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<StoredJournalEntry>> {
         let numbers = self.numbers.clone();
         self.read(|held| list_audit::list_audit(held, numbers, request)).await
     }
@@ -551,9 +551,9 @@ impl Store for PostgresStore {
         self.read(list_outbox::measure_outbox).await
     }
 
-    async fn find_longest_due(&self) -> StoreResult<Option<Timestamp>> {
+    async fn find_oldest_due_at(&self) -> StoreResult<Option<Timestamp>> {
         let now = self.now();
-        self.read(|held| claim_runs::find_longest_due(held, now)).await
+        self.read(|held| claim_runs::find_oldest_due_at(held, now)).await
     }
 
     async fn close(&self) -> StoreResult<()> {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use hapax_engine::clock::Clock;
-use hapax_engine::model::{Failure, Finished, Payload};
+use hapax_engine::model::{Failure, FinishOperationOutcome, Payload};
 use hapax_engine::store::{
-    CommitOutcome, StoreError, StoreResult, Transact, TransactOperation, TransactOutcome, TransactedOperation,
+    CommitOutcome, StoreError, StoreResult, Transact, TransactOperation, TransactOperationOutcome,
+    TransactOutcome,
 };
 use tokio_postgres::error::SqlState;
 
@@ -252,8 +253,8 @@ impl Record for Transact {
         };
         let (outcome, has_woken) = works.write(transaction, &advance).await?;
         let (outcome, stands) = match outcome {
-            CommitOutcome::Advanced { woken, .. } => {
-                (TransactOutcome::Done { output, advance: Box::new(advance), woken }, true)
+            CommitOutcome::Committed { woken, .. } => {
+                (TransactOutcome::Done { output, commit: Box::new(advance), woken }, true)
             }
             CommitOutcome::Stale(head) => (TransactOutcome::Stale(Box::new(head)), false),
             CommitOutcome::ChildrenRefused(refused) => {
@@ -266,17 +267,17 @@ impl Record for Transact {
 }
 
 impl Record for Arc<TransactOperation> {
-    type Outcome = TransactedOperation;
+    type Outcome = TransactOperationOutcome;
 
     fn work(&self) -> &(dyn Any + Send + Sync) {
         &*self.work
     }
 
-    fn failed(failure: Failure) -> TransactedOperation {
-        TransactedOperation::WorkFailed(failure)
+    fn failed(failure: Failure) -> TransactOperationOutcome {
+        TransactOperationOutcome::WorkFailed(failure)
     }
 
-    fn refused(why: String) -> Result<TransactedOperation, Fault> {
+    fn refused(why: String) -> Result<TransactOperationOutcome, Fault> {
         Err(Fault::Refused(why))
     }
 
@@ -285,14 +286,14 @@ impl Record for Arc<TransactOperation> {
         works: &Works,
         transaction: &Shared<'_>,
         output: Payload,
-    ) -> Result<Recorded<TransactedOperation>, Fault> {
+    ) -> Result<Recorded<TransactOperationOutcome>, Fault> {
         let finish = match (self.finish)(output) {
             Ok(finish) => finish,
             Err(failure) => return Ok(none::<Self>(failure)),
         };
         let (finished, has_woken) = works.write(transaction, &finish).await?;
-        let stands = matches!(finished, Finished::Finished { .. });
-        Ok(Recorded { outcome: TransactedOperation::Worked(finished), stands, has_woken })
+        let stands = matches!(finished, FinishOperationOutcome::Finished { .. });
+        Ok(Recorded { outcome: TransactOperationOutcome::Worked(finished), stands, has_woken })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Beginning an operation: it and the entity's claim are one write.
 
 use hapax_engine::model::{
-    BeginFacts, BeginOperation, CatalogKind, Operation, OperationBegun, OperationStatus,
+    BeginFacts, BeginOperation, BeginOperationOutcome, CatalogKind, Operation, OperationStatus,
     decide_begin_operation,
 };
 
@@ -17,9 +17,9 @@ use crate::operations::{
 use crate::session::Session;
 
 impl Verb for BeginOperation {
-    type Outcome = OperationBegun;
+    type Outcome = BeginOperationOutcome;
 
-    fn apply(&self, session: &mut Session<'_, '_>) -> Result<OperationBegun, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<BeginOperationOutcome, Fault> {
         let number = session.find_workspace(&self.workspace)?;
         let connection = session.connection();
         let found = find_entity_in(connection, number, &self.entity, &self.home)?;
@@ -40,7 +40,9 @@ impl Verb for BeginOperation {
         let was_begun = facts.known.as_ref().is_some_and(is_pending);
         let begun = decide_begin_operation(self, facts, session.now);
         // If it was begun by an earlier sending of the same request, everything is written.
-        if let (OperationBegun::Begun { operation, entity, notes, evidence }, false) = (&begun, was_begun) {
+        if let (BeginOperationOutcome::Begun { operation, entity, notes, evidence }, false) =
+            (&begun, was_begun)
+        {
             let number = session.number_workspace(&self.workspace)?;
             if let (Some(_), Some(found)) = (&operation.claim, &found) {
                 write_entity(session, number, &self.home, found, entity)?;

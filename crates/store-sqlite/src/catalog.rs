@@ -1,7 +1,7 @@
 //! The catalog of the store.
 
 use async_trait::async_trait;
-use hapax_engine::model::{CatalogKind, Item, Name, WorkspaceId};
+use hapax_engine::model::{CatalogItem, CatalogKind, Name, WorkspaceId};
 use hapax_engine::store::{Catalog, ListCatalogItems, PutCatalogItem, PutOutcome, StoreResult};
 
 use crate::items;
@@ -15,7 +15,7 @@ impl Catalog for SqliteStore {
         self.write(request).await
     }
 
-    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<Item>> {
+    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<CatalogItem>> {
         let id = id.clone();
         self.readers().find(move |connection| items::find_item(connection, kind, &id)).await
     }
@@ -25,7 +25,7 @@ impl Catalog for SqliteStore {
         workspace: &WorkspaceId,
         kind: CatalogKind,
         name: &str,
-    ) -> StoreResult<Option<Item>> {
+    ) -> StoreResult<Option<CatalogItem>> {
         let (workspace, name) = (workspace.clone(), name.to_owned());
         let find = move |connection: &rusqlite::Connection| match find_workspace(connection, &workspace)? {
             Some(workspace) => items::find_named_item(connection, workspace, kind, &name),
@@ -34,7 +34,7 @@ impl Catalog for SqliteStore {
         self.readers().find(find).await
     }
 
-    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<Item>> {
+    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<CatalogItem>> {
         self.readers().read(move |connection| items::list_items(connection, &request)).await
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use hapax_engine::limits::MAX_CLAIM;
-use hapax_engine::model::{ClaimDecision, Priority, RunId, ServedFor, Timestamp, decide_claim};
-use hapax_engine::store::{ClaimRuns, Claimed};
+use hapax_engine::model::{ClaimDecision, Priority, RunId, ServedWorkspaces, Timestamp, decide_claim};
+use hapax_engine::store::{ClaimRuns, ClaimedRuns};
 use rusqlite::params;
 
 use crate::codes::{Code, millis};
@@ -36,18 +36,18 @@ struct Due {
 }
 
 impl Verb for ClaimRuns {
-    type Outcome = Claimed;
+    type Outcome = ClaimedRuns;
     const IS_BRIEF: bool = false;
 
-    fn apply(&self, session: &mut Session<'_, '_>) -> Result<Claimed, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<ClaimedRuns, Fault> {
         let grant = &self.grant;
         let mut served = Vec::new();
         for (serves, served_for) in grant.serves.iter() {
             // A workflow without a number has no runs.
             let Some(workflow) = session.find_workflow(&serves.name)? else { continue };
             let only = match served_for {
-                ServedFor::Everybody => None,
-                ServedFor::Only(workspaces) => {
+                ServedWorkspaces::All => None,
+                ServedWorkspaces::Only(workspaces) => {
                     let mut only = HashSet::with_capacity(workspaces.len());
                     for workspace in workspaces {
                         only.extend(session.find_workspace(workspace)?.map(|number| number.0));
@@ -76,7 +76,7 @@ impl Verb for ClaimRuns {
                 }
             }
         }
-        Ok(Claimed { runs, next_wake_at: find_next_wake(session, &served)? })
+        Ok(ClaimedRuns { runs, next_wake_at: find_next_wake(session, &served)? })
     }
 }
 

@@ -51,7 +51,7 @@ impl Verb for CommandRun {
             // The runs that this makes due are found by the next claim; a person has no workers to tell.
             follow_ending(session, workspace, steered.head.clone(), &self.announce, &mut Vec::new())?;
         }
-        Ok(RunCommandOutcome::Steered(steered.head))
+        Ok(RunCommandOutcome::Accepted(steered.head))
     }
 }
 

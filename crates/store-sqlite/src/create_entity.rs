@@ -1,7 +1,7 @@
 //! Making an entity in the store's own table.
 
-use hapax_engine::model::{Entity, Home, Version};
-use hapax_engine::store::{CreatedEntity, NewEntity};
+use hapax_engine::model::{Entity, EntityStorage, Version};
+use hapax_engine::store::{CreateEntityOutcome, NewEntity};
 use rusqlite::params;
 
 use crate::codes::{count, millis};
@@ -11,13 +11,14 @@ use crate::job::Verb;
 use crate::session::Session;
 
 impl Verb for NewEntity {
-    type Outcome = CreatedEntity;
+    type Outcome = CreateEntityOutcome;
 
-    fn apply(&self, session: &mut Session<'_, '_>) -> Result<CreatedEntity, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<CreateEntityOutcome, Fault> {
         let workspace = session.number_workspace(&self.workspace)?;
-        let known = find_entity_in(session.connection(), Some(workspace), &self.entity, &Home::Own)?;
+        let known =
+            find_entity_in(session.connection(), Some(workspace), &self.entity, &EntityStorage::BuiltIn)?;
         if let Some(known) = known {
-            return Ok(CreatedEntity::Exists(known.entity));
+            return Ok(CreateEntityOutcome::Exists(known.entity));
         }
         let entity = Entity {
             entity: self.entity.clone(),
@@ -35,6 +36,6 @@ impl Verb for NewEntity {
             millis(entity.updated_at),
             entity.data.as_str(),
         ])?;
-        Ok(CreatedEntity::Created(entity))
+        Ok(CreateEntityOutcome::Created(entity))
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use hapax_engine::model::{
-    Drive, KeyKind, RunCommand, RunHead, RunId, RunResult, RunState, Subscribers, decide_command,
+    KeyKind, RunCommand, RunHead, RunId, RunResult, RunState, RunningState, Subscribers, decide_command,
     decide_key_expiry,
 };
 use rusqlite::params;
@@ -41,8 +41,8 @@ pub(crate) fn follow_ending(
                     announce_ending(session, &child, announce)?;
                     ended.push_back(child);
                 }
-                RunState::Running(Drive::Ready { .. }) => woken.push(child.id()),
-                RunState::Running(Drive::Leased(_))
+                RunState::Running(RunningState::Ready { .. }) => woken.push(child.id()),
+                RunState::Running(RunningState::Leased(_))
                 | RunState::Pending { .. }
                 | RunState::Waiting { .. }
                 | RunState::Paused => {}
@@ -59,7 +59,7 @@ pub(crate) fn announce_ending(
     announce: &Subscribers,
 ) -> Result<(), Fault> {
     let RunState::Closed { ending, .. } = head.state else { return Ok(()) };
-    insert_posts(session, &announce.tell_ending(&head.facts, head.generation, ending, session.now))
+    insert_posts(session, &announce.announce_ending_of(&head.facts, head.generation, ending, session.now))
 }
 
 fn expire_key(session: &Session<'_, '_>, workspace: WorkspaceRowId, head: &RunHead) -> Result<(), Fault> {

@@ -1,7 +1,7 @@
 //! Entities: rows of the store's own table, or of one of the user's.
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{Entity, EntityId, EntityRef, Home, Name, Payload, Version, WorkspaceId};
+use hapax_engine::model::{Entity, EntityId, EntityRef, EntityStorage, Name, Payload, Version, WorkspaceId};
 use hapax_engine::store::ListEntities;
 use rusqlite::{Connection, params};
 
@@ -23,7 +23,7 @@ pub(crate) fn find_entity(
     connection: &Connection,
     workspace: &WorkspaceId,
     entity: &EntityRef,
-    home: &Home,
+    home: &EntityStorage,
 ) -> Result<Option<Entity>, Fault> {
     let workspace = find_workspace(connection, workspace)?;
     Ok(find_entity_in(connection, workspace, entity, home)?.map(|found| found.entity))
@@ -34,12 +34,12 @@ pub(crate) fn find_entity_in(
     connection: &Connection,
     workspace: Option<WorkspaceRowId>,
     entity: &EntityRef,
-    home: &Home,
+    home: &EntityStorage,
 ) -> Result<Option<FoundEntity>, Fault> {
     match (home, workspace) {
-        (Home::Table(table), _) => user_tables::find_row(connection, table, entity),
-        (Home::Own, None) => Ok(None),
-        (Home::Own, Some(workspace)) => {
+        (EntityStorage::UserTable(table), _) => user_tables::find_row(connection, table, entity),
+        (EntityStorage::BuiltIn, None) => Ok(None),
+        (EntityStorage::BuiltIn, Some(workspace)) => {
             let mut find = connection.prepare_cached(include_str!("../sql/find_entity.sql"))?;
             let found = find.query(params![workspace.0, entity.kind.as_str(), entity.id.as_str()])?;
             let found = rows::at_most_one(found, |row| own_entity(&entity.kind, row))?;
@@ -52,11 +52,11 @@ pub(crate) fn find_entity_in(
 pub(crate) fn write_entity(
     session: &Session<'_, '_>,
     workspace: WorkspaceRowId,
-    home: &Home,
+    home: &EntityStorage,
     found: &FoundEntity,
     entity: &Entity,
 ) -> Result<(), Fault> {
-    if let Home::Table(table) = home {
+    if let EntityStorage::UserTable(table) = home {
         return user_tables::write_row(session.connection(), table, found, entity);
     }
     let before = &found.entity;
@@ -79,7 +79,7 @@ pub(crate) fn write_entity(
 
 pub(crate) fn list_entities(connection: &Connection, request: &ListEntities) -> Result<Vec<Entity>, Fault> {
     let limit = request.limit.clamp(1, MAX_PAGE) as i64;
-    if let Home::Table(table) = &request.home {
+    if let EntityStorage::UserTable(table) = &request.home {
         return user_tables::list_rows(connection, table, request, limit);
     }
     let Some(workspace) = find_workspace(connection, &request.workspace)? else { return Ok(Vec::new()) };

@@ -1,8 +1,8 @@
 //! Notes about entities, as rows.
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{EntityNote, OperationId};
-use hapax_engine::store::{ListEntityNotes, PlacedEntityNote};
+use hapax_engine::model::{EntityJournalEntry, OperationId};
+use hapax_engine::store::{ListEntityJournal, StoredEntityEntry};
 use rusqlite::{Connection, params};
 
 use crate::codes::{Code, count, millis};
@@ -15,7 +15,7 @@ use crate::rows::{self, broken};
 use crate::session::Session;
 
 /// Notes that belong to no other write.
-pub(crate) struct AppendEntityNotes(pub(crate) Vec<EntityNote>);
+pub(crate) struct AppendEntityNotes(pub(crate) Vec<EntityJournalEntry>);
 
 impl Verb for AppendEntityNotes {
     type Outcome = ();
@@ -26,10 +26,13 @@ impl Verb for AppendEntityNotes {
 }
 
 /// Appends notes, in their order, and those of people to the journal as well.
-pub(crate) fn insert_entity_notes(session: &mut Session<'_, '_>, notes: &[EntityNote]) -> Result<(), Fault> {
+pub(crate) fn insert_entity_notes(
+    session: &mut Session<'_, '_>,
+    notes: &[EntityJournalEntry],
+) -> Result<(), Fault> {
     for note in notes {
         if note.is_for_audit_only() {
-            insert_notes(session, note.journalled().as_slice())?;
+            insert_notes(session, note.to_journal_entry().as_slice())?;
             continue;
         }
         let workspace = session.number_workspace(&note.workspace)?;
@@ -46,15 +49,15 @@ pub(crate) fn insert_entity_notes(session: &mut Session<'_, '_>, notes: &[Entity
             origin_text(note.by.as_ref())?,
             body,
         ])?;
-        insert_notes(session, note.journalled().as_slice())?;
+        insert_notes(session, note.to_journal_entry().as_slice())?;
     }
     Ok(())
 }
 
-pub(crate) fn list_entity_notes(
+pub(crate) fn list_entity_journal(
     connection: &Connection,
-    request: &ListEntityNotes,
-) -> Result<Vec<PlacedEntityNote>, Fault> {
+    request: &ListEntityJournal,
+) -> Result<Vec<StoredEntityEntry>, Fault> {
     let Some(workspace) = find_workspace(connection, &request.workspace)? else { return Ok(Vec::new()) };
     let mut list = connection.prepare_cached(include_str!("../sql/list_entity_notes.sql"))?;
     let found = list.query(params![
@@ -68,7 +71,7 @@ pub(crate) fn list_entity_notes(
     rows::collect(found, |mut row| {
         let place = row.count()?;
         let operation: Option<[u8; 16]> = row.get()?;
-        let note = EntityNote {
+        let note = EntityJournalEntry {
             workspace: request.workspace.clone(),
             entity: request.entity.clone(),
             operation: operation.map(|id| OperationId::from_u128(u128::from_be_bytes(id))),
@@ -77,6 +80,6 @@ pub(crate) fn list_entity_notes(
             what: serde_json::from_str(row.text()?).map_err(broken)?,
             evidence: None,
         };
-        Ok(PlacedEntityNote { place, note })
+        Ok(StoredEntityEntry { place, note })
     })
 }

@@ -2,25 +2,27 @@
 
 use async_trait::async_trait;
 use hapax_engine::model::{
-    BeginOperation, Entity, EntityId, EntityNote, EntityRef, FinishOperation, Finished, Home, IdempotencyKey,
-    Name, Operation, OperationBegun, OperationId, OwnerId, TableRef, Timestamp, WorkspaceId,
+    BeginOperation, BeginOperationOutcome, Entity, EntityId, EntityJournalEntry, EntityRef, EntityStorage,
+    FinishOperation, FinishOperationOutcome, IdempotencyKey, Name, Operation, OperationId, OwnerId, TableRef,
+    Timestamp, WorkspaceId,
 };
 use hapax_engine::store::{
-    CreatedEntity, EntityStore, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
-    ListEvidence, ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PlacedEntry, PurgeOperations,
-    PurgedOperations, RevertStrays, StoreResult, TransactOperation, TransactedOperation,
+    CreateEntityOutcome, EntityStore, FindLatestOperations, HeldOperation, LatestOperations, ListEntities,
+    ListEntityJournal, ListEvidence, ListOperations, NewEntity, OpenClaim, PurgeOperations,
+    PurgeOperationsOutcome, RevertStrays, StoreResult, StoredEntityEntry, StoredJournalEntry,
+    TransactOperation, TransactOperationOutcome,
 };
 
 use crate::check_table::check_table;
 use crate::entity_notes::{self, AppendEntityNotes};
-use crate::hear_of_operations::HearOfOperations;
+use crate::heartbeat_operations::HearOfOperations;
 use crate::revert_strays::{RevertRows, list_strays};
 use crate::store::SqliteStore;
 use crate::{entities, list_journal, list_operations, operations};
 
 #[async_trait]
 impl EntityStore for SqliteStore {
-    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreatedEntity> {
+    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreateEntityOutcome> {
         self.write(request).await
     }
 
@@ -28,7 +30,7 @@ impl EntityStore for SqliteStore {
         &self,
         workspace: &WorkspaceId,
         entity: &EntityRef,
-        home: &Home,
+        home: &EntityStorage,
     ) -> StoreResult<Option<Entity>> {
         let (workspace, entity, home) = (workspace.clone(), entity.clone(), home.clone());
         self.readers()
@@ -40,19 +42,19 @@ impl EntityStore for SqliteStore {
         self.readers().read(move |connection| entities::list_entities(connection, &request)).await
     }
 
-    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<OperationBegun> {
+    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<BeginOperationOutcome> {
         self.write(request).await
     }
 
-    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<Finished> {
+    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<FinishOperationOutcome> {
         self.write(request).await
     }
 
-    async fn transact_operation(&self, request: TransactOperation) -> StoreResult<TransactedOperation> {
+    async fn transact_operation(&self, request: TransactOperation) -> StoreResult<TransactOperationOutcome> {
         self.write(request).await
     }
 
-    async fn hear_of_operations(
+    async fn heartbeat_operations(
         &self,
         owner: OwnerId,
         held: Vec<HeldOperation>,
@@ -92,7 +94,7 @@ impl EntityStore for SqliteStore {
         self.readers().read(move |connection| list_operations::list_open_claims(connection, limit)).await
     }
 
-    async fn find_latest_operations(&self, request: FindLatest) -> StoreResult<LatestOperations> {
+    async fn find_latest_operations(&self, request: FindLatestOperations) -> StoreResult<LatestOperations> {
         self.readers()
             .read(move |connection| list_operations::find_latest_operations(connection, &request))
             .await
@@ -134,19 +136,19 @@ impl EntityStore for SqliteStore {
         self.readers().read(move |connection| list_operations::list_operations(connection, &request)).await
     }
 
-    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations> {
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgeOperationsOutcome> {
         self.write(request).await
     }
 
-    async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()> {
+    async fn append_entity_journal(&self, notes: Vec<EntityJournalEntry>) -> StoreResult<()> {
         self.write(AppendEntityNotes(notes)).await
     }
 
-    async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>> {
-        self.readers().read(move |connection| entity_notes::list_entity_notes(connection, &request)).await
+    async fn list_entity_journal(&self, request: ListEntityJournal) -> StoreResult<Vec<StoredEntityEntry>> {
+        self.readers().read(move |connection| entity_notes::list_entity_journal(connection, &request)).await
     }
 
-    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<StoredJournalEntry>> {
         self.readers().read(move |connection| list_journal::list_evidence(connection, &request)).await
     }
 

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use hapax_engine::limits::MAX_SWEEP;
 use hapax_engine::model::{
     CancelledFamily, ChildrenRefused, Family, RunCommand, RunCommit, RunHead, RunId, Subscribers,
-    WorkspaceId, decide_births, decide_command,
+    WorkspaceId, decide_add_children, decide_command,
 };
 use hapax_engine::store::{
-    CancelFamily, CancelFamilyOutcome, FamilyStore, StoreResult, SweepFamily, SweptFamily,
+    CancelFamily, CancelFamilyOutcome, FamilyStore, StoreResult, SweepFamily, SweepFamilyOutcome,
 };
 use rusqlite::{Connection, params};
 
@@ -26,7 +26,7 @@ impl FamilyStore for SqliteStore {
         self.write(request).await
     }
 
-    async fn sweep_family(&self, request: SweepFamily) -> StoreResult<SweptFamily> {
+    async fn sweep_family(&self, request: SweepFamily) -> StoreResult<SweepFamilyOutcome> {
         self.write(request).await
     }
 
@@ -98,7 +98,7 @@ pub(crate) fn family_after(
     if born == 0 {
         return Ok(Ok(Some(family)));
     }
-    Ok(decide_births(&family, facts.root(), born as u64, advance.max_descendants).map(Some))
+    Ok(decide_add_children(&family, facts.root(), born as u64, advance.max_descendants).map(Some))
 }
 
 /// Counts a run that is started with a parent, but not by its parent's own write.
@@ -108,8 +108,8 @@ pub(crate) fn count_start(
     root: RunId,
 ) -> Result<(), Fault> {
     let family = find_family(session, workspace, root)?.unwrap_or_default();
-    let family =
-        decide_births(&family, root, 1, u64::MAX).map_err(|refused| Fault::Refused(refused.to_string()))?;
+    let family = decide_add_children(&family, root, 1, u64::MAX)
+        .map_err(|refused| Fault::Refused(refused.to_string()))?;
     put_family(session, workspace, root, &family)
 }
 
@@ -138,11 +138,11 @@ impl Verb for CancelFamily {
 }
 
 impl Verb for SweepFamily {
-    type Outcome = SweptFamily;
+    type Outcome = SweepFamilyOutcome;
     const IS_BRIEF: bool = false;
 
-    fn apply(&self, session: &mut Session<'_, '_>) -> Result<SweptFamily, Fault> {
-        let mut swept = SweptFamily::default();
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<SweepFamilyOutcome, Fault> {
+        let mut swept = SweepFamilyOutcome::default();
         let Some(workspace) = session.find_workspace(&self.workspace)? else { return Ok(swept) };
         let Some(family) = find_family(session, workspace, self.root)? else { return Ok(swept) };
         let Some(cancelled) = family.cancelled.clone() else { return Ok(swept) };

@@ -1,6 +1,8 @@
 //! Ending an operation: the entity's new status, what became of it, its after-effects and notes are one write.
 
-use hapax_engine::model::{FinishOperation, Finished, Home, OperationEnd, decide_finish_operation};
+use hapax_engine::model::{
+    EntityStorage, FinishOperation, FinishOperationOutcome, OperationEnd, decide_finish_operation,
+};
 
 use crate::entities::{find_entity_in, write_entity};
 use crate::entity_notes::insert_entity_notes;
@@ -12,10 +14,12 @@ use crate::outbox::insert_posts;
 use crate::session::Session;
 
 impl Verb for FinishOperation {
-    type Outcome = Finished;
+    type Outcome = FinishOperationOutcome;
 
-    fn apply(&self, session: &mut Session<'_, '_>) -> Result<Finished, Fault> {
-        let Some(number) = session.find_workspace(&self.workspace)? else { return Ok(Finished::Lost(None)) };
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<FinishOperationOutcome, Fault> {
+        let Some(number) = session.find_workspace(&self.workspace)? else {
+            return Ok(FinishOperationOutcome::Lost(None));
+        };
         let (connection, workspace) = (session.connection(), Workspace { number, name: &self.workspace });
         let operation = find_operation_in(connection, workspace, self.operation)?;
         let found = match &operation {
@@ -25,7 +29,7 @@ impl Verb for FinishOperation {
         let entity = found.as_ref().map(|found| found.entity.clone());
         let finished = decide_finish_operation(self, operation, entity, session.now)
             .map_err(|error| Fault::Refused(error.to_string()))?;
-        if let Finished::Finished { operation, entity, evidence } = &finished {
+        if let FinishOperationOutcome::Finished { operation, entity, evidence } = &finished {
             refuse_foreign_data(self, &operation.home)?;
             if let (Some(found), Some(entity)) = (&found, entity) {
                 write_entity(session, number, &operation.home, found, entity)?;
@@ -40,12 +44,14 @@ impl Verb for FinishOperation {
 }
 
 /// The store knows the columns of the user's table that it reads, but not what may be written to them.
-fn refuse_foreign_data(request: &FinishOperation, home: &Home) -> Result<(), Fault> {
+fn refuse_foreign_data(request: &FinishOperation, home: &EntityStorage) -> Result<(), Fault> {
     match (&request.end, home) {
-        (OperationEnd::Done { data: Some(_), .. }, Home::Table(table)) => Err(Fault::Refused(format!(
-            "the columns of {} are not the store's to write: let the action write them, in the same transaction",
-            table.table
-        ))),
+        (OperationEnd::Done { data: Some(_), .. }, EntityStorage::UserTable(table)) => {
+            Err(Fault::Refused(format!(
+                "the columns of {} are not the store's to write: let the action write them, in the same transaction",
+                table.table
+            )))
+        }
         _ => Ok(()),
     }
 }

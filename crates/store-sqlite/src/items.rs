@@ -1,7 +1,7 @@
 //! What is set up, as rows.
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{CatalogKind, Item, Name, Payload, Version};
+use hapax_engine::model::{CatalogItem, CatalogKind, Name, Payload, Version};
 use hapax_engine::store::ListCatalogItems;
 use rusqlite::{Connection, params};
 
@@ -15,7 +15,7 @@ pub(crate) fn find_item(
     connection: &Connection,
     kind: CatalogKind,
     id: &Name,
-) -> Result<Option<Item>, Fault> {
+) -> Result<Option<CatalogItem>, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/find_item.sql"))?;
     rows::at_most_one(find.query(params![kind.code(), id.as_str()])?, item)
 }
@@ -37,12 +37,15 @@ pub(crate) fn find_named_item(
     workspace: WorkspaceRowId,
     kind: CatalogKind,
     name: &str,
-) -> Result<Option<Item>, Fault> {
+) -> Result<Option<CatalogItem>, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/find_named_item.sql"))?;
     rows::at_most_one(find.query(params![workspace.0, kind.code(), name])?, item)
 }
 
-pub(crate) fn list_items(connection: &Connection, request: &ListCatalogItems) -> Result<Vec<Item>, Fault> {
+pub(crate) fn list_items(
+    connection: &Connection,
+    request: &ListCatalogItems,
+) -> Result<Vec<CatalogItem>, Fault> {
     let workspace = match &request.workspace {
         None => None,
         Some(name) => match find_workspace(connection, name)? {
@@ -70,8 +73,8 @@ pub(crate) fn list_items(connection: &Connection, request: &ListCatalogItems) ->
     }
 }
 
-fn item(mut row: Columns<'_>) -> Result<Item, Fault> {
-    Ok(Item {
+fn item(mut row: Columns<'_>) -> Result<CatalogItem, Fault> {
+    Ok(CatalogItem {
         kind: row.code()?,
         id: Name::new("id", row.text()?).map_err(broken)?,
         workspace: rows::workspace_name(&mut row)?,

@@ -4,7 +4,7 @@ use hapax_engine::model::{
     Actor, EffectKey, EffectTally, Evidence, Fence, Generation, JournalEntry, OwnerId, StepId, TallyCount,
     WorkspaceId,
 };
-use hapax_engine::store::PlacedEntry;
+use hapax_engine::store::StoredJournalEntry;
 use rusqlite::{Connection, params};
 
 use crate::codes::{Code, count, millis};
@@ -36,14 +36,14 @@ pub(crate) fn insert_notes(session: &mut Session<'_, '_>, notes: &[JournalEntry]
             note.evidence.as_ref().map(|evidence| evidence.class.code()),
             note.evidence.as_ref().map(|evidence| evidence.attempt),
             note.evidence.as_ref().map(|evidence| evidence.occurrence.code()),
-            note.is_of_rerun(),
+            note.is_superseded_record(),
         ])?;
     }
     Ok(())
 }
 
 /// A row of the journal of `workspace`.
-pub(crate) fn note(workspace: &WorkspaceId, mut row: Columns<'_>) -> Result<PlacedEntry, Fault> {
+pub(crate) fn note(workspace: &WorkspaceId, mut row: Columns<'_>) -> Result<StoredJournalEntry, Fault> {
     let place = row.count()?;
     let run = row.run()?;
     let generation = Generation::new(row.get()?);
@@ -57,7 +57,7 @@ pub(crate) fn note(workspace: &WorkspaceId, mut row: Columns<'_>) -> Result<Plac
     let evidence = evidence(&mut row)?;
     let workspace = workspace.clone();
     let note = JournalEntry { workspace, run, generation, step, at, fence, owner, by, what, evidence };
-    Ok(PlacedEntry { place, note })
+    Ok(StoredJournalEntry { place, note })
 }
 
 /// Whence a person acted, as JSON.

@@ -7,7 +7,7 @@
 //! One process owns the file: the lock lies beside it in `<file>-owner`, and whoever opens it knows that every lease
 //! in it is dead. With [`SqliteOptions::shared`] several processes of one machine may use it together.
 
-mod advance_run;
+mod add_key_usage;
 mod append_journal;
 mod arrival;
 mod backup;
@@ -19,8 +19,8 @@ mod claim_outbox;
 mod claim_runs;
 mod codes;
 mod command_run;
+mod commit_run;
 mod connect;
-mod count_uses;
 mod create_entity;
 mod create_promise;
 mod early;
@@ -32,12 +32,12 @@ mod families;
 mod fault;
 mod file_identity;
 mod find;
-mod find_longest_due;
+mod find_oldest_due_at;
 mod finish_event;
 mod finish_operation;
 mod finish_outbox_message;
 mod forget_promises;
-mod hear_of_operations;
+mod heartbeat_operations;
 mod inbound_events;
 mod items;
 mod job;

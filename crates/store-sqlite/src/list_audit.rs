@@ -1,7 +1,7 @@
 //! Pages of the audit log. Each filter has a query that walks an index of its own.
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::store::{AuditFilter, ListAudit, PlacedEntry};
+use hapax_engine::store::{AuditFilter, ListAudit, StoredJournalEntry};
 use rusqlite::{Connection, params};
 
 use crate::codes::{count, millis};
@@ -10,7 +10,10 @@ use crate::journal;
 use crate::read::find_workspace;
 use crate::rows::{self, bytes};
 
-pub(crate) fn list_audit(connection: &Connection, request: &ListAudit) -> Result<Vec<PlacedEntry>, Fault> {
+pub(crate) fn list_audit(
+    connection: &Connection,
+    request: &ListAudit,
+) -> Result<Vec<StoredJournalEntry>, Fault> {
     let Some(workspace) = find_workspace(connection, &request.workspace)? else { return Ok(Vec::new()) };
     let filter = &request.filter;
     let (at, place) = request.start();

@@ -1,7 +1,7 @@
 //! Reading the journal.
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::store::{ListEvidence, ListJournal, PlacedEntry};
+use hapax_engine::store::{ListEvidence, ListJournal, StoredJournalEntry};
 use rusqlite::{Connection, params};
 
 use crate::codes::count;
@@ -13,7 +13,7 @@ use crate::rows::{self, bytes};
 pub(crate) fn list_journal(
     connection: &Connection,
     request: &ListJournal,
-) -> Result<Vec<PlacedEntry>, Fault> {
+) -> Result<Vec<StoredJournalEntry>, Fault> {
     let Some(workspace) = find_workspace(connection, &request.workspace)? else { return Ok(Vec::new()) };
     let (after, limit) = (count(request.after), request.limit.clamp(1, MAX_PAGE) as i64);
     let to_note = |row: rows::Columns<'_>| journal::note(&request.workspace, row);
@@ -37,7 +37,7 @@ pub(crate) fn list_journal(
 pub(crate) fn list_evidence(
     connection: &Connection,
     request: &ListEvidence,
-) -> Result<Vec<PlacedEntry>, Fault> {
+) -> Result<Vec<StoredJournalEntry>, Fault> {
     let Some(workspace) = find_workspace(connection, &request.workspace)? else { return Ok(Vec::new()) };
     let limit = request.limit.clamp(1, MAX_PAGE) as i64;
     let mut list = connection.prepare_cached(include_str!("../sql/list_evidence.sql"))?;

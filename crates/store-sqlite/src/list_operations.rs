@@ -2,7 +2,7 @@
 
 use hapax_engine::limits::{MAX_PAGE, MAX_STALE_CLAIMS};
 use hapax_engine::model::{EntityId, Name, Operation, OperationId, OperationStatus, Timestamp};
-use hapax_engine::store::{FindLatest, LatestOperations, ListOperations, OpenClaim};
+use hapax_engine::store::{FindLatestOperations, LatestOperations, ListOperations, OpenClaim};
 use rusqlite::{Connection, params};
 
 use crate::codes::{Code, millis};
@@ -85,7 +85,7 @@ pub(crate) fn list_open_claims(connection: &Connection, limit: usize) -> Result<
 
 pub(crate) fn find_latest_operations(
     connection: &Connection,
-    request: &FindLatest,
+    request: &FindLatestOperations,
 ) -> Result<LatestOperations, Fault> {
     let Some(number) = find_workspace(connection, &request.workspace)? else {
         return Ok(LatestOperations::default());

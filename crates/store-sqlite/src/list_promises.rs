@@ -1,8 +1,8 @@
 //! Promises and early settlements, one page at a time.
 
-use hapax_engine::limits::{MAX_PAGE, MAX_PROMISES_LOOKED_AT};
+use hapax_engine::limits::{MAX_PAGE, MAX_PROMISES_SCANNED};
 use hapax_engine::model::{PromiseId, RunId, Timestamp};
-use hapax_engine::store::{KeptEarly, ListEarly, ListPromises, PromisePage};
+use hapax_engine::store::{ListEarlySettlements, ListPromises, PromisePage, StoredEarlySettlement};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -56,7 +56,7 @@ fn find_ahead(
     run: Option<RunId>,
     after: &str,
 ) -> Result<Option<String>, Fault> {
-    let ahead = MAX_PROMISES_LOOKED_AT as i64 - 1;
+    let ahead = MAX_PROMISES_SCANNED as i64 - 1;
     let found = match run {
         None => {
             let mut find = connection.prepare_cached(include_str!("../sql/find_promise_ahead.sql"))?;
@@ -72,11 +72,11 @@ fn find_ahead(
 }
 
 /// In the order of workspace names, not of their numbers.
-pub(crate) fn list_early(
+pub(crate) fn list_early_settlements(
     connection: &Connection,
-    request: &ListEarly,
+    request: &ListEarlySettlements,
     now: Timestamp,
-) -> Result<Vec<KeptEarly>, Fault> {
+) -> Result<Vec<StoredEarlySettlement>, Fault> {
     let limit = request.limit.clamp(1, MAX_PAGE);
     let from = request.after.as_ref().map(|(workspace, _)| workspace);
     let mut list = connection.prepare_cached(include_str!("../sql/list_early.sql"))?;
@@ -91,7 +91,7 @@ pub(crate) fn list_early(
         let found = list.query(params![number.0, after, millis(now), room])?;
         kept.extend(rows::collect(found, |mut row| {
             let key = rows::key_text(&mut row)?;
-            Ok(KeptEarly { workspace: workspace.clone(), key, early: early(&mut row)? })
+            Ok(StoredEarlySettlement { workspace: workspace.clone(), key, early: early(&mut row)? })
         })?);
         if kept.len() == limit {
             break;

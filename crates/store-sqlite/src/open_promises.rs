@@ -1,7 +1,7 @@
 //! Promises that a write under a lease opens, or begins to wait for.
 
 use hapax_engine::model::{
-    KeyKind, Opening, Promise, PromiseState, RunCommit, RunId, WriteToken, decide_open,
+    KeyKind, OpenedPromise, Promise, PromiseState, RunCommit, RunId, WriteToken, decide_open,
 };
 use rusqlite::params;
 
@@ -22,7 +22,7 @@ pub(crate) fn open_promises(
     let mut opened = Vec::new();
     for promise in &advance.promises {
         let promise = open_promise(session, workspace, advance.run(), promise)?;
-        opened.extend(promise.filter(|promise| promise.is_worth_telling(session.now)));
+        opened.extend(promise.filter(|promise| promise.is_reported_on_open(session.now)));
     }
     Ok(opened)
 }
@@ -36,7 +36,7 @@ pub(crate) fn opened_since(
     let mut opened = Vec::new();
     for promise in &advance.promises {
         let promise = find::promise(session.connection(), workspace, &promise.id)?;
-        opened.extend(promise.filter(|promise| promise.is_worth_telling(session.now)));
+        opened.extend(promise.filter(|promise| promise.is_reported_on_open(session.now)));
     }
     Ok(opened)
 }
@@ -49,7 +49,7 @@ fn open_promise(
     promise: &Promise,
 ) -> Result<Option<Promise>, Fault> {
     // The usual one: nothing stands against it, and nobody needs to be told of it.
-    if promise.key.is_none() && !promise.stands_alone() {
+    if promise.key.is_none() && !promise.is_standalone() {
         return match insert_promise(session, workspace, promise, None)? {
             true => Ok(None),
             false => find::promise(session.connection(), workspace, &promise.id),
@@ -65,7 +65,7 @@ fn open_promise(
             opening.promise
         }
     };
-    if promise.stands_alone() {
+    if promise.is_standalone() {
         let mut wait = session.prepare(include_str!("../sql/wait_for_promise.sql"))?;
         wait.execute(params![workspace.0, promise.id.as_str(), bytes(run)])?;
     }
@@ -77,7 +77,7 @@ pub(crate) fn decide(
     session: &Session<'_, '_>,
     workspace: WorkspaceRowId,
     promise: Promise,
-) -> Result<Opening, Fault> {
+) -> Result<OpenedPromise, Fault> {
     let (holder, early) = match &promise.key {
         Some(key) => (
             find::key(session.connection(), workspace, KeyKind::Promise, &key.key)?,
@@ -92,7 +92,7 @@ pub(crate) fn decide(
 pub(crate) fn write_opening(
     session: &Session<'_, '_>,
     workspace: WorkspaceRowId,
-    opening: &Opening,
+    opening: &OpenedPromise,
     token: Option<WriteToken>,
 ) -> Result<(), Fault> {
     if let (Some(record), Some(key)) = (&opening.key, &opening.promise.key) {

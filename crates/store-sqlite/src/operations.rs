@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Actor, ClaimTo, EntityId, EntityRef, Fingerprint, Home, IdempotencyKey, Name, Operation, OperationId,
-    OperationState, OperationStatus, OwnerId, Payload, Timestamp, Version, WorkspaceId,
+    Actor, ClaimTo, EntityId, EntityRef, EntityStorage, Fingerprint, IdempotencyKey, Name, Operation,
+    OperationId, OperationState, OperationStatus, OwnerId, Payload, Timestamp, Version, WorkspaceId,
 };
 use rusqlite::{Connection, params};
 
@@ -199,8 +199,8 @@ pub(crate) fn operation(workspace: &WorkspaceId, row: &mut Columns<'_>) -> Resul
     let kind = name("kind", row)?;
     let entity = EntityRef { kind, id: EntityId::new(row.text()?).map_err(broken)? };
     let home = match row.maybe_text()? {
-        Some(table) => Home::Table(serde_json::from_str(table).map_err(broken)?),
-        None => Home::Own,
+        Some(table) => EntityStorage::UserTable(serde_json::from_str(table).map_err(broken)?),
+        None => EntityStorage::BuiltIn,
     };
     let workflow = name("workflow", row)?;
     let module = name("module", row)?;

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use hapax_engine::model::{IdempotencyKey, Promise, Timestamp, WorkspaceId};
 use hapax_engine::store::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromisePage, PromiseStore,
-    PutSettleToken, SettleToken, Store, StoreResult, TokenDigest,
+    CreateOutcome, CreatePromise, ListEarlySettlements, ListPromises, PromisePage, PromiseStore,
+    PutSettleToken, SettleToken, Store, StoreResult, StoredEarlySettlement, TokenDigest,
 };
 use rusqlite::Connection;
 
@@ -38,9 +38,14 @@ impl PromiseStore for SqliteStore {
         self.readers().read(move |connection| list_promises::list_promises(connection, &request, now)).await
     }
 
-    async fn list_early(&self, request: ListEarly) -> StoreResult<Vec<KeptEarly>> {
+    async fn list_early_settlements(
+        &self,
+        request: ListEarlySettlements,
+    ) -> StoreResult<Vec<StoredEarlySettlement>> {
         let now = self.now();
-        self.readers().read(move |connection| list_promises::list_early(connection, &request, now)).await
+        self.readers()
+            .read(move |connection| list_promises::list_early_settlements(connection, &request, now))
+            .await
     }
 
     async fn put_settle_token(&self, request: PutSettleToken) -> StoreResult<bool> {

@@ -2,7 +2,7 @@
 
 use hapax_engine::limits::MAX_PURGE;
 use hapax_engine::model::{KeyKind, RunId, Timestamp};
-use hapax_engine::store::{Purge, Purged};
+use hapax_engine::store::{Purge, PurgeOutcome};
 use rusqlite::params;
 
 use crate::codes::{Code, millis};
@@ -34,10 +34,10 @@ const DELETE_RUN: [&str; 9] = [
 ];
 
 impl Verb for Purge {
-    type Outcome = Purged;
+    type Outcome = PurgeOutcome;
     const IS_BRIEF: bool = false;
 
-    fn apply(&self, session: &mut Session<'_, '_>) -> Result<Purged, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<PurgeOutcome, Fault> {
         let limit = self.limit.clamp(1, MAX_PURGE);
         let mut purged = delete_expired_keys(session, limit)?;
         let Some(closed_before) = self.runs_closed_before else { return Ok(purged) };
@@ -57,13 +57,13 @@ impl Verb for Purge {
 }
 
 /// Keys that are no longer alive, and with those that were claimed for a promise the settlement that waited for it.
-fn delete_expired_keys(session: &Session<'_, '_>, limit: usize) -> Result<Purged, Fault> {
+fn delete_expired_keys(session: &Session<'_, '_>, limit: usize) -> Result<PurgeOutcome, Fault> {
     let mut list = session.prepare(include_str!("../sql/list_expired_keys.sql"))?;
     let expired: Vec<(i64, i64, String)> =
         rows::collect(list.query(params![millis(session.now), limit as i64])?, |mut row| {
             Ok((row.get()?, row.get()?, row.get()?))
         })?;
-    let mut purged = Purged { keys: expired.len(), ..Purged::default() };
+    let mut purged = PurgeOutcome { keys: expired.len(), ..PurgeOutcome::default() };
     let mut delete = session.prepare(include_str!("../sql/delete_key.sql"))?;
     for (workspace, kind, key) in &expired {
         delete.execute(params![workspace, kind, key])?;

@@ -2,7 +2,7 @@
 
 use hapax_engine::limits::MAX_PURGE;
 use hapax_engine::model::{EffectKey, OperationId, Timestamp};
-use hapax_engine::store::{OperationPlace, PurgeOperations, PurgedOperations};
+use hapax_engine::store::{OperationCursor, PurgeOperations, PurgeOperationsOutcome};
 use rusqlite::params;
 
 use crate::codes::millis;
@@ -17,17 +17,17 @@ struct Seen {
     workspace: WorkspaceRowId,
     operation: OperationId,
     forgettable: bool,
-    place: OperationPlace,
+    place: OperationCursor,
 }
 
 impl Verb for PurgeOperations {
-    type Outcome = PurgedOperations;
+    type Outcome = PurgeOperationsOutcome;
     const IS_BRIEF: bool = false;
 
-    fn apply(&self, session: &mut Session<'_, '_>) -> Result<PurgedOperations, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<PurgeOperationsOutcome, Fault> {
         let limit = self.limit.clamp(1, MAX_PURGE);
         let seen = look_at(session, self.after.as_ref(), self.ended_before, limit + 1)?;
-        let mut purged = PurgedOperations::default();
+        let mut purged = PurgeOperationsOutcome::default();
         for seen in seen.iter().take(limit).filter(|seen| seen.forgettable) {
             let (from, to) = EffectKey::bounds_of_operation(seen.operation);
             let mut delete = session.prepare(include_str!("../sql/delete_posts_between.sql"))?;
@@ -44,7 +44,7 @@ impl Verb for PurgeOperations {
 /// Workspace by workspace, in the order of their names.
 fn look_at(
     session: &Session<'_, '_>,
-    after: Option<&OperationPlace>,
+    after: Option<&OperationCursor>,
     ended_before: Timestamp,
     limit: usize,
 ) -> Result<Vec<Seen>, Fault> {
@@ -63,7 +63,7 @@ fn look_at(
         let found = list.query(params![workspace.0, after, millis(ended_before), left])?;
         seen.extend(rows::collect(found, |mut row| {
             let operation = OperationId::from_u128(u128::from_be_bytes(row.get()?));
-            let place = OperationPlace { workspace: name.clone(), operation };
+            let place = OperationCursor { workspace: name.clone(), operation };
             Ok(Seen { workspace, operation, forgettable: row.get()?, place })
         })?);
         if seen.len() == limit {

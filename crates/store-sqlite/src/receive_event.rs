@@ -19,7 +19,7 @@ impl Verb for NewInboundEvent {
             let mut add = session.prepare(include_str!("../sql/count_duplicate_hook.sql"))?;
             add.execute([count(known.place)])?;
             known.duplicates += 1;
-            return Ok(ReceiveOutcome::Again(known));
+            return Ok(ReceiveOutcome::Duplicate(known));
         }
         let now = session.now;
         let place = session.prepare(include_str!("../sql/insert_hook.sql"))?.insert(params![

@@ -14,17 +14,17 @@ impl Verb for Redeliver {
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<RedeliverOutcome, Fault> {
         let Some(workspace) = session.find_workspace(&self.workspace)? else {
-            return Ok(RedeliverOutcome::NoSuchPost);
+            return Ok(RedeliverOutcome::NoSuchMessage);
         };
         let Some(post) = find_post(session, workspace, &self.workspace, &self.id)? else {
-            return Ok(RedeliverOutcome::NoSuchPost);
+            return Ok(RedeliverOutcome::NoSuchMessage);
         };
         if !post.state.status().is_settled() {
             return Ok(RedeliverOutcome::UnderWay(post));
         }
         insert_notes(session, self.note.as_slice())?;
         match self.wish {
-            OutboxCommand::Again => {
+            OutboxCommand::Redeliver => {
                 let due = OutboxMessage {
                     state: OutboxState::Due { at: session.now },
                     attempts: 0,
@@ -34,9 +34,9 @@ impl Verb for Redeliver {
                 write_post(session, workspace, &due)?;
                 Ok(RedeliverOutcome::Due(due))
             }
-            OutboxCommand::Never => {
+            OutboxCommand::Discard => {
                 delete_post(session, workspace, &post)?;
-                Ok(RedeliverOutcome::Forgotten(post))
+                Ok(RedeliverOutcome::Discarded(post))
             }
         }
     }

@@ -3,7 +3,7 @@
 use hapax_engine::model::{
     IdempotencyKey, KeyKind, KeyRecord, PromiseState, RequestScope, RunId, WorkspaceId,
 };
-use hapax_engine::store::{KeyPlace, ReleaseKey, ReleaseOutcome};
+use hapax_engine::store::{KeyRef, ReleaseKey, ReleaseOutcome};
 use rusqlite::params;
 
 use crate::codes::{Code, millis};
@@ -21,9 +21,9 @@ impl Verb for ReleaseKey {
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<ReleaseOutcome, Fault> {
         let outcome = match &self.place {
-            KeyPlace::Run { workspace, key } => release_run_key(session, workspace, key)?,
-            KeyPlace::Promise { workspace, key } => release_promise_key(session, workspace, key)?,
-            KeyPlace::Request { scope, key } => release_request_key(session, scope, key)?,
+            KeyRef::Run { workspace, key } => release_run_key(session, workspace, key)?,
+            KeyRef::Promise { workspace, key } => release_promise_key(session, workspace, key)?,
+            KeyRef::Request { scope, key } => release_request_key(session, scope, key)?,
         };
         if outcome == ReleaseOutcome::Released {
             insert_notes(session, std::slice::from_ref(&self.note))?;
@@ -68,7 +68,7 @@ fn release_promise_key(
         None => None,
     };
     if let Some(promise) = promise.filter(|promise| promise.state_at(session.now) == PromiseState::Pending) {
-        let run = (!promise.stands_alone()).then_some(promise.run);
+        let run = (!promise.is_standalone()).then_some(promise.run);
         let in_use = match run {
             Some(run) => is_open(session, workspace, run)?,
             None => true,

@@ -2,14 +2,16 @@
 
 use async_trait::async_trait;
 use hapax_engine::model::{
-    BeginRequest, Begun, FinishRequest, IdempotencyKey, RequestRecord, RequestScope, Timestamp, decide_begin,
+    BeginOutcome, BeginRequest, FinishRequest, IdempotencyKey, RequestRecord, RequestScope, Timestamp,
+    decide_begin_request,
 };
 use hapax_engine::store::{
-    KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, RequestKeyStore, Store, StoreResult, Uses, check_uses,
+    KeyRef, KeyUsage, KeyUsageDelta, ReleaseKey, ReleaseOutcome, RequestKeyStore, Store, StoreResult,
+    check_usage_batch,
 };
 use rusqlite::Connection;
 
-use crate::count_uses::{self, CountUses};
+use crate::add_key_usage::{self, CountUses};
 use crate::fault::Fault;
 use crate::purge_requests::{self, PurgeRequests};
 use crate::read::find_workspace;
@@ -19,11 +21,11 @@ use crate::store::SqliteStore;
 #[async_trait]
 impl RequestKeyStore for SqliteStore {
     /// Looks first: who only has to be told something costs no commit, and does not wait for one.
-    async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
+    async fn begin_request(&self, request: BeginRequest) -> StoreResult<BeginOutcome> {
         let (asked, now) = (request.clone(), self.now());
         let decision = self.readers().find(move |connection| {
             let found = find_request(connection, &asked.scope, &asked.key)?;
-            Ok(decide_begin(found.as_ref(), &asked, now))
+            Ok(decide_begin_request(found.as_ref(), &asked, now))
         });
         let decision = decision.await?;
         match decision.write {
@@ -50,14 +52,14 @@ impl RequestKeyStore for SqliteStore {
         self.write(request).await
     }
 
-    async fn count_uses(&self, uses: Vec<KeyUse>) -> StoreResult<()> {
-        check_uses(&uses)?;
+    async fn add_key_usage(&self, uses: Vec<KeyUsageDelta>) -> StoreResult<()> {
+        check_usage_batch(&uses)?;
         self.write(CountUses(uses)).await
     }
 
-    async fn find_uses(&self, place: &KeyPlace) -> StoreResult<Uses> {
+    async fn find_key_usage(&self, place: &KeyRef) -> StoreResult<KeyUsage> {
         let place = place.clone();
-        self.readers().find(move |connection| count_uses::find_uses(connection, &place)).await
+        self.readers().find(move |connection| add_key_usage::find_key_usage(connection, &place)).await
     }
 
     async fn purge_requests(&self, limit: usize) -> StoreResult<usize> {

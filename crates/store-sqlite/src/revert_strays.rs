@@ -1,7 +1,7 @@
 //! Giving back rows of the user's that are in a transient status although no operation holds them.
 
 use hapax_engine::limits::MAX_STALE_CLAIMS;
-use hapax_engine::model::{Entity, EntityId, EntityNote, EntityRef, JournalEvent};
+use hapax_engine::model::{Entity, EntityId, EntityJournalEntry, EntityRef, JournalEvent};
 use hapax_engine::store::RevertStrays;
 use rusqlite::{Connection, params};
 
@@ -63,7 +63,7 @@ impl Verb for RevertRows {
             };
             write_row(connection, table, &found, &given_back)?;
             reverted.push(id.clone());
-            notes.push(EntityNote {
+            notes.push(EntityJournalEntry {
                 workspace: workspace.clone(),
                 entity,
                 operation: None,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    ClosePolicy, Drive, Failure, Fence, Fingerprint, Generation, IdempotencyKey, KeyOnFailure, KeyRecord,
+    ClosePolicy, Failure, Fence, Fingerprint, Generation, IdempotencyKey, KeyOnFailure, KeyRecord,
     KeyRetention, KeyTarget, Lease, Name, OwnerId, Parent, Payload, PromiseId, RunEvent, RunFacts, RunHead,
-    RunId, RunResult, RunState, RunStatus, Signal, SignalId, StepId, StepRecord, StepState, StepStatus,
-    Subject, Timestamp, Version, WorkflowRef, WorkspaceId,
+    RunId, RunResult, RunState, RunStatus, RunningState, Signal, SignalId, StepId, StepRecord, StepState,
+    StepStatus, Subject, Timestamp, Version, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::RunView;
 use rusqlite::Row;
@@ -197,10 +197,10 @@ fn state(
     let due = || wake_at.ok_or_else(|| broken("a run that is never due"));
     Ok(match (status, owner) {
         (RunStatus::Pending, None) => RunState::Pending { due_at: due()? },
-        (RunStatus::Running, None) => RunState::Running(Drive::Ready { due_at: due()? }),
+        (RunStatus::Running, None) => RunState::Running(RunningState::Ready { due_at: due()? }),
         (RunStatus::Running, Some(owner)) => {
             let owner = OwnerId::from_u128(u128::from_be_bytes(owner));
-            RunState::Running(Drive::Leased(Lease { owner, until: due()? }))
+            RunState::Running(RunningState::Leased(Lease { owner, until: due()? }))
         }
         (RunStatus::Waiting, None) => RunState::Waiting { wake_at },
         (RunStatus::Paused, None) => RunState::Paused,

@@ -55,7 +55,7 @@ fn settle(
     write_settled(session, workspace, &promise)?;
     age_promise_key(session, workspace, &promise)?;
     insert_notes(session, request.note_on(&promise).as_slice())?;
-    if !promise.stands_alone() {
+    if !promise.is_standalone() {
         let arrival = arrive(session, workspace, promise.run, request.grant.as_ref())?;
         let granted = arrival.and_then(|arrival| arrival.granted.map(|_| arrival.head));
         return Ok(SettleOutcome::Settled { promise, granted, waiters: Vec::new() });
@@ -88,7 +88,7 @@ fn keep_early(
             put_promise_key(session, workspace, key, &record)?;
             put_early(session, workspace, key, &early)?;
             insert_notes(session, request.note.as_slice())?;
-            Ok(SettleOutcome::Kept { until })
+            Ok(SettleOutcome::KeptEarly { until })
         }
     }
 }

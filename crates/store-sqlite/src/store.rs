@@ -13,12 +13,12 @@ use hapax_engine::model::{
     RunEvent, RunId, TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    Catalog, ClaimOutbox, ClaimRuns, Claimed, ClaimedOutbox, CommandRun, CommitOutcome, EntityStore,
+    Catalog, ClaimOutbox, ClaimRuns, ClaimedOutbox, ClaimedRuns, CommandRun, CommitOutcome, EntityStore,
     FamilyStore, FinishOutboxMessage, ListAudit, ListDoubts, ListJournal, ListOutbox, ListRuns, OutboxDepth,
-    PlacedEntry, PromiseStore, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RequestKeyStore,
+    PromiseStore, Purge, PurgeOutcome, Redeliver, RedeliverOutcome, RenewLeases, RequestKeyStore,
     RunCommandOutcome, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
-    StartOutcome, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact, TransactOutcome,
-    WebhookStore,
+    StartOutcome, Store, StoreError, StoreResult, StoredDoubt, StoredJournalEntry, StoredKey, Transact,
+    TransactOutcome, WebhookStore,
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot::error::TryRecvError;
@@ -27,7 +27,7 @@ use tokio::task::coop::consume_budget;
 
 use crate::append_journal::AppendJournal;
 use crate::connect::open_for_reading;
-use crate::find_longest_due::find_longest_due;
+use crate::find_oldest_due_at::find_oldest_due_at;
 use crate::job::{Job, Task, Verb};
 use crate::limits::{BREATH, LINGER};
 use crate::open::{open, open_read_only};
@@ -245,7 +245,7 @@ impl Store for SqliteStore {
         self.write(new).await
     }
 
-    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<ClaimedRuns> {
         self.write(request).await
     }
 
@@ -253,7 +253,7 @@ impl Store for SqliteStore {
         self.write(request).await
     }
 
-    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
+    async fn commit_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
         self.write(advance).await
     }
 
@@ -273,7 +273,7 @@ impl Store for SqliteStore {
         self.write(request).await
     }
 
-    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+    async fn purge(&self, request: Purge) -> StoreResult<PurgeOutcome> {
         self.write(request).await
     }
 
@@ -324,11 +324,11 @@ impl Store for SqliteStore {
         self.write(AppendJournal(notes)).await
     }
 
-    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<StoredJournalEntry>> {
         self.readers.read(move |connection| list_journal::list_journal(connection, &request)).await
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<StoredJournalEntry>> {
         self.readers.read(move |connection| list_audit::list_audit(connection, &request)).await
     }
 
@@ -361,9 +361,9 @@ impl Store for SqliteStore {
         self.readers.read(list_outbox::measure_outbox).await
     }
 
-    async fn find_longest_due(&self) -> StoreResult<Option<Timestamp>> {
+    async fn find_oldest_due_at(&self) -> StoreResult<Option<Timestamp>> {
         let now = self.now();
-        self.readers.read(move |connection| find_longest_due(connection, now)).await
+        self.readers.read(move |connection| find_oldest_due_at(connection, now)).await
     }
 
     async fn close(&self) -> StoreResult<()> {

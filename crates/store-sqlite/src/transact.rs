@@ -94,8 +94,8 @@ fn record(
     };
     Ok(match advance.apply(session)? {
         // A step in a transaction opens no promise, so there is none to tell of.
-        CommitOutcome::Advanced { woken, opened: _ } => {
-            TransactOutcome::Done { output, advance: Box::new(advance), woken }
+        CommitOutcome::Committed { woken, opened: _ } => {
+            TransactOutcome::Done { output, commit: Box::new(advance), woken }
         }
         CommitOutcome::Stale(head) => TransactOutcome::Stale(Box::new(head)),
         CommitOutcome::ChildrenRefused(refused) => TransactOutcome::WorkFailed(refused.failure()),

@@ -1,7 +1,7 @@
 //! User work and the end of an operation in one commit.
 
-use hapax_engine::model::{Failure, Finished, Payload};
-use hapax_engine::store::{TransactOperation, TransactedOperation};
+use hapax_engine::model::{Failure, FinishOperationOutcome, Payload};
+use hapax_engine::store::{TransactOperation, TransactOperationOutcome};
 
 use crate::fault::Fault;
 use crate::job::Verb;
@@ -9,21 +9,21 @@ use crate::session::Session;
 use crate::transact::{Judged, work_and_record};
 
 impl Verb for TransactOperation {
-    type Outcome = TransactedOperation;
+    type Outcome = TransactOperationOutcome;
     const IS_BRIEF: bool = false;
 
-    fn apply(&self, session: &mut Session<'_, '_>) -> Result<TransactedOperation, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<TransactOperationOutcome, Fault> {
         work_and_record(session, &*self.work, |session, output| finish(self, session, output))
     }
 }
 
-impl Judged for TransactedOperation {
+impl Judged for TransactOperationOutcome {
     fn stands(&self) -> bool {
-        matches!(self, TransactedOperation::Worked(Finished::Finished { .. }))
+        matches!(self, TransactOperationOutcome::Worked(FinishOperationOutcome::Finished { .. }))
     }
 
     fn failed(failure: Failure) -> Self {
-        TransactedOperation::WorkFailed(failure)
+        TransactOperationOutcome::WorkFailed(failure)
     }
 
     /// It is not the work that is to blame, and nothing of it is there any more.
@@ -36,9 +36,9 @@ fn finish(
     transact: &TransactOperation,
     session: &mut Session<'_, '_>,
     output: Payload,
-) -> Result<TransactedOperation, Fault> {
+) -> Result<TransactOperationOutcome, Fault> {
     match (transact.finish)(output) {
-        Ok(finish) => finish.apply(session).map(TransactedOperation::Worked),
-        Err(failure) => Ok(TransactedOperation::WorkFailed(failure)),
+        Ok(finish) => finish.apply(session).map(TransactOperationOutcome::Worked),
+        Err(failure) => Ok(TransactOperationOutcome::WorkFailed(failure)),
     }
 }

@@ -67,7 +67,7 @@ pub fn judge(reply: &Reply<'_>, now: SystemTime) -> Verdict {
         }
         Reply::Answered { status, headers } => {
             let asked = match status {
-                429 | 503 => headers.and_then(|headers| wait_asked(headers, now)),
+                429 | 503 => headers.and_then(|headers| requested_wait(headers, now)),
                 _ => None,
             };
             Verdict::Again { why: format!("answered {status}"), asked }
@@ -78,7 +78,7 @@ pub fn judge(reply: &Reply<'_>, now: SystemTime) -> Verdict {
 }
 
 /// `Retry-After`: seconds, or a date, counted from the date of the answer itself if it has one.
-fn wait_asked(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+fn requested_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let text = header(RETRY_AFTER)?;
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {

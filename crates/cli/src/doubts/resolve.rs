@@ -1,7 +1,7 @@
 //! `hapax doubts resolve`.
 
 use anyhow::{Result, anyhow};
-use hapax::model::{RulingRefused, StepId, Version};
+use hapax::model::{RulingError, StepId, Version};
 use hapax::{Actor, DoubtRef, Error, Resolution, Role, Ruling, RunId};
 use hapax_api::{RawJson, ResolveDoubt};
 use serde_json::{Value, json};
@@ -169,7 +169,7 @@ fn with_remedy(error: Error) -> anyhow::Error {
     let remedy = match &error {
         Error::NoSuchDoubt { .. } => "`hapax doubts list` shows them as they are now",
         Error::DoubtResolved { .. } => "`hapax audit` tells by whom and why",
-        Error::Ruling(RulingRefused::NeedsManager(_)) => "give --role manager or --seconded-by another NAME",
+        Error::Ruling(RulingError::NeedsManager(_)) => "give --role manager or --seconded-by another NAME",
         Error::NobodyActs { .. } => "give --happened JSON or --abandon",
         Error::NoSuchRun(_) => "check the run, the --store and the --workspace",
         _ => return error.into(),

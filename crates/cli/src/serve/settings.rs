@@ -329,7 +329,7 @@ impl Settings {
 
     /// Refuses modules that would take a living holder for a gone one: what another node does is heard of as often as that node says it.
     pub(crate) fn check_for_several_nodes(&self) -> Result<()> {
-        let least = hapax::limits::HEAR_AT_LEAST_EVERY * 3;
+        let least = hapax::limits::HEARTBEAT_EVERY * 3;
         let hasty = self.modules.iter().find(|module| module.stale_after < least);
         match hasty {
             Some(ModuleOptions { name, stale_after, .. }) => bail!(

@@ -1,9 +1,9 @@
 //! Operations from the command line, and what people decide about those whose holder vanished.
 
 use hapax::model::{
-    BeginOperation, ClaimTo, EntityId, EntityNote, EntityRef, Fingerprint, FinishBy, FinishOperation, Home,
-    JournalEvent, Name, OperationBegun, OperationEnd, OperationId, OwnerId, Payload, Recovery, RetryAnswer,
-    Version, WorkspaceId,
+    BeginOperation, BeginOperationOutcome, ClaimTo, EntityId, EntityJournalEntry, EntityRef, EntityStorage,
+    Fingerprint, FinishBy, FinishOperation, JournalEvent, Name, OperationEnd, OperationId, OwnerId, Payload,
+    Recovery, RetryAnswer, Version, WorkspaceId,
 };
 use hapax_api::Role;
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn vanish(server: &TestServer, id: &str, end: OperationEnd) -> String {
             id: operation,
             workspace: workspace.clone(),
             entity: entity.clone(),
-            home: Home::Own,
+            home: EntityStorage::BuiltIn,
             workflow: name("invoices"),
             module: name("billing"),
             step: name("wire"),
@@ -49,9 +49,9 @@ async fn vanish(server: &TestServer, id: &str, end: OperationEnd) -> String {
         })
         .await
         .unwrap();
-    assert!(matches!(begun, OperationBegun::Begun { .. }), "{begun:?}");
+    assert!(matches!(begun, BeginOperationOutcome::Begun { .. }), "{begun:?}");
     let at = server.store.now();
-    let note = EntityNote {
+    let note = EntityJournalEntry {
         workspace: workspace.clone(),
         entity,
         operation: Some(operation),

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use hapax_engine::model::{
-    EntityProblem, EntityRule, EntityWorkflow, Home, Name, RevertRule, TableRef, check_entity_workflow,
+    EntityProblem, EntityRule, EntityStorage, EntityWorkflow, Name, RevertRule, TableRef,
+    check_entity_workflow,
 };
 
 use super::entity_step::StepFound;
@@ -46,8 +47,8 @@ impl Decoder<'_> {
         let entity = self.need(&mut fields, "entity");
         let entity = entity.and_then(|place| self.entity_name(&place, "entity type"));
         let home = match fields.take("table") {
-            None => Home::Own,
-            Some(place) => self.table(&place).map(Home::Table).unwrap_or_default(),
+            None => EntityStorage::BuiltIn,
+            Some(place) => self.table(&place).map(EntityStorage::UserTable).unwrap_or_default(),
         };
         let errors = self.problems.errors();
         let statuses = self.need(&mut fields, "status_types").and_then(|place| self.status_types(&place));
@@ -55,7 +56,7 @@ impl Decoder<'_> {
         let initial = fields.take("initial").and_then(|place| self.status_list(&place));
         let revert_rule = fields.take("claims").map(|place| self.claims(&place)).unwrap_or_default();
         let steps = self.need(&mut fields, "steps");
-        let steps = steps.and_then(|place| self.entity_steps(&place, home != Home::Own));
+        let steps = steps.and_then(|place| self.entity_steps(&place, home != EntityStorage::BuiltIn));
         self.finish(fields, "an entity workflow", &[fields::ENTITY]);
         let steps = steps.unwrap_or_default();
         let broken =

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hapax_engine::model::{ANSWER_UNUSABLE, Name, OperationEnd, Payload, PerRequester, Probed};
+use hapax_engine::model::{ANSWER_UNUSABLE, Name, OperationEnd, Payload, PerRequester, ProbeAnswer};
 use hapax_engine::{Failure, Hold};
 use serde_json::{Value, json};
 
@@ -163,10 +163,10 @@ impl EntityDocument {
         call: &EntityCall,
         key: &str,
         hands: WorkspaceServices<'_>,
-    ) -> Probed<Value> {
+    ) -> ProbeAnswer<Value> {
         match self.find_probe(step, requester) {
             Some(probe) => ask_probe(hands, probe, key, &call.scope(), Hold::unlimited()).await,
-            None => Probed::Unknown,
+            None => ProbeAnswer::Unknown,
         }
     }
 

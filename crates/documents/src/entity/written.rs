@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hapax_engine::model::{
-    ClaimTo, EntityStep, Home, Irreversible, Name, PerRequester, RevertRule, TableRef,
+    ClaimTo, EntityStep, EntityStorage, Irreversible, Name, PerRequester, RevertRule, TableRef,
 };
 use serde::{Serialize, Serializer};
 
@@ -124,8 +124,8 @@ impl Serialize for EntityDocument {
             module: workflow.module.as_str(),
             entity: workflow.entity.as_str(),
             table: match &workflow.home {
-                Home::Own => None,
-                Home::Table(table) => Some(table_of(table)),
+                EntityStorage::BuiltIn => None,
+                EntityStorage::UserTable(table) => Some(table_of(table)),
             },
             status_types: workflow.status_types.iter().map(Name::as_str).collect(),
             initial: (!workflow.initial.is_empty()).then(|| one_or_more(&workflow.initial, Name::as_str)),

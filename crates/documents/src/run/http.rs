@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hapax_engine::ctx::Attempt;
 use hapax_engine::hold::NO_LONGER_HELD;
-use hapax_engine::model::Probed;
+use hapax_engine::model::ProbeAnswer;
 use hapax_engine::{Failure, Hold};
 use serde_json::{Map, Value, json};
 
@@ -46,7 +46,7 @@ impl Runner<'_> {
     }
 
     /// What the provider says became of an effect.
-    pub(super) async fn probe(self, probe: &Probe, key: String, scope: &Scope) -> Probed<Value> {
+    pub(super) async fn probe(self, probe: &Probe, key: String, scope: &Scope) -> ProbeAnswer<Value> {
         ask_probe(self.own_hands(), probe, &key, scope, self.ctx.hold()).await
     }
 }
@@ -58,13 +58,13 @@ pub(crate) async fn ask_probe(
     key: &str,
     scope: &Scope,
     hold: Hold,
-) -> Probed<Value> {
+) -> ProbeAnswer<Value> {
     let scope = scope.with("key", Value::String(key.to_owned()));
     let call = match prepare(hands, &probe.request, &scope, key, probe.timeout).await {
         Ok(call) => call,
-        Err(_) => return Probed::Unknown,
+        Err(_) => return ProbeAnswer::Unknown,
     };
-    let Ok(answer) = hands.send(HttpCall { hold, ..call }).await else { return Probed::Unknown };
+    let Ok(answer) = hands.send(HttpCall { hold, ..call }).await else { return ProbeAnswer::Unknown };
     let response = response_of(&answer);
     let scope = scope.with("response", response.clone());
     let judge = || {
@@ -73,11 +73,11 @@ pub(crate) async fn ask_probe(
                 Some(output) => output.render(&scope).ok(),
                 None => response.get("body").cloned(),
             };
-            return output.map_or(Probed::Unknown, Probed::Happened);
+            return output.map_or(ProbeAnswer::Unknown, ProbeAnswer::Happened);
         }
         match probe.did_not_happen.as_ref().map(|did_not| did_not.holds(&scope)) {
-            Some(Ok(true)) => Probed::DidNotHappen,
-            _ => Probed::Unknown,
+            Some(Ok(true)) => ProbeAnswer::DidNotHappen,
+            _ => ProbeAnswer::Unknown,
         }
     };
     evaluate_fairly(hands.workspace(), judge).await
@@ -212,14 +212,14 @@ pub(crate) fn judge(
         false => failure,
     };
     let failure = failure.with_code(&format!("http_{}", answer.status));
-    Err(match wait_asked(answer) {
+    Err(match requested_wait(answer) {
         Some(wait) => failure.retry_after(wait),
         None => failure,
     })
 }
 
 /// `Retry-After`: seconds, or a date, which is counted from the date of the answer itself.
-fn wait_asked(answer: &HttpAnswer) -> Option<Duration> {
+fn requested_wait(answer: &HttpAnswer) -> Option<Duration> {
     let header = |wanted: &str| {
         let found = answer.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
         found.map(|(_, value)| value.trim())
@@ -335,7 +335,7 @@ mod tests {
         let wait = |headers: &[(&str, &str)]| {
             judge(&request(None), &AnswerExcerpt::default(), &answer(429, headers), false)
                 .unwrap_err()
-                .wait_asked()
+                .requested_wait()
         };
         assert_eq!(wait(&[("Retry-After", "7")]), Some(Duration::from_secs(7)));
         let date = ("date", "Wed, 21 Oct 2015 07:28:00 GMT");

@@ -7,10 +7,10 @@ use std::time::Duration;
 use hapax_documents::{CheckedEntity, Format, Known, Problem, Severity, check_entity};
 use hapax_engine::Failure;
 use hapax_engine::model::{
-    BeginFacts, BeginOperation, Entity, EntityId, EntityRef, EntityWorkflow, Fingerprint, FinishBy,
-    FinishOperation, Finished, Name, Operation, OperationBegun, OperationEnd, OperationId, OperationState,
-    OperationStatus, OwnerId, Payload, Recovery, Timestamp, Version, WorkspaceId, decide_begin_operation,
-    decide_finish_operation,
+    BeginFacts, BeginOperation, BeginOperationOutcome, Entity, EntityId, EntityRef, EntityWorkflow,
+    Fingerprint, FinishBy, FinishOperation, FinishOperationOutcome, Name, Operation, OperationEnd,
+    OperationId, OperationState, OperationStatus, OwnerId, Payload, Recovery, Timestamp, Version,
+    WorkspaceId, decide_begin_operation, decide_finish_operation,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -198,7 +198,7 @@ impl World {
             holder: self.operations.iter().find(|known| known.holds_entity()).cloned(),
             last: self.operations.iter().rev().find(|known| known.step == request.step).cloned(),
         };
-        if let OperationBegun::Begun { operation, entity, .. } =
+        if let BeginOperationOutcome::Begun { operation, entity, .. } =
             decide_begin_operation(&request, facts, self.now)
         {
             self.entity = entity;
@@ -220,12 +220,14 @@ impl World {
             notes: Vec::new(),
         };
         match decide_finish_operation(&request, Some(known), Some(self.entity.clone()), self.now).unwrap() {
-            Finished::Finished { operation, entity, .. } => {
+            FinishOperationOutcome::Finished { operation, entity, .. } => {
                 self.operations[at] = *operation;
                 self.entity = entity.unwrap_or(self.entity.clone());
                 true
             }
-            Finished::Again(_) | Finished::Lost(_) | Finished::Stale(_) => false,
+            FinishOperationOutcome::Again(_)
+            | FinishOperationOutcome::Lost(_)
+            | FinishOperationOutcome::Stale(_) => false,
         }
     }
 

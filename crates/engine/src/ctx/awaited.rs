@@ -56,7 +56,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for AwaitedPromise<'a, T> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let activation = &*self.ctx.activation;
-            let id = PromiseId::alone(&self.id).map_err(refused)?;
+            let id = PromiseId::standalone(&self.id).map_err(refused)?;
             let step = activation.next_id(&checked_name("step name", "promise")?);
             let now = activation.now();
             let (until, began) = match activation.enter(&step, StepKind::Promise) {

@@ -17,18 +17,19 @@ use super::{Attempt, recorded_outcome, refused};
 use crate::limits::{MAX_PROBE, MAX_PROBE_PAUSE, MAX_PROBE_TRIES, PROBE_EVERY};
 use crate::model::{
     AttemptsMade, Denial, DoubtedAttempt, EffectKey, Failure, FailureClass, JournalEvent, OnDoubt, Payload,
-    Probed, Promise, PromiseId, PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling, SettleTime,
-    Settlement, StepId, StepKind, StepState, StepTransition, Timestamp, decide_denial, decide_retry,
+    ProbeAnswer, Promise, PromiseId, PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling,
+    SettleTime, Settlement, StepId, StepKind, StepState, StepTransition, Timestamp, decide_denial,
+    decide_retry,
 };
-use crate::patience::answer_within;
 use crate::runtime::Activation;
 use crate::runtime::change::Change;
 use crate::runtime::replay_state::{Entered, ReplayState};
 use crate::runtime::stats::Counters;
+use crate::timeout::answer_within;
 
 /// Asks the provider what became of an effect.
 type ProbeCode<'a, T> = Box<
-    dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<Probed<T>, Failure>> + Send + 'a>>
+    dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<ProbeAnswer<T>, Failure>> + Send + 'a>>
         + Send
         + Sync
         + 'a,
@@ -62,7 +63,7 @@ impl<'a, T> Claim<'a, T> {
     pub(super) fn with_probe<P, Fut, E>(self, probe: P) -> Self
     where
         P: Fn(String) -> Fut + Send + Sync + 'a,
-        Fut: Future<Output = Result<Probed<T>, E>> + Send + 'a,
+        Fut: Future<Output = Result<ProbeAnswer<T>, E>> + Send + 'a,
         E: Into<Failure>,
     {
         let probe: ProbeCode<'a, T> = Box::new(move |key| {
@@ -474,7 +475,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             if !is_ruled && let Some(probe) = &self.claim.probe {
                 let (answer, asked_at) = self.ask(probe).await;
                 match answer {
-                    Probed::Happened(value) => match Payload::of(&value) {
+                    ProbeAnswer::Happened(value) => match Payload::of(&value) {
                         Ok(output) => {
                             let state = StepState::Completed { at: activation.now(), output: output.clone() };
                             self.close(&promise, self.happened(), state);
@@ -484,7 +485,8 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                             tracing::error!(key = %self.key, %invalid, "the answer of the probe cannot be kept")
                         }
                     },
-                    Probed::DidNotHappen => match decide_denial(denial_counts_from, denied_at, asked_at) {
+                    ProbeAnswer::DidNotHappen => match decide_denial(denial_counts_from, denied_at, asked_at)
+                    {
                         Denial::Believed => {
                             let failure = Failure::retryable("the provider says that it did not happen")
                                 .with_code("did_not_happen");
@@ -495,7 +497,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                             ask_again_at = Some(at);
                         }
                     },
-                    Probed::Unknown => denied_at = None,
+                    ProbeAnswer::Unknown => denied_at = None,
                 }
             }
             match self.claim.on_doubt {
@@ -652,7 +654,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     }
 
     /// Asks the provider, more than once if it does not answer. Also gives when the question was sent that brought the answer.
-    async fn ask(&self, probe: &ProbeCode<'_, T>) -> (Probed<T>, Timestamp) {
+    async fn ask(&self, probe: &ProbeCode<'_, T>) -> (ProbeAnswer<T>, Timestamp) {
         let (effect, activation) = (self.effect, self.activation);
         let (policy, since) = (RetryPolicy::default().max_attempts(MAX_PROBE_TRIES), activation.now());
         let mut asked = 0;
@@ -673,9 +675,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 };
                 activation.its_turn(&effect.id).await;
                 let told = match &answer {
-                    Ok(Probed::Happened(_)) => "happened".to_string(),
-                    Ok(Probed::DidNotHappen) => "did_not_happen".to_string(),
-                    Ok(Probed::Unknown) => "unknown".to_string(),
+                    Ok(ProbeAnswer::Happened(_)) => "happened".to_string(),
+                    Ok(ProbeAnswer::DidNotHappen) => "did_not_happen".to_string(),
+                    Ok(ProbeAnswer::Unknown) => "unknown".to_string(),
                     Err(failure) => format!("no answer: {failure}"),
                 };
                 activation.queue([activation.note(&effect.id, JournalEvent::Probed { answer: told })]);
@@ -686,7 +688,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             };
             let made = AttemptsMade { count: asked, since };
             match decide_retry(&policy, made, &failure, activation.now(), fastrand::f64()) {
-                RetryDecision::GiveUp | RetryDecision::Pause => return (Probed::Unknown, asked_at),
+                RetryDecision::GiveUp | RetryDecision::Pause => return (ProbeAnswer::Unknown, asked_at),
                 RetryDecision::At(at) => {
                     let due = move |_: &mut _, now: Timestamp| (now >= at).then_some(());
                     activation.wait_through(effect.id.clone(), Some(at), due).await;

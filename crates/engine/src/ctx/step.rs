@@ -17,10 +17,10 @@ use super::scope::{Scope, Undo};
 use super::tracked::{Progress, Tracked};
 use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
 use crate::hold::Hold;
-use crate::limits::LAST_LOOK_FOR;
+use crate::limits::FINAL_POLL_FOR;
 use crate::model::{
     AttemptsMade, EffectClass, EffectKey, Failure, FailureClass, Fence, JournalEvent, Name, OnDoubt, Payload,
-    Probed, RetryDecision, RetryPolicy, RunId, StepId, StepKind, StepRecord, StepState, StepStatus,
+    ProbeAnswer, RetryDecision, RetryPolicy, RunId, StepId, StepKind, StepRecord, StepState, StepStatus,
     StepTransition, Timestamp, decide_retry,
 };
 use crate::runtime::replay_state::{Entered, ReplayState, Stop};
@@ -195,7 +195,7 @@ impl<'a, T, C> Step<'a, T, C> {
     pub fn probe<P, Fut, E>(mut self, probe: P) -> Self
     where
         P: Fn(String) -> Fut + Send + Sync + 'a,
-        Fut: Future<Output = Result<Probed<T>, E>> + Send + 'a,
+        Fut: Future<Output = Result<ProbeAnswer<T>, E>> + Send + 'a,
         E: Into<Failure>,
     {
         self.claim = Some(self.claim.unwrap_or_default().with_probe(probe));
@@ -603,7 +603,7 @@ impl Effect {
                 let is_over = last_look.is_some() || timer.as_mut().poll(cx).is_ready();
                 if is_over
                     && last_look
-                        .get_or_insert_with(|| Box::pin(tokio::time::sleep(LAST_LOOK_FOR)))
+                        .get_or_insert_with(|| Box::pin(tokio::time::sleep(FINAL_POLL_FOR)))
                         .as_mut()
                         .poll(cx)
                         .is_ready()

@@ -1,20 +1,21 @@
-//! Entities and the operations that hold them: one holder each, and a claim that both agree on.
+//! Checks entities and their holders: one holder each, and a claim that both agree on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::invariant::{COMMITTED_TOGETHER, ONE_HOLDER, ONE_RUN_PER_KEY};
 use super::report::{Report, Violation};
 use crate::limits::MAX_PAGE;
-use crate::model::{EntityRef, Home, Operation, OperationId, OperationStatus, WorkspaceId};
+use crate::model::{EntityRef, EntityStorage, Operation, OperationId, OperationStatus, WorkspaceId};
 use crate::store::{EntityStore, ListOperations, Store, StoreError, StoreResult};
 
-/// Where operations hold entities.
+/// Statuses of operations that may hold an entity.
 const HOLDING: [OperationStatus; 2] = [OperationStatus::Pending, OperationStatus::InDoubt];
 
-/// Which operations were seen to hold each entity.
+/// Operations seen to hold each entity.
 type Holders = BTreeMap<EntityRef, BTreeSet<OperationId>>;
 
-/// Walks every operation that has not ended. Operations that have are history: what they did may have been undone since.
+/// Checks every operation that has not ended. Ended operations are history: their results may have changed
+/// since.
 pub(super) async fn check_all(
     store: &dyn Store,
     workspaces: &BTreeSet<WorkspaceId>,
@@ -68,7 +69,7 @@ async fn check_listed(
     }
 }
 
-/// The key of an operation names it.
+/// Checks that the key of an operation names it.
 async fn check_key(book: &dyn EntityStore, operation: &Operation, report: &mut Report) -> StoreResult<()> {
     let Some(key) = &operation.key else { return Ok(()) };
     let named = book.find_keyed_operation(&operation.workspace, key).await?.map(|named| named.id);
@@ -79,10 +80,10 @@ async fn check_key(book: &dyn EntityStore, operation: &Operation, report: &mut R
     Ok(())
 }
 
-/// The entity stands in the status that the operation claimed it into. In a table of the user's others may write, too, so
-/// that only what lies in the store's own is judged.
+/// Checks that the entity is in the status that the operation claimed it into. Only entities in the store's
+/// own table are checked, because others may write to a user's table too.
 async fn check_claim(book: &dyn EntityStore, operation: &Operation, report: &mut Report) -> StoreResult<()> {
-    let (Some(claim), Home::Own) = (&operation.claim, &operation.home) else { return Ok(()) };
+    let (Some(claim), EntityStorage::BuiltIn) = (&operation.claim, &operation.home) else { return Ok(()) };
     let (workspace, entity) = (&operation.workspace, &operation.entity);
     let found = book.find_entity(workspace, entity, &operation.home).await?;
     let stands = found.map(|found| found.status);
@@ -99,7 +100,7 @@ async fn check_claim(book: &dyn EntityStore, operation: &Operation, report: &mut
     Ok(())
 }
 
-/// Several that hold one entity, unless they only did so one after the other while they were listed.
+/// Checks an entity with several holders. They may have held it one after the other while they were listed.
 async fn check_holders(
     book: &dyn EntityStore,
     workspace: &WorkspaceId,
@@ -111,7 +112,8 @@ async fn check_holders(
     for id in ids {
         holding.extend(book.find_operation(workspace, *id).await?.filter(Operation::holds_entity));
     }
-    // Each was read once before and is read once after all of them: those that held it both times held it together.
+    // Each operation is read before and after all the others. Operations that hold the entity both times held
+    // it together.
     let mut together = Vec::new();
     for operation in &holding {
         if still_holds(book, operation).await? {
@@ -125,7 +127,7 @@ async fn check_holders(
     Ok(())
 }
 
-/// Does it hold its entity in the same attempt as before? Then it did so all the time.
+/// Returns true if it still holds its entity in the same attempt. It then held it all the time.
 async fn still_holds(book: &dyn EntityStore, operation: &Operation) -> StoreResult<bool> {
     let now = book.find_operation(&operation.workspace, operation.id).await?;
     Ok(now.is_some_and(|now| now.holds_entity() && now.attempt == operation.attempt))

@@ -1,5 +1,5 @@
-//! The history of a run, walked from its start: states along the declared graph, fences that rise with grants, writes
-//! only under a lease; and it must lead to where the run stands.
+//! Checks the history of a run from its start: legal transitions, fences that rise with each grant, writes
+//! only under a lease, and a last event that matches the state of the run.
 
 use super::Found;
 use super::invariant::{
@@ -39,7 +39,7 @@ pub(super) fn check(snapshot: &Snapshot, found: &mut Found) {
     walk.arrive(&snapshot.log.head);
 }
 
-/// Where the history says the run stands.
+/// State of the run according to its history.
 struct Walk<'a> {
     found: &'a mut Found,
     version: Version,
@@ -72,7 +72,7 @@ impl<'a> Walk<'a> {
         self.found.push((invariant, what));
     }
 
-    /// Only steps leave holes, and only a holder of the lease writes steps.
+    /// Only steps leave gaps in the history, and only the holder of a lease writes steps.
     fn reach(&mut self, version: Version) {
         if version > self.version.next() && !self.is_leased {
             let last = self.version;
@@ -89,10 +89,10 @@ impl<'a> Walk<'a> {
         self.follow_fence(event);
         self.follow_lease(event);
         match event.kind {
-            EventKind::PauseAsked => self.asked = PendingRequest::Pause,
-            EventKind::CancelAsked => self.asked = PendingRequest::Cancel,
+            EventKind::PauseRequested => self.asked = PendingRequest::Pause,
+            EventKind::CancelRequested => self.asked = PendingRequest::Cancel,
             EventKind::Paused | EventKind::Retried => self.asked = PendingRequest::Nothing,
-            // A quarantined run that is to cancel is still to cancel when it is resumed.
+            // A quarantined run with a pending cancellation still has it when it is resumed.
             EventKind::Resumed if self.asked == PendingRequest::Pause => self.asked = PendingRequest::Nothing,
             kind if kind.is_ending() => self.asked = PendingRequest::Nothing,
             _ => {}
@@ -153,7 +153,7 @@ impl<'a> Walk<'a> {
             }
             EventKind::Waited
             | EventKind::Released
-            | EventKind::PauseAsked
+            | EventKind::PauseRequested
             | EventKind::Quarantined
             | EventKind::ContinuedAsNew
             | EventKind::Completed
@@ -162,17 +162,17 @@ impl<'a> Walk<'a> {
             | EventKind::TakenOver
             | EventKind::Paused
             | EventKind::Resumed
-            | EventKind::CancelAsked
+            | EventKind::CancelRequested
             | EventKind::Cancelled
             | EventKind::Retried => {}
         }
         match event.kind {
             EventKind::Claimed | EventKind::TakenOver => self.is_leased = true,
             EventKind::Started
-            | EventKind::PauseAsked
-            | EventKind::CancelAsked
+            | EventKind::PauseRequested
+            | EventKind::CancelRequested
             | EventKind::ContinuedAsNew => {}
-            // A pause that was only asked for has left the lease where it is.
+            // A pause that was only requested has not released the lease.
             EventKind::Resumed if self.asked == PendingRequest::Pause => {}
             EventKind::Waited
             | EventKind::Released
@@ -204,7 +204,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Compares where the history leads with where the run stands.
+    /// Compares the end of the history with the state of the run.
     fn arrive(mut self, head: &RunHead) {
         if self.status != Some(head.status()) {
             let leads = self.status.map_or("nothing", RunStatus::as_str);
@@ -248,10 +248,10 @@ fn transition_of(event: &RunEvent) -> RunTransition {
         EventKind::Claimed | EventKind::TakenOver => RunTransition::Claim,
         EventKind::Waited => RunTransition::Wait,
         EventKind::Released => RunTransition::Release,
-        EventKind::PauseAsked => RunTransition::AskPause,
+        EventKind::PauseRequested => RunTransition::RequestPause,
         EventKind::Paused => RunTransition::Pause,
         EventKind::Resumed => RunTransition::Resume,
-        EventKind::CancelAsked => RunTransition::AskCancel,
+        EventKind::CancelRequested => RunTransition::RequestCancel,
         EventKind::Quarantined => RunTransition::Quarantine,
         EventKind::ContinuedAsNew => RunTransition::ContinueAsNew,
         EventKind::Completed => RunTransition::Complete,

@@ -1,15 +1,15 @@
-//! Webhooks that came in: none is forgotten.
+//! Checks that no received webhook event is forgotten.
 
 use super::PAGE;
 use super::invariant::HOOKS_ARE_PROCESSED;
 use super::report::{Report, Violation};
-use crate::limits::HOOK_FORGOTTEN_AFTER;
+use crate::limits::INBOUND_EVENT_OVERDUE_AFTER;
 use crate::store::{ListUnprocessedEvents, Store, StoreResult};
 
-/// What was taken in is processed soon, whoever has to take it up. The first of those that were not are named.
+/// Reports the first events that were not processed in time. Any server can process them.
 pub(super) async fn check_all(store: &dyn Store, report: &mut Report) -> StoreResult<()> {
     let Some(book) = store.webhook_store() else { return Ok(()) };
-    let before = store.now().minus(HOOK_FORGOTTEN_AFTER);
+    let before = store.now().minus(INBOUND_EVENT_OVERDUE_AFTER);
     let first = ListUnprocessedEvents { before, after: None, limit: PAGE };
     for hook in book.list_unprocessed_events(first).await? {
         let what = format!(

@@ -1,11 +1,11 @@
-//! Keys and subjects: what they name, and how long they live.
+//! Checks keys and subjects: the object they name, and their lifetime.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Found;
 use super::invariant::{KEY_HAS_FINGERPRINT, KEY_IN_WORKSPACE, KEY_OUTLIVES_RUN, ONE_RUN_PER_KEY};
 use super::promise_keys::{self, Claims};
-use super::released::Released;
+use super::released_keys::Released;
 use super::report::{Report, Violation};
 use super::snapshot::Snapshot;
 use crate::model::{
@@ -14,7 +14,7 @@ use crate::model::{
 };
 use crate::store::{Store, StoreError, StoreResult, StoredKey};
 
-/// What the runs say about keys and subjects.
+/// Keys and subjects that runs claim to have.
 #[derive(Debug, Default)]
 pub(super) struct Named {
     runs: BTreeMap<RunId, (WorkspaceId, Option<IdempotencyKey>)>,
@@ -32,8 +32,8 @@ impl Named {
     }
 }
 
-/// The key of one run: it names an open run without an end, and a closed one until its retention is over, or until a person
-/// frees it.
+/// Checks the key of one run. It names an open run without an expiry, and a closed run until its retention
+/// ends or an operator releases it.
 pub(super) async fn check_own(
     store: &dyn Store,
     snapshot: &Snapshot,
@@ -61,7 +61,7 @@ pub(super) async fn check_own(
     Ok(())
 }
 
-/// What is wrong with the end of the key, if nobody freed it.
+/// The fault in the expiry of the key, assuming that no operator released it.
 fn check_end(snapshot: &Snapshot, now: Timestamp) -> Option<(u8, String)> {
     let head = &snapshot.log.head;
     let end = match head.state {
@@ -79,7 +79,7 @@ fn check_end(snapshot: &Snapshot, now: Timestamp) -> Option<(u8, String)> {
     }
 }
 
-/// Every key, and what all runs together say.
+/// Checks every key, and the keys and subjects of all runs together.
 pub(super) async fn check_all(
     store: &dyn Store,
     named: &Named,
@@ -120,7 +120,7 @@ pub(super) async fn check_all(
     Ok(())
 }
 
-/// A key names a run that has it. One that names a run that is gone still refuses a second.
+/// Checks that a key names a run that has it. A key of a purged run is fine: it still prevents a second run.
 fn check_place(place: &StoredKey, run: RunId, named: &Named, report: &mut Report) {
     let Some((workspace, key)) = named.runs.get(&run) else { return };
     let invariant = match (*workspace == place.workspace, key.as_ref() == Some(&place.key)) {

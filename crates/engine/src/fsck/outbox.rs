@@ -1,4 +1,5 @@
-//! After-effects: each was left by a step of its run or tells what became of it, and each step that left one still has it.
+//! Checks outbox messages: each comes from a step of its run or announces an event, and each such step still
+//! has its message.
 
 use super::Found;
 use super::invariant::LEFT_BY_ITS_STEP;
@@ -6,19 +7,19 @@ use super::report::{Report, Violation};
 use super::snapshot::Snapshot;
 use crate::limits::MAX_PAGE;
 use crate::model::{
-    Announced, EffectKey, EventKind, OperationId, OutboxMessage, RunId, StepId, StepKind, StepRecord,
+    AnnouncementKind, EffectKey, EventKind, OperationId, OutboxMessage, RunId, StepId, StepKind, StepRecord,
     StepStatus, WorkspaceId,
 };
 use crate::store::{ListOutbox, RunLog, Store, StoreError, StoreResult};
 
-/// The after-effects of a run. Their ids begin with its own, so in the order of ids they lie together.
+/// Reads the outbox messages of a run. Their ids begin with the run id, so they are adjacent in id order.
 pub(super) async fn read(
     store: &dyn Store,
     workspace: &WorkspaceId,
     log: &RunLog,
 ) -> StoreResult<Vec<OutboxMessage>> {
     let run = log.head.id();
-    // No more than are to be expected, and one to see that there are no others.
+    // The expected number, plus one to detect extra messages.
     let limit = 1 + log.steps.iter().filter(|step| step.kind == StepKind::AfterEffect).count();
     let mut after = EffectKey::before(run);
     let mut posts = Vec::new();
@@ -43,7 +44,7 @@ pub(super) async fn read(
     }
 }
 
-/// Was the id given to a step of `run`?
+/// Returns true if the id belongs to a step of `run`.
 fn is_of(id: &EffectKey, run: RunId) -> bool {
     let rest = id.as_str().strip_prefix(&run.to_string());
     rest.is_some_and(|rest| rest.starts_with([':', '.']))
@@ -66,7 +67,8 @@ pub(super) fn check_own(snapshot: &Snapshot, found: &mut Found) {
             found.push((LEFT_BY_ITS_STEP, format!("{} tells of an end that did not happen", post.id)));
         }
     }
-    // A retry may have deleted the records of steps that left something; when they run again, they find it there.
+    // A retry may have deleted the records of steps that added messages. When these steps run again, they
+    // find their message.
     if was_retried(snapshot) {
         return;
     }
@@ -80,30 +82,30 @@ pub(super) fn check_own(snapshot: &Snapshot, found: &mut Found) {
     }
 }
 
-/// The entry of the history that an announcement of an end tells of.
-fn ending_told_by(what: Announced) -> Option<EventKind> {
+/// The history event that an announcement describes.
+fn ending_told_by(what: AnnouncementKind) -> Option<EventKind> {
     match what {
-        Announced::RunCompleted => Some(EventKind::Completed),
-        Announced::RunFailed => Some(EventKind::Failed),
-        Announced::RunCancelled => Some(EventKind::Cancelled),
-        Announced::EffectInDoubt => None,
+        AnnouncementKind::RunCompleted => Some(EventKind::Completed),
+        AnnouncementKind::RunFailed => Some(EventKind::Failed),
+        AnnouncementKind::RunCancelled => Some(EventKind::Cancelled),
+        AnnouncementKind::EffectInDoubt => None,
     }
 }
 
-/// Was it retried in its current generation?
+/// Returns true if the run was retried in its current generation.
 fn was_retried(snapshot: &Snapshot) -> bool {
     let later = snapshot.events.iter().rev().take_while(|event| event.kind != EventKind::ContinuedAsNew);
     later.into_iter().any(|event| event.kind == EventKind::Retried)
 }
 
-/// Was the id given to an operation, which stands by itself or is carried out by `run`?
+/// Returns true if the id belongs to an operation that is standalone or carried out by `run`.
 fn is_of_operation(id: &EffectKey, run: RunId) -> bool {
     let operation =
         id.as_str().split_once(':').and_then(|(operation, _)| operation.parse::<OperationId>().ok());
     operation.is_some_and(|operation| run == RunId::NONE || run == operation.as_run())
 }
 
-/// Walks every after-effect: each carries the id of a step of the run it says it came from, or of an operation.
+/// Checks that every message carries the id of a step of its run, or of an operation.
 pub(super) async fn check_all(store: &dyn Store, report: &mut Report) -> StoreResult<()> {
     let mut after: Option<(WorkspaceId, EffectKey)> = None;
     loop {

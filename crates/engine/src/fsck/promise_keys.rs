@@ -1,27 +1,29 @@
-//! Keys of promises: what they name and until when, and what is kept for those that name nothing yet.
+//! Checks keys of promises: the promise they name, their expiry, and the early settlements kept for keys
+//! without a promise.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::invariant::{COMMITTED_TOGETHER, ONE_PROMISE};
-use super::released::Released;
+use super::released_keys::Released;
 use super::report::{Report, Violation};
 use crate::limits::MAX_PAGE;
 use crate::model::{
     IdempotencyKey, KeyKind, KeyRecord, KeyTarget, Promise, PromiseState, Timestamp, WorkspaceId,
 };
-use crate::store::{ListEarly, PromiseStore, Store, StoreError, StoreResult, StoredKey};
+use crate::store::{ListEarlySettlements, PromiseStore, Store, StoreError, StoreResult, StoredKey};
 
-/// How often a key that moves is looked at before it is let be.
+/// How often a changing key is read before it is skipped.
 const LOOKS: usize = 3;
 
-/// What is wrong with a key.
+/// A fault of a key.
 struct Wrong {
     what: String,
-    /// A person who frees a key ends it before its time.
+    /// True if releasing the key would explain the fault, because it ends a key early.
     may_be_freed: bool,
 }
 
-/// The promise that a key names is there, has the key, and the key ends when the promise says.
+/// Checks that the promise named by a key exists and has the key, and that the key expires when the promise
+/// says.
 pub(super) async fn check_named(
     store: &dyn Store,
     place: &StoredKey,
@@ -36,7 +38,7 @@ pub(super) async fn check_named(
         let promise = store.find_promise(workspace, id).await?;
         let Some(wrong) = find_wrong(key, &record, promise.as_ref()) else { return Ok(()) };
         match store.find_key(workspace, *kind, key).await? {
-            // It stood still while the promise was read.
+            // The key did not change while the promise was read.
             Some(again) if again == record => {
                 let since = promise.map_or(record.first_seen_at, |promise| promise.created_at);
                 let is_freed =
@@ -66,7 +68,7 @@ fn find_wrong(key: &IdempotencyKey, record: &KeyRecord, promise: Option<&Promise
         return wrong(format!("the key {key} names the promise {id}, which lost it to {by}"));
     }
     let (ends, end) = (record.expires_at, promise.key_expires_at());
-    // No end is later than any.
+    // No expiry is later than any expiry.
     let is_early = ends.is_some_and(|ends| end.is_none_or(|end| ends < end));
     (ends != end).then(|| Wrong {
         what: format!("the key {key} of the promise {id} expires at {ends:?}, not at {end:?}"),
@@ -74,10 +76,10 @@ fn find_wrong(key: &IdempotencyKey, record: &KeyRecord, promise: Option<&Promise
     })
 }
 
-/// Where a key of a promise is.
+/// Identifies a key of a promise.
 type Place = (WorkspaceId, IdempotencyKey);
 
-/// Keys that are claimed for promises still to be made, and until when.
+/// Keys that are claimed for future promises, with their expiry.
 #[derive(Debug, Default)]
 pub(super) struct Claims(BTreeMap<Place, Timestamp>);
 
@@ -88,7 +90,7 @@ impl Claims {
         }
     }
 
-    /// A key is claimed exactly as long as a settlement is kept under it.
+    /// Checks that a key is claimed exactly while an early settlement is kept under it.
     pub(super) async fn check(self, store: &dyn Store, report: &mut Report) -> StoreResult<()> {
         let Some(book) = store.promise_store() else { return Ok(()) };
         let kept = list_kept(book).await?;
@@ -97,7 +99,8 @@ impl Claims {
         if suspects.is_empty() {
             return Ok(());
         }
-        // They may have moved since: judged are those whose key stood still while all settlements were read again.
+        // The suspects may have changed since. Only keys that did not change while all settlements were read
+        // again are judged.
         let mut before = BTreeMap::new();
         for place in suspects {
             let record = store.find_key(&place.0, KeyKind::Promise, &place.1).await?;
@@ -128,12 +131,12 @@ fn claimed_until(record: Option<&KeyRecord>, now: Timestamp) -> Option<Timestamp
     record.expires_at
 }
 
-/// All settlements that still wait for their promise, and until when.
+/// Expiry of all early settlements that still wait for their promise.
 async fn list_kept(book: &dyn PromiseStore) -> StoreResult<BTreeMap<Place, Timestamp>> {
     let (mut kept, mut after) = (BTreeMap::new(), None);
     loop {
-        let request = ListEarly { workspace: None, after: after.clone(), limit: MAX_PAGE };
-        let page = book.list_early(request).await?;
+        let request = ListEarlySettlements { workspace: None, after: after.clone(), limit: MAX_PAGE };
+        let page = book.list_early_settlements(request).await?;
         let Some(last) = page.last().map(|last| (last.workspace.clone(), last.key.clone())) else {
             return Ok(kept);
         };

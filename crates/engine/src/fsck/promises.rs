@@ -1,15 +1,15 @@
-//! Promises and their keys: a promise that can still be settled is found by its key, which is not over before it (G4.2).
+//! Checks that the key of a pending promise finds it and does not expire before the promise ends (G4.2).
 
 use std::collections::BTreeSet;
 
 use super::invariant::ONE_PROMISE;
-use super::released::Released;
+use super::released_keys::Released;
 use super::report::{Report, Violation};
 use crate::limits::MAX_PAGE;
 use crate::model::{IdempotencyKey, KeyKind, Promise, PromiseId, PromiseState, PromiseStatus, WorkspaceId};
 use crate::store::{ListPromises, Store, StoreError, StoreResult};
 
-/// Walks every promise that can still be settled.
+/// Checks every promise that can still be settled.
 pub(super) async fn check_all(
     store: &dyn Store,
     workspaces: &BTreeSet<WorkspaceId>,
@@ -53,7 +53,7 @@ async fn check_key(
     if names(store, workspace, key, &promise.id).await? {
         return Ok(());
     }
-    // It may have been settled, and its key have expired, since it was listed.
+    // It may have been settled, and its key may have expired, since it was listed.
     let now = store.find_promise(workspace, &promise.id).await?;
     let is_pending = now.is_some_and(|now| now.state_at(store.now()) == PromiseState::Pending);
     if is_pending && !released.has(store, workspace, KeyKind::Promise, key, promise.created_at).await? {

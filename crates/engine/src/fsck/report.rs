@@ -1,18 +1,18 @@
-//! What a check came to.
+//! Report of a check.
 
 use std::fmt;
 
 use crate::limits::MAX_VIOLATIONS;
 use crate::model::RunId;
 
-/// One broken invariant.
+/// A broken invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Its number in the reliability document.
+    /// Number of the invariant in the reliability document.
     pub invariant: u8,
-    /// Where.
+    /// The run, if the violation concerns one.
     pub run: Option<RunId>,
-    /// What is wrong.
+    /// Description.
     pub what: String,
 }
 
@@ -26,35 +26,35 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What was looked at and what is wrong with it.
+/// Counts of checked objects, and the violations found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Runs that were judged.
+    /// Runs checked.
     pub runs: usize,
-    /// Their step records.
+    /// Step records checked.
     pub steps: usize,
-    /// The entries of their histories.
+    /// History events checked.
     pub events: usize,
-    /// Keys.
+    /// Keys checked.
     pub keys: usize,
-    /// After-effects.
+    /// Outbox messages checked.
     pub posts: usize,
-    /// Promises that can still be settled.
+    /// Pending promises checked.
     pub promises: usize,
-    /// Operations on entities that have not ended.
+    /// Open operations checked.
     pub operations: usize,
-    /// Operations that ended while they were looked at, so that they were not judged.
+    /// Operations not judged because they ended during the check.
     pub moving_operations: usize,
-    /// Runs that changed each time they were read, so that they were not judged.
+    /// Runs not judged because they changed each time they were read.
     pub moving: usize,
-    /// What is wrong, at most [`MAX_VIOLATIONS`].
+    /// Violations, at most [`MAX_VIOLATIONS`].
     pub violations: Vec<Violation>,
-    /// Further violations that found no place.
+    /// Number of further violations.
     pub left_off: usize,
 }
 
 impl Report {
-    /// Is nothing wrong?
+    /// Returns true if there are no violations.
     pub fn is_clean(&self) -> bool {
         self.violations.is_empty()
     }

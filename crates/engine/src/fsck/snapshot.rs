@@ -1,4 +1,4 @@
-//! Reading a run so that all its parts are of one moment.
+//! Reading a consistent snapshot of a run.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,31 @@ use crate::model::{
 };
 use crate::store::{RunLog, RunView, Store, StoreError, StoreResult};
 
-/// How often a moving run is read before it is left alone.
+/// How often a changing run is read before it is skipped.
 const TRIES: usize = 5;
 
-/// A run with everything that must fit together.
+/// A run with everything that must be consistent.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) view: RunView,
     pub(super) log: RunLog,
     pub(super) events: Vec<RunEvent>,
-    /// What its key stands for, whichever run that names.
+    /// Record of its key, whichever run that names.
     pub(super) key: Option<KeyRecord>,
-    /// The children that waiting steps name, as far as they exist.
+    /// Children that waiting steps name, as far as they exist.
     pub(super) children: BTreeMap<RunId, RunStatus>,
     pub(super) parent: Option<RunStatus>,
-    /// Its after-effects, by their ids.
+    /// Its outbox messages, by id.
     pub(super) posts: Vec<OutboxMessage>,
 }
 
-/// What came of reading a run.
+/// Result of reading a run.
 #[derive(Debug)]
 pub(super) enum Reading {
     Still(Box<Snapshot>),
     /// It changed each time.
     Moving,
-    /// It was deleted meanwhile.
+    /// It was deleted while it was read.
     Gone,
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn read(store: &dyn Store, workspace: &WorkspaceId, run: RunId)
     Ok(Reading::Moving)
 }
 
-/// Whatever changes a run raises its version or its arrivals; a renewed lease does not count.
+/// Every change to a run raises its version or its arrival count. Renewing a lease does not count.
 fn stood_still(first: &RunHead, last: &RunHead) -> bool {
     (first.version, first.arrivals) == (last.version, last.arrivals)
 }

@@ -1,8 +1,8 @@
-//! Versions: each belongs to one event or one change of a step, and none is missing without a reason.
+//! Checks versions: each belongs to one event or one step change, and none is missing without a reason.
 //!
-//! Only the last change of a step is kept, so the versions of its earlier attempts are missing by right, but no more of
-//! them than it can have taken, and only between its first and its last. What a retry or a new generation deleted
-//! leaves holes before it, but only where somebody held the lease (see `history`).
+//! Only the last change of a step is stored. The versions of its earlier attempts may be missing, but no more
+//! than it can have used, and only between its first and its last. Records deleted by a retry or a new
+//! generation leave gaps before that event, but only while a worker held the lease (see `history`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -33,7 +33,7 @@ pub(super) fn check(snapshot: &Snapshot, found: &mut Found) {
     check_holes(snapshot, base, taken.into_keys(), found);
 }
 
-/// Every version that something left, with what left it.
+/// Every version with an event or step change, and a description of it.
 fn taken_versions(snapshot: &Snapshot, found: &mut Found) -> BTreeMap<Version, String> {
     let mut taken = BTreeMap::new();
     let mut take = |version: Version, what: String, found: &mut Found| {
@@ -74,8 +74,8 @@ fn check_generation(snapshot: &Snapshot, found: &mut Found) {
     }
 }
 
-/// Every hole after `base` must lie inside a step that took more versions than it shows. Steps that end first are
-/// charged first, so that if any way to charge the holes fits, this one does.
+/// Every gap after `base` must lie within a step that used more versions than it shows. Steps that end first
+/// are charged first: if any assignment of gaps to steps works, this one does.
 fn check_holes(snapshot: &Snapshot, base: Version, taken: impl Iterator<Item = Version>, found: &mut Found) {
     let mut steps: Vec<&StepRecord> = snapshot.log.steps.iter().collect();
     steps.sort_by_key(|step| Reverse(step.started_version));
@@ -109,15 +109,15 @@ fn check_holes(snapshot: &Snapshot, base: Version, taken: impl Iterator<Item = V
     }
 }
 
-/// How often people were asked about a step: each time it was doubted anew.
+/// Number of rulings requested on a step: one each time it came into doubt.
 fn rulings_on(snapshot: &Snapshot, step: &StepRecord) -> u64 {
     let head = &snapshot.log.head;
     let doubts = format!("{}~doubt-", PromiseId::of_run(head.id(), head.generation, &step.id));
     snapshot.log.promises.iter().filter(|promise| promise.id.as_str().starts_with(&doubts)).count() as u64
 }
 
-/// How many versions a step may have taken beyond those its record shows: an attempt begins and ends, the end of an
-/// effect may be doubted first, and a step between two attempts may be given up.
+/// Maximum number of versions a step used beyond those its record shows. An attempt begins and ends, its end
+/// may be doubted first, and a step may be cancelled between two attempts.
 fn unseen_versions(step: &StepRecord) -> u64 {
     let per_attempt = match step.kind {
         StepKind::Effect | StepKind::Claimed | StepKind::Transaction | StepKind::Undo => 3,

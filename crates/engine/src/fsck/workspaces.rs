@@ -1,4 +1,4 @@
-//! Which workspaces there are: those that are set up, and those that something lies in.
+//! The workspaces of a store: those in the catalog, and those with data.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,9 @@ use crate::limits::MAX_PAGE;
 use crate::model::{CatalogKind, WorkspaceId};
 use crate::store::{ListCatalogItems, Store, StoreError, StoreResult};
 
-/// Adds the workspaces of everything that is set up to `known`.
+/// Adds the workspaces of all catalog items to `known`.
 pub(super) async fn add_set_up(store: &dyn Store, known: &mut BTreeSet<WorkspaceId>) -> StoreResult<()> {
-    // A program that serves nobody has but this one, and sets nothing up.
+    // An embedded engine uses only this workspace and has no catalog items.
     known.insert(WorkspaceId::default());
     let Some(catalog) = store.catalog() else { return Ok(()) };
     for kind in [CatalogKind::Workspace, CatalogKind::EntityWorkflow] {

@@ -1,4 +1,4 @@
-//! Signals, and how what arrives wakes the run it is for.
+//! Signals, and arrivals that wake a run.
 
 use super::state::State;
 use crate::limits::MAX_WAITING_SIGNALS;
@@ -32,7 +32,7 @@ impl State {
         SignalOutcome::Stored { seq, granted: arrival.granted.map(|_| arrival.head) }
     }
 
-    /// Counts an arrival and wakes the run; `None` if it is gone.
+    /// Counts an arrival and wakes the run. `None` if the run does not exist.
     pub(super) fn arrive(&mut self, run: RunId, grant: Option<&Grant>, now: Timestamp) -> Option<Arrival> {
         let arrival = decide_arrival(&self.row(run)?.head, grant, now);
         match arrival.granted.clone() {

@@ -1,11 +1,11 @@
-//! What is set up in workspaces.
+//! The catalog.
 
 use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::state::State;
 use crate::limits::MAX_PAGE;
-use crate::model::{CatalogKind, Item, Name, WorkspaceId};
+use crate::model::{CatalogItem, CatalogKind, Name, WorkspaceId};
 use crate::store::{Catalog, ListCatalogItems, PutCatalogItem, PutOutcome, Store, StoreResult};
 
 #[async_trait]
@@ -24,7 +24,7 @@ impl Catalog for MemoryStore {
         Ok(outcome)
     }
 
-    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<Item>> {
+    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<CatalogItem>> {
         Ok(self.state().items.get(&(kind, id.clone())).cloned())
     }
 
@@ -33,13 +33,13 @@ impl Catalog for MemoryStore {
         workspace: &WorkspaceId,
         kind: CatalogKind,
         name: &str,
-    ) -> StoreResult<Option<Item>> {
+    ) -> StoreResult<Option<CatalogItem>> {
         Ok(self.state().find_named_item(workspace, kind, name))
     }
 
-    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<Item>> {
+    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<CatalogItem>> {
         let state = self.state();
-        let fits = |item: &&Item| {
+        let fits = |item: &&CatalogItem| {
             item.kind == request.kind
                 && request.workspace.as_ref().is_none_or(|workspace| item.workspace == *workspace)
                 && request.changed_since.is_none_or(|since| item.changed_at >= since)
@@ -50,8 +50,9 @@ impl Catalog for MemoryStore {
 }
 
 impl State {
-    fn find_named_item(&self, workspace: &WorkspaceId, kind: CatalogKind, name: &str) -> Option<Item> {
-        let is_it = |item: &&Item| item.workspace == *workspace && item.kind == kind && item.name == name;
+    fn find_named_item(&self, workspace: &WorkspaceId, kind: CatalogKind, name: &str) -> Option<CatalogItem> {
+        let is_it =
+            |item: &&CatalogItem| item.workspace == *workspace && item.kind == kind && item.name == name;
         self.items.values().find(is_it).cloned()
     }
 }

@@ -1,15 +1,15 @@
-//! Granting and prolonging leases.
+//! Granting and renewing leases.
 
 use super::state::State;
 use crate::limits::{MAX_CLAIM, MAX_RENEWALS};
 use crate::model::{
-    ClaimDecision, Drive, Lease, Priority, RunEvent, RunHead, RunId, RunState, ServedFor, Serves, Timestamp,
-    decide_claim,
+    ClaimDecision, Lease, Priority, RunEvent, RunHead, RunId, RunState, RunningState, ServedWorkflows,
+    ServedWorkspaces, Timestamp, decide_claim,
 };
-use crate::store::{ClaimRuns, Claimed, HeldLease, RenewLeases, StoreError, StoreResult};
+use crate::store::{ClaimRuns, ClaimedRuns, HeldLease, RenewLeases, StoreError, StoreResult};
 
 impl State {
-    pub(super) fn claim_runs(&mut self, request: &ClaimRuns, now: Timestamp) -> Claimed {
+    pub(super) fn claim_runs(&mut self, request: &ClaimRuns, now: Timestamp) -> ClaimedRuns {
         let grant = &request.grant;
         let mut runs = Vec::new();
         for id in self.due_runs(&grant.serves, now, request.limit.min(MAX_CLAIM)) {
@@ -23,11 +23,11 @@ impl State {
                 ClaimDecision::Quarantined(head, event) => self.change(head, event),
             }
         }
-        Claimed { runs, next_wake_at: self.next_wake_at(&grant.serves) }
+        ClaimedRuns { runs, next_wake_at: self.next_wake_at(&grant.serves) }
     }
 
-    /// Due runs in the order they are served.
-    fn due_runs(&self, serves: &Serves, now: Timestamp, limit: usize) -> Vec<RunId> {
+    /// Due runs in the order they are claimed.
+    fn due_runs(&self, serves: &ServedWorkflows, now: Timestamp, limit: usize) -> Vec<RunId> {
         let mut ids = Vec::new();
         for priority in Priority::FIRST_TO_LAST {
             let until_now = (priority, Timestamp::from_millis(i64::MIN), FIRST_ID)..=(priority, now, LAST_ID);
@@ -44,18 +44,18 @@ impl State {
         ids
     }
 
-    fn next_wake_at(&self, serves: &Serves) -> Option<Timestamp> {
+    fn next_wake_at(&self, serves: &ServedWorkflows) -> Option<Timestamp> {
         let due = serves.iter().filter_map(|(workflow, served)| Some((self.due(workflow)?, served)));
         due.flat_map(|(due, served)| due.iter().filter(|(.., id)| self.is_served(*id, served)))
             .map(|(_, wake_at, _)| *wake_at)
             .min()
     }
 
-    fn is_served(&self, run: RunId, served: &ServedFor) -> bool {
+    fn is_served(&self, run: RunId, served: &ServedWorkspaces) -> bool {
         self.row(run).is_some_and(|row| served.covers(&row.head.facts.workspace))
     }
 
-    /// Writes a state change with its entry in the history.
+    /// Writes a state change with its history event.
     pub(super) fn change(&mut self, head: RunHead, event: RunEvent) {
         if let Some(row) = self.row_mut(head.id()) {
             row.events.push(event);
@@ -72,7 +72,8 @@ impl State {
             match self.held(request, held) {
                 Some(mut head) => {
                     let until = now.plus(request.lease_for);
-                    head.state = RunState::Running(Drive::Leased(Lease { owner: request.owner, until }));
+                    head.state =
+                        RunState::Running(RunningState::Leased(Lease { owner: request.owner, until }));
                     self.put_head(head);
                 }
                 None => lost.push(held.run),

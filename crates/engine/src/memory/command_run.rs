@@ -1,4 +1,4 @@
-//! Commands of people.
+//! Operator commands.
 
 use super::state::State;
 use crate::model::{
@@ -23,13 +23,13 @@ impl State {
         match steered.and_then(|steered| self.take_back(&request.command, &head, now).map(|()| steered)) {
             Ok(steered) => {
                 self.append_journal(request.note.clone());
-                RunCommandOutcome::Steered(self.carry_out(steered, &request.announce, now))
+                RunCommandOutcome::Accepted(self.carry_out(steered, &request.announce, now))
             }
             Err(refusal) => RunCommandOutcome::Refused(refusal, head),
         }
     }
 
-    /// A retry needs its key and its subject again.
+    /// Takes the key and the subject again, which a retry needs.
     fn take_back(&mut self, command: &RunCommand, head: &RunHead, now: Timestamp) -> Result<(), Refusal> {
         let RunCommand::Retry { .. } = command else { return Ok(()) };
         if let Some(holder) = self.key_holder(&head.facts, now) {
@@ -52,7 +52,7 @@ impl State {
         let head = steered.head.clone();
         self.apply(steered);
         if ended {
-            // The runs that this makes due are found by the next claim; nobody here has workers to tell.
+            // The next claim finds the runs that this makes due. There are no workers here to notify.
             self.announce_ending(id, announce, now);
             self.follow_ending(id, announce, now);
         }
@@ -67,7 +67,7 @@ impl State {
             for step in &rerun {
                 row.steps.remove(step);
             }
-            // An open run has no result: only the command that ends it brings one.
+            // An open run has no result. Only a command that ends the run sets one.
             row.result = result;
         }
         self.change(head, event);

@@ -1,15 +1,17 @@
-//! What follows from the end of a run: its key begins to age, its parent hears of it, its children are asked to cancel.
+//! Consequences of the end of a run: its key gets an expiry, its parent gets an arrival, its children are
+//! asked to cancel.
 
 use std::collections::VecDeque;
 
 use super::state::{State, key_of};
 use crate::model::{
-    ClosePolicy, Drive, KeyRecord, RunCommand, RunHead, RunId, RunState, Subscribers, Timestamp,
+    ClosePolicy, KeyRecord, RunCommand, RunHead, RunId, RunState, RunningState, Subscribers, Timestamp,
     decide_command, decide_key_expiry,
 };
 
 impl State {
-    /// Carries out the consequences of the end of `run`, also of those that end by it; answers with the runs made due.
+    /// Carries out the consequences of the end of `run`, and of children that end with it. Returns the runs
+    /// made due.
     pub(super) fn follow_ending(&mut self, run: RunId, announce: &Subscribers, now: Timestamp) -> Vec<RunId> {
         let mut woken = Vec::new();
         let mut ended = VecDeque::from([run]);
@@ -22,7 +24,7 @@ impl State {
                         self.announce_ending(child, announce, now);
                         ended.push_back(child);
                     }
-                    Some(RunState::Running(Drive::Ready { .. })) => woken.push(child),
+                    Some(RunState::Running(RunningState::Ready { .. })) => woken.push(child),
                     Some(_) | None => {}
                 }
             }
@@ -30,7 +32,7 @@ impl State {
         woken
     }
 
-    /// Leaves word of the end of a run for those who want to know.
+    /// Adds announcements of the end of a run to the outbox.
     pub(super) fn announce_ending(&mut self, run: RunId, announce: &Subscribers, now: Timestamp) {
         let Some(RunHead { state: RunState::Closed { ending, .. }, facts, generation, .. }) =
             self.row(run).map(|row| &row.head)
@@ -38,7 +40,7 @@ impl State {
             return;
         };
         announce
-            .tell_ending(facts, *generation, *ending, now)
+            .announce_ending_of(facts, *generation, *ending, now)
             .into_iter()
             .for_each(|post| self.put_post(post));
     }
@@ -54,7 +56,7 @@ impl State {
         }
     }
 
-    /// The parent, if this made it due.
+    /// Adds an arrival to the parent. Returns the parent if this made it due.
     fn tell_parent(&mut self, run: RunId, now: Timestamp) -> Option<RunId> {
         let facts = self.row(run)?.head.facts.clone();
         let parent = facts.parent.as_ref()?.run;
@@ -62,7 +64,7 @@ impl State {
         self.arrive(parent, None, now)?.woken.then_some(parent)
     }
 
-    /// The state of the child, if the end of its parent changed it.
+    /// Cancels a child whose parent ended. Returns its new state, if it changed.
     fn cancel_child(&mut self, parent: RunId, child: RunId, now: Timestamp) -> Option<RunState> {
         let head = &self.row(child)?.head;
         let workspace = &self.row(parent)?.head.facts.workspace;

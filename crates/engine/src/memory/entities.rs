@@ -1,28 +1,30 @@
-//! Entities and the operations that move them.
+//! Entities and their operations.
 
 use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::state::State;
-use crate::limits::{MAX_HEARD, MAX_PAGE, MAX_STALE_CLAIMS};
+use crate::limits::{MAX_HEARTBEATS, MAX_PAGE, MAX_STALE_CLAIMS};
 use crate::model::{
-    BeginFacts, BeginOperation, CatalogKind, Entity, EntityId, EntityNote, EntityRef, FinishOperation,
-    Finished, Home, IdempotencyKey, Name, Operation, OperationBegun, OperationId, OperationState, OwnerId,
-    TableRef, Timestamp, Version, WorkspaceId, decide_begin_operation, decide_finish_operation,
+    BeginFacts, BeginOperation, BeginOperationOutcome, CatalogKind, Entity, EntityId, EntityJournalEntry,
+    EntityRef, EntityStorage, FinishOperation, FinishOperationOutcome, IdempotencyKey, Name, Operation,
+    OperationId, OperationState, OwnerId, TableRef, Timestamp, Version, WorkspaceId, decide_begin_operation,
+    decide_finish_operation,
 };
 use crate::store::{
-    CreatedEntity, EntityStore, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
-    ListEvidence, ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PlacedEntry, PurgeOperations,
-    PurgedOperations, RevertStrays, Store, StoreError, StoreResult,
+    CreateEntityOutcome, EntityStore, FindLatestOperations, HeldOperation, LatestOperations, ListEntities,
+    ListEntityJournal, ListEvidence, ListOperations, NewEntity, OpenClaim, PurgeOperations,
+    PurgeOperationsOutcome, RevertStrays, Store, StoreError, StoreResult, StoredEntityEntry,
+    StoredJournalEntry,
 };
 
 impl MemoryStore {
-    /// Makes an empty table that stands for one of the user's, if it is not there.
+    /// Creates an empty table that stands in for a table of the user, if it does not exist.
     pub fn create_table(&self, table: &str) {
         self.state().tables.entry(table.into()).or_default();
     }
 
-    /// Writes a row of a table that stands for one of the user's, as their own code would; makes the table if it is not there.
+    /// Writes a row of such a table, as the user's own code would. Creates the table if it does not exist.
     pub fn put_row(&self, table: &str, row: Entity) {
         self.state().tables.entry(table.into()).or_default().insert(row.entity.id.clone(), row);
     }
@@ -39,21 +41,30 @@ impl State {
         &mut self,
         workspace: &WorkspaceId,
         entity: &EntityRef,
-        home: &Home,
+        home: &EntityStorage,
     ) -> StoreResult<Option<Entity>> {
         Ok(match home {
-            Home::Own => self.entities.get(&(workspace.clone(), entity.clone())).cloned(),
-            Home::Table(table) => {
+            EntityStorage::BuiltIn => self.entities.get(&(workspace.clone(), entity.clone())).cloned(),
+            EntityStorage::UserTable(table) => {
                 let row = self.table(table)?.get(&entity.id).cloned();
                 row.map(|row| Entity { entity: entity.clone(), ..row })
             }
         })
     }
 
-    fn put_entity(&mut self, workspace: &WorkspaceId, home: &Home, entity: Entity) -> StoreResult<()> {
+    fn put_entity(
+        &mut self,
+        workspace: &WorkspaceId,
+        home: &EntityStorage,
+        entity: Entity,
+    ) -> StoreResult<()> {
         match home {
-            Home::Own => drop(self.entities.insert((workspace.clone(), entity.entity.clone()), entity)),
-            Home::Table(table) => drop(self.table(table)?.insert(entity.entity.id.clone(), entity)),
+            EntityStorage::BuiltIn => {
+                drop(self.entities.insert((workspace.clone(), entity.entity.clone()), entity))
+            }
+            EntityStorage::UserTable(table) => {
+                drop(self.table(table)?.insert(entity.entity.id.clone(), entity))
+            }
         }
         Ok(())
     }
@@ -72,17 +83,23 @@ impl State {
         self.operations.insert((workspace, operation.id), operation);
     }
 
-    fn append_entity_notes(&mut self, notes: Vec<EntityNote>) {
-        self.append_journal(notes.iter().filter_map(EntityNote::journalled).collect::<Vec<_>>());
+    fn append_entity_journal(&mut self, notes: Vec<EntityJournalEntry>) {
+        self.append_journal(
+            notes.iter().filter_map(EntityJournalEntry::to_journal_entry).collect::<Vec<_>>(),
+        );
         let shown = notes.into_iter().filter(|note| !note.is_for_audit_only());
-        self.entity_notes.extend(shown.map(|note| EntityNote { evidence: None, ..note }));
+        self.entity_notes.extend(shown.map(|note| EntityJournalEntry { evidence: None, ..note }));
     }
 
     fn operation(&self, workspace: &WorkspaceId, id: OperationId) -> Option<Operation> {
         self.operations.get(&(workspace.clone(), id)).cloned()
     }
 
-    fn begin_operation(&mut self, request: BeginOperation, now: Timestamp) -> StoreResult<OperationBegun> {
+    fn begin_operation(
+        &mut self,
+        request: BeginOperation,
+        now: Timestamp,
+    ) -> StoreResult<BeginOperationOutcome> {
         let workspace = &request.workspace;
         let keyed =
             request.key.as_ref().and_then(|key| self.keyed_operations.get(&(workspace.clone(), key.clone())));
@@ -94,7 +111,7 @@ impl State {
             other.workspace == *workspace && other.entity == request.entity && other.step == request.step
         };
         let last = match entity.as_ref().is_some_and(|entity| request.asks_for_last(entity)) {
-            true => self.operations.values().filter(of_step).max_by_key(|other| other.seniority()).cloned(),
+            true => self.operations.values().filter(of_step).max_by_key(|other| other.begin_order()).cloned(),
             false => None,
         };
         let item =
@@ -102,18 +119,22 @@ impl State {
         let document = item.and_then(|item| self.items.get(&item)).map(|item| item.version);
         let facts = BeginFacts { known, entity, holder, last, document };
         let begun = decide_begin_operation(&request, facts, now);
-        if let OperationBegun::Begun { operation, entity, notes, evidence } = &begun {
+        if let BeginOperationOutcome::Begun { operation, entity, notes, evidence } = &begun {
             if operation.claim.is_some() {
                 self.put_entity(workspace, &request.home, entity.clone())?;
             }
             self.put_operation((**operation).clone());
-            self.append_entity_notes(notes.clone());
+            self.append_entity_journal(notes.clone());
             self.append_journal(evidence.clone());
         }
         Ok(begun)
     }
 
-    fn finish_operation(&mut self, request: FinishOperation, now: Timestamp) -> StoreResult<Finished> {
+    fn finish_operation(
+        &mut self,
+        request: FinishOperation,
+        now: Timestamp,
+    ) -> StoreResult<FinishOperationOutcome> {
         let operation = self.operation(&request.workspace, request.operation);
         let entity = match &operation {
             Some(operation) => self.find_entity(&request.workspace, &operation.entity, &operation.home)?,
@@ -121,7 +142,7 @@ impl State {
         };
         let finished = decide_finish_operation(&request, operation, entity, now)
             .map_err(|error| StoreError::Refused(error.to_string()))?;
-        if let Finished::Finished { operation, entity, evidence } = &finished {
+        if let FinishOperationOutcome::Finished { operation, entity, evidence } = &finished {
             if let Some(entity) = entity {
                 self.put_entity(&request.workspace, &operation.home, entity.clone())?;
             }
@@ -131,7 +152,7 @@ impl State {
                     self.put_post(post);
                 }
             }
-            self.append_entity_notes(request.notes);
+            self.append_entity_journal(request.notes);
             self.append_journal(evidence.clone());
         }
         Ok(finished)
@@ -140,23 +161,23 @@ impl State {
 
 #[async_trait]
 impl EntityStore for MemoryStore {
-    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreatedEntity> {
+    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreateEntityOutcome> {
         let (now, mut state) = (self.now(), self.state());
         let place = (request.workspace, request.entity.clone());
         if let Some(entity) = state.entities.get(&place) {
-            return Ok(CreatedEntity::Exists(entity.clone()));
+            return Ok(CreateEntityOutcome::Exists(entity.clone()));
         }
         let NewEntity { entity, status, data, .. } = NewEntity { workspace: place.0.clone(), ..request };
         let entity = Entity { entity, status, version: Version::new(1), data, updated_at: now };
         state.entities.insert(place, entity.clone());
-        Ok(CreatedEntity::Created(entity))
+        Ok(CreateEntityOutcome::Created(entity))
     }
 
     async fn find_entity(
         &self,
         workspace: &WorkspaceId,
         entity: &EntityRef,
-        home: &Home,
+        home: &EntityStorage,
     ) -> StoreResult<Option<Entity>> {
         self.state().find_entity(workspace, entity, home)
     }
@@ -164,13 +185,13 @@ impl EntityStore for MemoryStore {
     async fn list_entities(&self, request: ListEntities) -> StoreResult<Vec<Entity>> {
         let mut state = self.state();
         let all: Vec<Entity> = match &request.home {
-            Home::Own => {
+            EntityStorage::BuiltIn => {
                 let own = state.entities.iter().filter(|((workspace, _), _)| *workspace == request.workspace);
                 own.map(|(_, entity)| entity.clone())
                     .filter(|entity| entity.entity.kind == request.kind)
                     .collect()
             }
-            Home::Table(table) => {
+            EntityStorage::UserTable(table) => {
                 let rows = state.table(table)?.values().cloned();
                 let named = |row: Entity| {
                     let entity = EntityRef { kind: request.kind.clone(), id: row.entity.id.clone() };
@@ -186,21 +207,23 @@ impl EntityStore for MemoryStore {
         Ok(matching.take(request.limit.clamp(1, MAX_PAGE)).collect())
     }
 
-    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<OperationBegun> {
+    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<BeginOperationOutcome> {
         self.state().begin_operation(request, self.now())
     }
 
-    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<Finished> {
+    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<FinishOperationOutcome> {
         self.state().finish_operation(request, self.now())
     }
 
-    async fn hear_of_operations(
+    async fn heartbeat_operations(
         &self,
         owner: OwnerId,
         held: Vec<HeldOperation>,
     ) -> StoreResult<Vec<OperationId>> {
-        if held.len() > MAX_HEARD {
-            return Err(StoreError::Refused(format!("at most {MAX_HEARD} operations are heard of at once")));
+        if held.len() > MAX_HEARTBEATS {
+            return Err(StoreError::Refused(format!(
+                "at most {MAX_HEARTBEATS} operations are heard of at once"
+            )));
         }
         let (now, mut state) = (self.now(), self.state());
         let mut lost = Vec::new();
@@ -272,16 +295,16 @@ impl EntityStore for MemoryStore {
         Ok(open.into_iter().take(limit.clamp(1, MAX_PAGE)).collect())
     }
 
-    async fn find_latest_operations(&self, request: FindLatest) -> StoreResult<LatestOperations> {
+    async fn find_latest_operations(&self, request: FindLatestOperations) -> StoreResult<LatestOperations> {
         let state = self.state();
-        let FindLatest { workspace, entity, steps } = request;
+        let FindLatestOperations { workspace, entity, steps } = request;
         let holder = state.holders.get(&(workspace.clone(), entity.clone()));
         let holder = holder.and_then(|holder| state.operation(&workspace, *holder));
         let of_step = |step: &Name| {
             let of_step = state.operations.values().filter(|operation| {
                 operation.workspace == workspace && operation.entity == entity && operation.step == *step
             });
-            of_step.max_by_key(|operation| operation.seniority()).cloned()
+            of_step.max_by_key(|operation| operation.begin_order()).cloned()
         };
         let last = steps.iter().take(MAX_PAGE).filter_map(of_step).collect();
         Ok(LatestOperations { holder, last })
@@ -306,7 +329,7 @@ impl EntityStore for MemoryStore {
                 reverted.push(id.clone());
             }
         }
-        let note = |id: &EntityId| EntityNote {
+        let note = |id: &EntityId| EntityJournalEntry {
             workspace: workspace.clone(),
             entity: EntityRef { kind: kind.clone(), id: id.clone() },
             operation: None,
@@ -315,7 +338,7 @@ impl EntityStore for MemoryStore {
             what: crate::model::JournalEvent::StrayReverted { status: claim.revert_to.to_string() },
             evidence: None,
         };
-        state.append_entity_notes(reverted.iter().map(note).collect());
+        state.append_entity_journal(reverted.iter().map(note).collect());
         Ok(reverted)
     }
 
@@ -352,22 +375,22 @@ impl EntityStore for MemoryStore {
         Ok(matching.take(request.limit.clamp(1, MAX_PAGE)).cloned().collect())
     }
 
-    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations> {
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgeOperationsOutcome> {
         Ok(self.state().purge_operations(&request))
     }
 
-    async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()> {
-        self.state().append_entity_notes(notes);
+    async fn append_entity_journal(&self, notes: Vec<EntityJournalEntry>) -> StoreResult<()> {
+        self.state().append_entity_journal(notes);
         Ok(())
     }
 
-    async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>> {
+    async fn list_entity_journal(&self, request: ListEntityJournal) -> StoreResult<Vec<StoredEntityEntry>> {
         let state = self.state();
         let placed = state
             .entity_notes
             .iter()
             .zip(1..)
-            .map(|(note, place)| PlacedEntityNote { place, note: note.clone() });
+            .map(|(note, place)| StoredEntityEntry { place, note: note.clone() });
         let matching = placed
             .filter(|placed| {
                 placed.note.workspace == request.workspace && placed.note.entity == request.entity
@@ -377,7 +400,7 @@ impl EntityStore for MemoryStore {
         Ok(matching.take(request.limit.clamp(1, MAX_PAGE)).collect())
     }
 
-    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<StoredJournalEntry>> {
         Ok(self.state().list_evidence(&request))
     }
 

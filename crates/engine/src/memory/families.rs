@@ -7,23 +7,23 @@ use super::state::State;
 use crate::limits::MAX_SWEEP;
 use crate::model::{
     ChildrenRefused, Family, RunCommand, RunCommit, RunId, Subscribers, Timestamp, WorkspaceId,
-    decide_births, decide_command,
+    decide_add_children, decide_command,
 };
 use crate::store::{
-    CancelFamily, CancelFamilyOutcome, FamilyStore, Store, StoreResult, SweepFamily, SweptFamily,
+    CancelFamily, CancelFamilyOutcome, FamilyStore, Store, StoreResult, SweepFamily, SweepFamilyOutcome,
 };
 
 impl State {
     /// The family of the run after this write starts its children, if it may.
     pub(super) fn family_after(
         &self,
-        advance: &RunCommit,
+        commit: &RunCommit,
     ) -> Result<Option<(RunId, Family)>, ChildrenRefused> {
-        let born = advance.children.iter().filter(|child| self.row(child.facts.id).is_none()).count();
-        let facts = &advance.head.facts;
+        let born = commit.children.iter().filter(|child| self.row(child.facts.id).is_none()).count();
+        let facts = &commit.head.facts;
         let root = facts.root();
-        let known = self.families.get(&(advance.workspace().clone(), root));
-        let begins_anew = advance.input.is_some() && facts.parent.is_none();
+        let known = self.families.get(&(commit.workspace().clone(), root));
+        let begins_anew = commit.input.is_some() && facts.parent.is_none();
         if born == 0 && !(begins_anew && known.is_some()) {
             return Ok(None);
         }
@@ -32,7 +32,7 @@ impl State {
             family.born = 0;
         }
         if born > 0 {
-            family = decide_births(&family, root, born as u64, advance.max_descendants)?;
+            family = decide_add_children(&family, root, born as u64, commit.max_descendants)?;
         }
         Ok(Some((root, family)))
     }
@@ -54,18 +54,18 @@ impl State {
         CancelFamilyOutcome::Cancelled(head)
     }
 
-    fn sweep_family(&mut self, request: &SweepFamily, now: Timestamp) -> SweptFamily {
+    fn sweep_family(&mut self, request: &SweepFamily, now: Timestamp) -> SweepFamilyOutcome {
         let place = (request.workspace.clone(), request.root);
         let cancelled = self.families.get(&place).and_then(|family| family.cancelled.as_ref());
         let Some(reason) = cancelled.map(|cancelled| cancelled.reason.clone()) else {
-            return SweptFamily::default();
+            return SweepFamilyOutcome::default();
         };
         let limit = request.limit.clamp(1, MAX_SWEEP);
         let root = request.after.is_none().then_some(request.root);
         let is_open = |run: &RunId| self.row(*run).is_some_and(|row| !row.head.status().is_closed());
         let descendants = self.descendants(request.root, request.after).filter(is_open);
         let members: Vec<RunId> = root.into_iter().chain(descendants).take(limit + 1).collect();
-        let mut swept = SweptFamily::default();
+        let mut swept = SweepFamilyOutcome::default();
         for run in members.iter().take(limit) {
             swept.steered.extend(self.cancel_member(*run, &reason, &request.announce, now));
         }
@@ -111,7 +111,7 @@ impl FamilyStore for MemoryStore {
         Ok(self.state().cancel_family(request, self.now()))
     }
 
-    async fn sweep_family(&self, request: SweepFamily) -> StoreResult<SweptFamily> {
+    async fn sweep_family(&self, request: SweepFamily) -> StoreResult<SweepFamilyOutcome> {
         Ok(self.state().sweep_family(&request, self.now()))
     }
 

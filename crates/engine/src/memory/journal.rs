@@ -8,10 +8,12 @@ use crate::model::{
     EffectClass, EffectKey, EffectTally, Evidence, JournalEntry, Occurrence, RunHead, StepId, StepState,
     TallyCount, WorkspaceId,
 };
-use crate::store::{DoubtPlace, ListAudit, ListDoubts, ListEvidence, ListJournal, PlacedEntry, StoredDoubt};
+use crate::store::{
+    DoubtCursor, ListAudit, ListDoubts, ListEvidence, ListJournal, StoredDoubt, StoredJournalEntry,
+};
 
 impl State {
-    pub(super) fn list_journal(&self, request: &ListJournal) -> Vec<PlacedEntry> {
+    pub(super) fn list_journal(&self, request: &ListJournal) -> Vec<StoredJournalEntry> {
         let fits = |note: &JournalEntry| {
             note.workspace == request.workspace
                 && request.run.is_none_or(|run| run == note.run)
@@ -19,10 +21,10 @@ impl State {
         };
         let later = self.notes().range(request.after.saturating_add(1)..);
         let fitting = later.filter(|(_, note)| fits(note)).take(request.limit.clamp(1, MAX_PAGE));
-        fitting.map(|(place, note)| PlacedEntry { place: *place, note: note.clone() }).collect()
+        fitting.map(|(place, note)| StoredJournalEntry { place: *place, note: note.clone() }).collect()
     }
 
-    pub(super) fn list_audit(&self, request: &ListAudit) -> Vec<PlacedEntry> {
+    pub(super) fn list_audit(&self, request: &ListAudit) -> Vec<StoredJournalEntry> {
         let start = request.start();
         let of_workspace = self.notes().iter().filter(|(_, note)| note.workspace == request.workspace);
         let later = of_workspace.filter(|(place, note)| (note.at, **place) > start);
@@ -30,18 +32,21 @@ impl State {
             later.filter(|(_, note)| request.filter.fits(note)).collect();
         fitting.sort_by_key(|(place, note)| (note.at, **place));
         fitting.truncate(request.limit.clamp(1, MAX_PAGE));
-        fitting.into_iter().map(|(place, note)| PlacedEntry { place: *place, note: note.clone() }).collect()
+        fitting
+            .into_iter()
+            .map(|(place, note)| StoredJournalEntry { place: *place, note: note.clone() })
+            .collect()
     }
 
-    pub(super) fn list_evidence(&self, request: &ListEvidence) -> Vec<PlacedEntry> {
-        let mut found: Vec<(&Evidence, PlacedEntry)> = Vec::new();
+    pub(super) fn list_evidence(&self, request: &ListEvidence) -> Vec<StoredJournalEntry> {
+        let mut found: Vec<(&Evidence, StoredJournalEntry)> = Vec::new();
         for (place, note) in self.notes() {
             if let Some(evidence) = &note.evidence
                 && note.workspace == request.workspace
                 && evidence.effect == request.effect
                 && evidence.attempt > request.after_try
             {
-                found.push((evidence, PlacedEntry { place: *place, note: note.clone() }));
+                found.push((evidence, StoredJournalEntry { place: *place, note: note.clone() }));
             }
         }
         found.sort_by_key(|(evidence, placed)| {
@@ -50,14 +55,15 @@ impl State {
         found.into_iter().map(|(_, placed)| placed).take(request.limit.clamp(1, MAX_PAGE)).collect()
     }
 
-    /// Steps of a run's current generation whose records retries dropped, with the last attempt of those.
+    /// Steps of the current generation of a run whose records were deleted by retries, with the last deleted
+    /// attempt.
     pub(super) fn list_reruns(&self, head: &RunHead) -> Vec<(StepId, u32)> {
         let mut last: BTreeMap<StepId, u32> = BTreeMap::new();
         let of_run = |note: &&JournalEntry| {
             (&note.workspace, note.run, note.generation)
                 == (&head.facts.workspace, head.id(), head.generation)
         };
-        for note in self.notes().values().filter(of_run).filter(|note| note.is_of_rerun()) {
+        for note in self.notes().values().filter(of_run).filter(|note| note.is_superseded_record()) {
             if let (Some(step), Some(evidence)) = (&note.step, &note.evidence) {
                 let attempt = last.entry(step.clone()).or_default();
                 *attempt = evidence.attempt.max(*attempt);
@@ -66,7 +72,7 @@ impl State {
         last.into_iter().collect()
     }
 
-    /// Effects that happened more than once, or may have.
+    /// Counts effects that happened more than once, or may have.
     pub(super) fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> Vec<TallyCount> {
         type Attempts = (EffectClass, BTreeMap<u32, Occurrence>);
         let mut effects: BTreeMap<(&WorkspaceId, &EffectKey), Attempts> = BTreeMap::new();
@@ -94,7 +100,7 @@ impl State {
     }
 
     pub(super) fn list_doubts(&self, request: &ListDoubts) -> Vec<StoredDoubt> {
-        let mut doubts: Vec<(DoubtPlace, StoredDoubt)> = Vec::new();
+        let mut doubts: Vec<(DoubtCursor, StoredDoubt)> = Vec::new();
         for (run, row) in self.rows() {
             let workspace = &row.head.facts.workspace;
             if request.workspace.as_ref().is_some_and(|wanted| wanted != workspace) {
@@ -102,7 +108,7 @@ impl State {
             }
             for step in row.steps.values() {
                 let StepState::InDoubt { since, .. } = step.state else { continue };
-                let place = DoubtPlace { since, run: *run, step: step.id.clone() };
+                let place = DoubtCursor { since, run: *run, step: step.id.clone() };
                 doubts.push((
                     place,
                     StoredDoubt { workspace: workspace.clone(), run: *run, step: step.clone() },

@@ -1,4 +1,4 @@
-//! After-effects.
+//! The outbox.
 
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -27,7 +27,7 @@ impl State {
         claimed
     }
 
-    /// What is to be delivered to `target`, now or later, in the order in which it is to be claimed.
+    /// Messages for `target`, due now or later, in the order they are claimed.
     fn waiting_for(&self, target: &Name) -> Vec<(Timestamp, OutboxMessage)> {
         let its_own = self.posts().values().filter(|post| post.target == *target);
         let mut waiting: Vec<(Timestamp, OutboxMessage)> =
@@ -50,22 +50,22 @@ impl State {
 
     pub(super) fn redeliver(&mut self, request: Redeliver, now: Timestamp) -> RedeliverOutcome {
         let Some(post) = self.posts().get(&(request.workspace, request.id)).cloned() else {
-            return RedeliverOutcome::NoSuchPost;
+            return RedeliverOutcome::NoSuchMessage;
         };
         if !post.state.status().is_settled() {
             return RedeliverOutcome::UnderWay(post);
         }
         self.append_journal(request.note);
         match request.wish {
-            OutboxCommand::Again => {
+            OutboxCommand::Redeliver => {
                 let due =
                     OutboxMessage { state: OutboxState::Due { at: now }, attempts: 0, failure: None, ..post };
                 self.put_post(due.clone());
                 RedeliverOutcome::Due(due)
             }
-            OutboxCommand::Never => {
+            OutboxCommand::Discard => {
                 self.remove_post(&post.workspace, &post.id);
-                RedeliverOutcome::Forgotten(post)
+                RedeliverOutcome::Discarded(post)
             }
         }
     }
@@ -81,7 +81,7 @@ impl State {
         later.filter(fits).take(request.limit.clamp(1, MAX_PAGE)).cloned().collect()
     }
 
-    /// Has everything that came from the run reached its receiver, or been given up?
+    /// Returns true if all messages of the run are delivered or given up.
     pub(super) fn is_all_settled(&self, run: RunId) -> bool {
         self.posts().values().filter(|post| post.run == run).all(|post| post.state.status().is_settled())
     }

@@ -1,4 +1,4 @@
-//! Forgetting what need not be kept.
+//! Purging.
 
 use super::state::State;
 use crate::limits::MAX_PURGE;
@@ -6,15 +6,15 @@ use crate::model::{
     EffectKey, EntityRef, KeyKind, Name, OperationId, PromiseState, RunHead, RunId, RunState, Timestamp,
     Version, WorkspaceId,
 };
-use crate::store::{OperationPlace, Purge, PurgeOperations, Purged, PurgedOperations};
+use crate::store::{OperationCursor, Purge, PurgeOperations, PurgeOperationsOutcome, PurgeOutcome};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
 impl State {
-    pub(super) fn purge(&mut self, request: &Purge, now: Timestamp) -> Purged {
+    pub(super) fn purge(&mut self, request: &Purge, now: Timestamp) -> PurgeOutcome {
         let limit = request.limit.clamp(1, MAX_PURGE);
         let dead = self.expired_keys(now, limit);
-        let mut purged = Purged { keys: dead.len(), ..Purged::default() };
+        let mut purged = PurgeOutcome { keys: dead.len(), ..PurgeOutcome::default() };
         for place in &dead {
             self.remove_key(place);
             let (workspace, key) = (place.workspace.clone(), place.key.clone());
@@ -28,7 +28,7 @@ impl State {
         let ids: Vec<RunId> =
             self.rows().range((from, Unbounded)).map(|(id, _)| *id).take(limit + 1).collect();
         for id in ids.iter().take(limit) {
-            if self.row(*id).is_some_and(|row| self.is_forgettable(&row.head, closed_before)) {
+            if self.row(*id).is_some_and(|row| self.is_purgeable(&row.head, closed_before)) {
                 self.remove_run(*id);
                 purged.runs += 1;
             }
@@ -37,13 +37,13 @@ impl State {
         purged
     }
 
-    pub(super) fn purge_operations(&mut self, request: &PurgeOperations) -> PurgedOperations {
+    pub(super) fn purge_operations(&mut self, request: &PurgeOperations) -> PurgeOperationsOutcome {
         let limit = request.limit.clamp(1, MAX_PURGE);
         let mut newest: BTreeMap<(&WorkspaceId, &EntityRef, &Name), (Version, OperationId)> = BTreeMap::new();
         for operation in self.operations.values() {
             let place = (&operation.workspace, &operation.entity, &operation.step);
-            let of_step = newest.entry(place).or_insert(operation.seniority());
-            *of_step = operation.seniority().max(*of_step);
+            let of_step = newest.entry(place).or_insert(operation.begin_order());
+            *of_step = operation.begin_order().max(*of_step);
         }
         let after = request.after.clone().map(|place| (place.workspace, place.operation));
         let from = after.map_or(Unbounded, Excluded);
@@ -56,11 +56,11 @@ impl State {
             let newest_of_step = newest[&(&operation.workspace, &operation.entity, &operation.step)];
             let posts = self.posts_of(&place.0, place.1);
             let is_all_told = posts.iter().all(|post| post.state.status().is_settled());
-            operation.is_forgettable(request.ended_before, newest_of_step, is_all_told)
+            operation.is_purgeable(request.ended_before, newest_of_step, is_all_told)
         };
         let old: Vec<(WorkspaceId, OperationId)> = looked_at.into_iter().filter(is_old).collect();
-        let next = last.map(|(workspace, operation)| OperationPlace { workspace, operation });
-        let mut purged = PurgedOperations { operations: old.len(), posts: 0, next };
+        let next = last.map(|(workspace, operation)| OperationCursor { workspace, operation });
+        let mut purged = PurgeOperationsOutcome { operations: old.len(), posts: 0, next };
         for place in old {
             let posts: Vec<EffectKey> =
                 self.posts_of(&place.0, place.1).into_iter().map(|post| post.id.clone()).collect();
@@ -76,16 +76,16 @@ impl State {
         purged
     }
 
-    /// Are people still to say whether an effect of the run happened?
+    /// Returns true if a doubt of the run is unresolved.
     fn has_open_doubt(&self, head: &RunHead) -> bool {
         let promises = self.row(head.id()).map(|row| row.promises.iter()).into_iter().flatten();
-        promises.filter(|id| id.is_of_doubt()).any(|id| {
+        promises.filter(|id| id.is_doubt_promise()).any(|id| {
             let promise = self.promise(&head.facts.workspace, id);
             promise.is_some_and(|promise| promise.state == PromiseState::Pending)
         })
     }
 
-    fn is_forgettable(&self, head: &RunHead, closed_before: Timestamp) -> bool {
+    fn is_purgeable(&self, head: &RunHead, closed_before: Timestamp) -> bool {
         let old = matches!(head.state, RunState::Closed { at, .. } if at < closed_before);
         let parent = head.facts.parent.as_ref().and_then(|parent| self.row(parent.run));
         old && self.is_all_settled(head.id())

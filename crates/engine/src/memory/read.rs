@@ -1,4 +1,4 @@
-//! Reads.
+//! Reading runs, events, keys and promises.
 
 use std::ops::Bound::{Excluded, Unbounded};
 

@@ -1,4 +1,4 @@
-//! Requests under their keys.
+//! Request keys.
 
 use async_trait::async_trait;
 
@@ -6,23 +6,24 @@ use super::MemoryStore;
 use super::state::{State, promise_key};
 use crate::limits::{ABANDONED_REQUEST_FOR, MAX_PURGE};
 use crate::model::{
-    BeginRequest, Begun, FinishDecision, FinishRequest, IdempotencyKey, KeyKind, KeyRecord, PromiseState,
-    RequestRecord, RequestScope, RequestState, RunId, Timestamp, decide_begin, decide_finish,
+    BeginOutcome, BeginRequest, FinishDecision, FinishRequest, IdempotencyKey, KeyKind, KeyRecord,
+    PromiseState, RequestRecord, RequestScope, RequestState, RunId, Timestamp, decide_begin_request,
+    decide_finish_request,
 };
 use crate::store::{
-    KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, RequestKeyStore, Store, StoreResult, StoredKey, Uses,
-    check_uses,
+    KeyRef, KeyUsage, KeyUsageDelta, ReleaseKey, ReleaseOutcome, RequestKeyStore, Store, StoreResult,
+    StoredKey, check_usage_batch,
 };
 
 #[async_trait]
 impl RequestKeyStore for MemoryStore {
-    async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
+    async fn begin_request(&self, request: BeginRequest) -> StoreResult<BeginOutcome> {
         let place = (request.scope.clone(), request.key.clone());
         let mut state = self.state();
-        let decision = decide_begin(state.requests.get(&place), &request, self.now());
+        let decision = decide_begin_request(state.requests.get(&place), &request, self.now());
         if let Some(record) = decision.write {
             if !state.requests.contains_key(&place) || state.requests[&place].id != record.id {
-                state.uses.remove(&KeyPlace::Request { scope: place.0.clone(), key: place.1.clone() });
+                state.uses.remove(&KeyRef::Request { scope: place.0.clone(), key: place.1.clone() });
             }
             state.requests.insert(place, record);
         }
@@ -32,7 +33,7 @@ impl RequestKeyStore for MemoryStore {
     async fn finish_request(&self, request: FinishRequest) -> StoreResult<bool> {
         let place = (request.scope.clone(), request.key.clone());
         let mut state = self.state();
-        Ok(match decide_finish(state.requests.get(&place), &request, self.now()) {
+        Ok(match decide_finish_request(state.requests.get(&place), &request, self.now()) {
             FinishDecision::Write(record) => {
                 state.requests.insert(place, *record);
                 true
@@ -57,10 +58,10 @@ impl RequestKeyStore for MemoryStore {
         Ok(self.state().release_key(request, self.now()))
     }
 
-    async fn count_uses(&self, uses: Vec<KeyUse>) -> StoreResult<()> {
-        check_uses(&uses)?;
+    async fn add_key_usage(&self, uses: Vec<KeyUsageDelta>) -> StoreResult<()> {
+        check_usage_batch(&uses)?;
         let mut state = self.state();
-        for KeyUse { place, uses } in uses {
+        for KeyUsageDelta { place, uses } in uses {
             if state.has_key(&place) {
                 let counted = state.uses.entry(place).or_default();
                 counted.replays = counted.replays.saturating_add(uses.replays);
@@ -70,7 +71,7 @@ impl RequestKeyStore for MemoryStore {
         Ok(())
     }
 
-    async fn find_uses(&self, place: &KeyPlace) -> StoreResult<Uses> {
+    async fn find_key_usage(&self, place: &KeyRef) -> StoreResult<KeyUsage> {
         Ok(self.state().uses.get(place).copied().unwrap_or_default())
     }
 
@@ -102,20 +103,20 @@ impl RequestKeyStore for MemoryStore {
 impl State {
     fn remove_request(&mut self, place: (RequestScope, IdempotencyKey)) {
         self.requests.remove(&place);
-        self.uses.remove(&KeyPlace::Request { scope: place.0, key: place.1 });
+        self.uses.remove(&KeyRef::Request { scope: place.0, key: place.1 });
     }
 
-    fn has_key(&self, place: &KeyPlace) -> bool {
+    fn has_key(&self, place: &KeyRef) -> bool {
         match place {
-            KeyPlace::Run { workspace, key } => self.keys().contains_key(&run_key(workspace, key)),
-            KeyPlace::Promise { workspace, key } => self.keys().contains_key(&promise_key(workspace, key)),
-            KeyPlace::Request { scope, key } => self.requests.contains_key(&(scope.clone(), key.clone())),
+            KeyRef::Run { workspace, key } => self.keys().contains_key(&run_key(workspace, key)),
+            KeyRef::Promise { workspace, key } => self.keys().contains_key(&promise_key(workspace, key)),
+            KeyRef::Request { scope, key } => self.requests.contains_key(&(scope.clone(), key.clone())),
         }
     }
 
     fn release_key(&mut self, request: ReleaseKey, now: Timestamp) -> ReleaseOutcome {
         match request.place {
-            KeyPlace::Run { workspace, key } => {
+            KeyRef::Run { workspace, key } => {
                 let place = run_key(&workspace, &key);
                 let Some(record) = self.keys().get(&place).filter(|record| record.is_live(now)).cloned()
                 else {
@@ -128,7 +129,7 @@ impl State {
                 }
                 self.put_key(place, KeyRecord { expires_at: Some(now), ..record });
             }
-            KeyPlace::Promise { workspace, key } => {
+            KeyRef::Promise { workspace, key } => {
                 let place = promise_key(&workspace, &key);
                 let Some(record) = self.keys().get(&place).filter(|record| record.is_live(now)).cloned()
                 else {
@@ -146,7 +147,7 @@ impl State {
                 self.early.remove(&(workspace, key));
                 self.put_key(place, KeyRecord { expires_at: Some(now), ..record });
             }
-            KeyPlace::Request { scope, key } => {
+            KeyRef::Request { scope, key } => {
                 let place = (scope, key);
                 match self.requests.get(&place).filter(|record| !record.is_free(now)) {
                     None => return ReleaseOutcome::NoSuchKey,

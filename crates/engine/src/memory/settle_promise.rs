@@ -1,4 +1,4 @@
-//! Promises: opened, found by key, settled once.
+//! Promises: opening, finding by key, settling.
 
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -8,13 +8,14 @@ use super::MemoryStore;
 use super::state::{State, promise_key};
 use crate::limits::{MAX_PAGE, MAX_PURGE};
 use crate::model::{
-    EarlyDecision, EarlySettlement, IdempotencyKey, KeyRecord, KeyTarget, Opening, Promise, PromiseId,
+    EarlyDecision, EarlySettlement, IdempotencyKey, KeyRecord, KeyTarget, OpenedPromise, Promise, PromiseId,
     PromiseRef, PromiseState, RunId, SettleDecision, Timestamp, WorkspaceId, decide_early, decide_open,
     decide_settle,
 };
 use crate::store::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromisePage, PromiseStore,
-    PutSettleToken, SettleOutcome, SettlePromise, SettleToken, Store, StoreResult, TokenDigest,
+    CreateOutcome, CreatePromise, ListEarlySettlements, ListPromises, PromisePage, PromiseStore,
+    PutSettleToken, SettleOutcome, SettlePromise, SettleToken, Store, StoreResult, StoredEarlySettlement,
+    TokenDigest,
 };
 
 impl State {
@@ -57,7 +58,7 @@ impl State {
         record.promise().cloned()
     }
 
-    /// Keeps a settlement whose promise is still to be made.
+    /// Keeps an early settlement for a future promise.
     fn keep_early(
         &mut self,
         workspace: &WorkspaceId,
@@ -80,12 +81,12 @@ impl State {
                 self.give_promise_key(workspace, &place.1, record);
                 self.early.insert(place, early);
                 self.append_journal(request.note);
-                SettleOutcome::Kept { until }
+                SettleOutcome::KeptEarly { until }
             }
         }
     }
 
-    /// Writes what a key stands for; one that is seen anew is counted anew.
+    /// Writes the record of a key. The usage counts of a new key start at zero.
     fn give_promise_key(&mut self, workspace: &WorkspaceId, key: &IdempotencyKey, record: KeyRecord) {
         let place = promise_key(workspace, key);
         let is_known = |known: &KeyRecord| known.first_seen_at == record.first_seen_at;
@@ -95,7 +96,7 @@ impl State {
         self.put_key(place, record);
     }
 
-    /// The key of a promise that is over lives for as long as its maker asked.
+    /// Sets the expiry of the key of a promise that has ended.
     fn age_key(&mut self, workspace: &WorkspaceId, promise: &Promise, now: Timestamp) {
         let Some(key) = &promise.key else { return };
         let place = promise_key(workspace, &key.key);
@@ -105,7 +106,7 @@ impl State {
         }
     }
 
-    /// Opens a promise of `run`, or one that it waits for; answers with it as it is, unless it was there and is as the run left it.
+    /// Opens a promise of `run`, or one that it waits for. Returns the promise as it is now.
     pub(super) fn open_promise(
         &mut self,
         workspace: &WorkspaceId,
@@ -120,20 +121,20 @@ impl State {
             self.write_opening(workspace, opening);
         }
         let promise = self.promise(workspace, &id).cloned()?;
-        if promise.stands_alone() {
+        if promise.is_standalone() {
             self.wait_for_promise(workspace, &id, run);
         }
         Some(promise)
     }
 
-    fn decide_open(&self, workspace: &WorkspaceId, promise: Promise, now: Timestamp) -> Opening {
+    fn decide_open(&self, workspace: &WorkspaceId, promise: Promise, now: Timestamp) -> OpenedPromise {
         let key = promise.key.as_ref().map(|key| key.key.clone());
         let holder = key.as_ref().and_then(|key| self.keys().get(&promise_key(workspace, key)));
         let early = key.and_then(|key| self.early.get(&(workspace.clone(), key))).cloned();
         decide_open(promise, holder, early, now)
     }
 
-    fn write_opening(&mut self, workspace: &WorkspaceId, opening: Opening) {
+    fn write_opening(&mut self, workspace: &WorkspaceId, opening: OpenedPromise) {
         if let (Some(record), Some(key)) = (opening.key, &opening.promise.key) {
             self.early.remove(&(workspace.clone(), key.key.clone()));
             self.give_promise_key(workspace, &key.key, record);
@@ -161,7 +162,7 @@ impl State {
         CreateOutcome::Created(promise)
     }
 
-    /// Does a run that is not over wait for it?
+    /// Returns true if an open run waits for the promise.
     fn is_awaited(&self, workspace: &WorkspaceId, id: &PromiseId) -> bool {
         let is_open = |run: &RunId| self.row(*run).is_some_and(|row| !row.head.status().is_closed());
         self.waiters(workspace, id).iter().any(is_open)
@@ -191,7 +192,7 @@ impl PromiseStore for MemoryStore {
         let later = state.promises().range((Excluded((workspace.clone(), after)), Unbounded));
         let own = later.take_while(|((of, _), _)| *of == workspace).map(|(_, promise)| promise);
         let matching = own
-            .filter(|promise| !promise.id.is_of_doubt())
+            .filter(|promise| !promise.id.is_doubt_promise())
             .filter(|promise| run.is_none_or(|run| promise.run == run))
             .filter(|promise| status.is_none_or(|status| promise.state_at(now).status() == status));
         let limit = limit.clamp(1, MAX_PAGE);
@@ -199,16 +200,19 @@ impl PromiseStore for MemoryStore {
         Ok(PromisePage::new(found, limit, None))
     }
 
-    async fn list_early(&self, request: ListEarly) -> StoreResult<Vec<KeptEarly>> {
+    async fn list_early_settlements(
+        &self,
+        request: ListEarlySettlements,
+    ) -> StoreResult<Vec<StoredEarlySettlement>> {
         let (now, state) = (self.now(), self.state());
-        let ListEarly { workspace, after, limit } = request;
+        let ListEarlySettlements { workspace, after, limit } = request;
         let matching = state
             .early
             .range((after.map_or(Unbounded, Excluded), Unbounded))
             .filter(|((of, _), _)| workspace.as_ref().is_none_or(|workspace| of == workspace))
             .filter(|(_, early)| now < early.expires_at);
         let kept = |((workspace, key), early): (&(WorkspaceId, IdempotencyKey), &EarlySettlement)| {
-            KeptEarly { workspace: workspace.clone(), key: key.clone(), early: early.clone() }
+            StoredEarlySettlement { workspace: workspace.clone(), key: key.clone(), early: early.clone() }
         };
         Ok(matching.take(limit.clamp(1, MAX_PAGE)).map(kept).collect())
     }
@@ -231,7 +235,7 @@ impl PromiseStore for MemoryStore {
     async fn purge_promises(&self, over_before: Timestamp, limit: usize) -> StoreResult<usize> {
         let mut state = self.state();
         let over = state.promises().iter().filter_map(|((workspace, id), promise)| {
-            let at = promise.over_at().filter(|at| promise.stands_alone() && *at < over_before)?;
+            let at = promise.ends_at().filter(|at| promise.is_standalone() && *at < over_before)?;
             (!state.is_awaited(workspace, id)).then(|| (at, workspace.clone(), id.clone()))
         });
         let mut over: Vec<_> = over.collect();

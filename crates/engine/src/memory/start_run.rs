@@ -1,11 +1,11 @@
-//! Making runs exist.
+//! Starting runs.
 
 use super::state::{State, key_of};
 use crate::model::{
-    Drive, EventKind, KeyRecord, KeyTarget, NewRun, RunEvent, RunFacts, RunHead, RunId, RunState, Timestamp,
-    decide_births, decide_start,
+    EventKind, KeyRecord, KeyTarget, NewRun, RunEvent, RunFacts, RunHead, RunId, RunState, RunningState,
+    Timestamp, decide_add_children, decide_start,
 };
-use crate::store::{KeyPlace, RunLog, StartOutcome, StoreError, StoreResult};
+use crate::store::{KeyRef, RunLog, StartOutcome, StoreError, StoreResult};
 
 impl State {
     pub(super) fn start_run(&mut self, new: &NewRun, now: Timestamp) -> StoreResult<StartOutcome> {
@@ -26,13 +26,13 @@ impl State {
         if facts.parent.is_some() {
             let root = facts.root();
             let family = self.families.entry((facts.workspace.clone(), root)).or_default();
-            *family = decide_births(family, root, 1, u64::MAX)
+            *family = decide_add_children(family, root, 1, u64::MAX)
                 .map_err(|refused| StoreError::Refused(refused.to_string()))?;
         }
         Ok(StartOutcome::Created(self.insert_new(new, now)))
     }
 
-    /// The answer of a live key.
+    /// The outcome if the key is live.
     fn same_key(&self, facts: &RunFacts, now: Timestamp) -> Option<StartOutcome> {
         let record = self.keys().get(&key_of(facts)?).filter(|record| record.is_live(now))?;
         let KeyTarget::Run { run, fingerprint } = record.target else { return None };
@@ -46,7 +46,7 @@ impl State {
         })
     }
 
-    /// Inserts a run that nothing stands against.
+    /// Inserts a run.
     pub(super) fn insert_new(&mut self, new: &NewRun, now: Timestamp) -> RunHead {
         let (head, started) = decide_start(new, now);
         self.give_key(&new.facts, now);
@@ -54,10 +54,10 @@ impl State {
         head
     }
 
-    /// Takes over a run from elsewhere, due now.
+    /// Imports a run from elsewhere, due now.
     pub(super) fn adopt(&mut self, history: RunLog, now: Timestamp) {
         let RunLog { mut head, input, steps, promises, signals, .. } = history;
-        head.state = RunState::Running(Drive::Ready { due_at: now });
+        head.state = RunState::Running(RunningState::Ready { due_at: now });
         let started = RunEvent {
             version: head.version,
             at: now,
@@ -68,7 +68,7 @@ impl State {
         let (id, workspace) = (head.id(), head.facts.workspace.clone());
         self.insert_run(head, input, started);
         for promise in promises {
-            if promise.stands_alone() {
+            if promise.is_standalone() {
                 self.wait_for_promise(&workspace, &promise.id, id);
             }
             self.put_promise(&workspace, promise);
@@ -79,20 +79,20 @@ impl State {
         }
     }
 
-    /// Makes the key of a run name it for as long as it is open.
+    /// Makes the key of a run name it while the run is open.
     pub(super) fn give_key(&mut self, facts: &RunFacts, now: Timestamp) {
         let (Some(place), Some(fingerprint)) = (key_of(facts), facts.fingerprint) else { return };
         let own = self.keys().get(&place).filter(|record| record.run() == Some(facts.id));
         let first_seen_at = own.map_or(now, |record| record.first_seen_at);
         if own.is_none() {
             let (workspace, key) = (place.workspace.clone(), place.key.clone());
-            self.uses.remove(&KeyPlace::Run { workspace, key });
+            self.uses.remove(&KeyRef::Run { workspace, key });
         }
         let target = KeyTarget::Run { run: facts.id, fingerprint };
         self.put_key(place, KeyRecord { target, first_seen_at, expires_at: None });
     }
 
-    /// Another run that the key of these facts names and still protects.
+    /// Another run that the live key of these facts names.
     pub(super) fn key_holder(&self, facts: &RunFacts, now: Timestamp) -> Option<RunId> {
         let record = self.keys().get(&key_of(facts)?)?;
         record.run().filter(|run| *run != facts.id && record.is_live(now))

@@ -1,39 +1,39 @@
-//! The tables of the memory store and the indexes over them, which only this file keeps in step.
+//! Tables and indexes of the memory store. Only this file keeps the indexes consistent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Included};
 
 use crate::model::{
-    CatalogKind, EarlySettlement, EffectKey, Entity, EntityId, EntityNote, EntityRef, Family, IdempotencyKey,
-    InboundEvent, InboundEventId, Item, JournalEntry, KeyKind, KeyRecord, Name, Operation, OperationId,
-    OutboxMessage, Payload, Priority, Promise, PromiseId, RequestRecord, RequestScope, RunEvent, RunFacts,
-    RunHead, RunId, RunResult, Signal, SignalId, StepId, StepRecord, Subject, Timestamp, WorkflowRef,
-    WorkspaceId, WriteToken,
+    CatalogItem, CatalogKind, EarlySettlement, EffectKey, Entity, EntityId, EntityJournalEntry, EntityRef,
+    Family, IdempotencyKey, InboundEvent, InboundEventId, JournalEntry, KeyKind, KeyRecord, Name, Operation,
+    OperationId, OutboxMessage, Payload, Priority, Promise, PromiseId, RequestRecord, RequestScope, RunEvent,
+    RunFacts, RunHead, RunId, RunResult, Signal, SignalId, StepId, StepRecord, Subject, Timestamp,
+    WorkflowRef, WorkspaceId, WriteToken,
 };
-use crate::store::{KeyPlace, SettleToken, StoredKey, TokenDigest, Uses};
+use crate::store::{KeyRef, KeyUsage, SettleToken, StoredKey, TokenDigest};
 
-/// A run with the rows that belong to it alone.
+/// A run with the rows that belong only to it.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) head: RunHead,
     pub(super) input: Payload,
     pub(super) result: Option<RunResult>,
-    /// Marks the last write under a lease.
+    /// Token of the last write under a lease.
     pub(super) token: Option<WriteToken>,
-    /// The records of the current generation.
+    /// Step records of the current generation.
     pub(super) steps: BTreeMap<StepId, StepRecord>,
-    /// In the order of their versions.
+    /// Sorted by version.
     pub(super) events: Vec<RunEvent>,
-    /// Unconsumed signals by their place.
+    /// Unconsumed signals by sequence number.
     pub(super) signals: BTreeMap<u64, Signal>,
-    /// The id of every signal the run was ever sent.
+    /// Ids of all signals ever sent to the run.
     pub(super) signal_ids: BTreeSet<SignalId>,
     pub(super) promises: BTreeSet<PromiseId>,
-    /// Promises that stand alone and that the run waits for.
+    /// Standalone promises that the run waits for.
     pub(super) awaits: BTreeSet<PromiseId>,
 }
 
-/// Runs of one workflow that time alone makes due, in the order they are served within a priority.
+/// Runs of one workflow that become due by time alone, in claim order within a priority.
 type Due = BTreeSet<(Priority, Timestamp, RunId)>;
 
 #[derive(Debug, Default)]
@@ -41,42 +41,42 @@ pub(super) struct State {
     runs: BTreeMap<RunId, Row>,
     keys: BTreeMap<StoredKey, KeyRecord>,
     promises: BTreeMap<(WorkspaceId, PromiseId), Promise>,
-    /// Runs that wait for promises that stand alone: serves settlements.
+    /// Runs that wait for standalone promises. Index for settlements.
     waiters: BTreeMap<(WorkspaceId, PromiseId), BTreeSet<RunId>>,
-    /// Which making made a promise that stands alone.
+    /// Tokens of the requests that created standalone promises.
     pub(super) makings: BTreeMap<(WorkspaceId, PromiseId), WriteToken>,
     pub(super) early: BTreeMap<(WorkspaceId, IdempotencyKey), EarlySettlement>,
     pub(super) tokens: BTreeMap<TokenDigest, SettleToken>,
     pub(super) hooks: BTreeMap<InboundEventId, InboundEvent>,
     pub(super) last_hook: u64,
     pub(super) entities: BTreeMap<(WorkspaceId, EntityRef), Entity>,
-    /// Tables of the user's, which here hold nothing but what makes an entity.
+    /// Stand-ins for tables of the user. They hold only the columns of an entity.
     pub(super) tables: BTreeMap<String, BTreeMap<EntityId, Entity>>,
     pub(super) operations: BTreeMap<(WorkspaceId, OperationId), Operation>,
-    /// Serves keys.
+    /// Index for keys.
     pub(super) keyed_operations: BTreeMap<(WorkspaceId, IdempotencyKey), OperationId>,
-    /// The operation that holds an entity: serves claims.
+    /// The operation that holds an entity. Index for claims.
     pub(super) holders: BTreeMap<(WorkspaceId, EntityRef), OperationId>,
-    pub(super) entity_notes: Vec<EntityNote>,
+    pub(super) entity_notes: Vec<EntityJournalEntry>,
     /// By workspace and root.
     pub(super) families: BTreeMap<(WorkspaceId, RunId), Family>,
-    /// (root, descendant): serves sweeps.
+    /// (root, descendant). Index for sweeps.
     descendants: BTreeSet<(RunId, RunId)>,
-    /// Serves claims.
+    /// Index for claims.
     due: BTreeMap<WorkflowRef, Due>,
-    /// Open runs by subject: serves starts.
+    /// Open runs by subject. Index for starts.
     subjects: BTreeMap<(WorkspaceId, Name, Subject), RunId>,
-    /// (parent, child): serves endings.
+    /// (parent, child). Index for endings.
     children: BTreeSet<(RunId, RunId)>,
-    /// Keys that have an end: serves purges.
+    /// Keys with an expiry. Index for purging.
     expiries: BTreeSet<(Timestamp, StoredKey)>,
-    /// The journal by place.
+    /// The journal by sequence number.
     notes: BTreeMap<u64, JournalEntry>,
     last_note: u64,
     posts: BTreeMap<(WorkspaceId, EffectKey), OutboxMessage>,
     pub(super) requests: BTreeMap<(RequestScope, IdempotencyKey), RequestRecord>,
-    pub(super) uses: BTreeMap<KeyPlace, Uses>,
-    pub(super) items: BTreeMap<(CatalogKind, Name), Item>,
+    pub(super) uses: BTreeMap<KeyRef, KeyUsage>,
+    pub(super) items: BTreeMap<(CatalogKind, Name), CatalogItem>,
 }
 
 impl State {
@@ -102,7 +102,7 @@ impl State {
         self.runs.insert(id, row);
     }
 
-    /// Writes the state and the counters of a run that is there; what never changes stays as it is.
+    /// Writes the state and counters of an existing run. Its immutable facts are kept.
     pub(super) fn put_head(&mut self, mut head: RunHead) {
         let row = self.runs.get_mut(&head.id()).expect("only runs that are there are changed");
         head.facts = row.head.facts.clone();
@@ -111,7 +111,7 @@ impl State {
         self.index(&head);
     }
 
-    /// Deletes a run with all its rows; its key is not one of them.
+    /// Deletes a run with all its rows, except its key.
     pub(super) fn remove_run(&mut self, id: RunId) {
         let Some(row) = self.runs.remove(&id) else { return };
         self.unindex(&row.head);
@@ -150,7 +150,7 @@ impl State {
         self.posts.insert((post.workspace.clone(), post.id.clone()), post);
     }
 
-    /// The after-effects of an operation.
+    /// Outbox messages of an operation.
     pub(super) fn posts_of(&self, workspace: &WorkspaceId, operation: OperationId) -> Vec<&OutboxMessage> {
         let (from, to) = EffectKey::bounds_of_operation(operation);
         self.posts.range((workspace.clone(), from)..(workspace.clone(), to)).map(|(_, post)| post).collect()
@@ -207,14 +207,14 @@ impl State {
         self.children.range(all).map(|(_, child)| *child).collect()
     }
 
-    /// The descendants of a root after one of them, in the order of their ids.
+    /// Descendants of a root, after `after`, in the order of their ids.
     pub(super) fn descendants(&self, root: RunId, after: Option<RunId>) -> impl Iterator<Item = RunId> {
         let first = after.map_or(Included((root, RunId::from_u128(0))), |after| Excluded((root, after)));
         let last = Included((root, RunId::from_u128(u128::MAX)));
         self.descendants.range((first, last)).map(|(_, run)| *run)
     }
 
-    /// Forgets the family of a run that is gone, if nobody is left of it.
+    /// Deletes the family of a deleted run, if no member is left.
     fn forget_family(&mut self, facts: &RunFacts) {
         let root = facts.root();
         if !self.runs.contains_key(&root) && self.descendants(root, None).next().is_none() {
@@ -222,7 +222,7 @@ impl State {
         }
     }
 
-    /// The open run that holds the subject of a run with these facts.
+    /// The open run with the same subject.
     pub(super) fn subject_holder(&self, facts: &RunFacts) -> Option<RunId> {
         self.subjects.get(&subject_of(facts)?).copied()
     }
@@ -245,7 +245,7 @@ impl State {
         }
     }
 
-    /// Keys that no longer live at `now`, the longest dead first.
+    /// Keys that have expired at `now`, oldest expiry first.
     pub(super) fn expired_keys(&self, now: Timestamp, limit: usize) -> Vec<StoredKey> {
         let dead = self.expiries.iter().take_while(|(at, _)| *at <= now);
         dead.take(limit).map(|(_, place)| place.clone()).collect()
@@ -255,7 +255,7 @@ impl State {
         self.promises.get(&(workspace.clone(), id.clone()))
     }
 
-    /// Writes a promise and notes it with its run.
+    /// Writes a promise and links it to its run.
     pub(super) fn put_promise(&mut self, workspace: &WorkspaceId, promise: Promise) {
         if let Some(row) = self.runs.get_mut(&promise.run) {
             row.promises.insert(promise.id.clone());
@@ -271,7 +271,7 @@ impl State {
         awaits.iter().for_each(|id| self.stop_waiting(&workspace, id, run));
     }
 
-    /// Deletes a promise, with the key that names it and the tokens for it.
+    /// Deletes a promise, with its key and its tokens.
     pub(super) fn remove_promise(&mut self, workspace: &WorkspaceId, id: &PromiseId) {
         let place = (workspace.clone(), id.clone());
         let Some(promise) = self.promises.remove(&place) else { return };
@@ -279,7 +279,7 @@ impl State {
             let place = promise_key(workspace, &key.key);
             if self.keys.get(&place).is_some_and(|record| record.promise() == Some(id)) {
                 self.remove_key(&place);
-                self.uses.remove(&KeyPlace::Promise { workspace: place.workspace, key: place.key });
+                self.uses.remove(&KeyRef::Promise { workspace: place.workspace, key: place.key });
             }
         }
         self.makings.remove(&place);
@@ -287,7 +287,7 @@ impl State {
         self.tokens.retain(|_, token| (&token.workspace, &token.promise) != (workspace, id));
     }
 
-    /// From now on the run waits for a promise that stands alone.
+    /// Makes the run wait for a standalone promise.
     pub(super) fn wait_for_promise(&mut self, workspace: &WorkspaceId, id: &PromiseId, run: RunId) {
         if let Some(row) = self.runs.get_mut(&run) {
             row.awaits.insert(id.clone());
@@ -305,7 +305,7 @@ impl State {
         }
     }
 
-    /// The runs that wait for a promise that stands alone.
+    /// Runs that wait for a standalone promise.
     pub(super) fn waiters(&self, workspace: &WorkspaceId, id: &PromiseId) -> Vec<RunId> {
         let waiters = self.waiters.get(&(workspace.clone(), id.clone()));
         waiters.into_iter().flatten().copied().collect()
@@ -316,7 +316,7 @@ impl State {
     }
 }
 
-/// Where the key of a run with these facts is kept.
+/// Stored key of a run with these facts.
 pub(super) fn key_of(facts: &RunFacts) -> Option<StoredKey> {
     facts.key.as_ref().map(|key| stored_key(&facts.workspace, key))
 }
@@ -325,12 +325,12 @@ fn stored_key(workspace: &WorkspaceId, key: &IdempotencyKey) -> StoredKey {
     StoredKey { workspace: workspace.clone(), kind: KeyKind::Run, key: key.clone() }
 }
 
-/// Where the key of a promise is kept.
+/// Stored key of a promise.
 pub(super) fn promise_key(workspace: &WorkspaceId, key: &IdempotencyKey) -> StoredKey {
     StoredKey { workspace: workspace.clone(), kind: KeyKind::Promise, key: key.clone() }
 }
 
-/// What at most one open run may have.
+/// Subject key: at most one open run may have it.
 fn subject_of(facts: &RunFacts) -> Option<(WorkspaceId, Name, Subject)> {
     facts.subject.clone().map(|subject| (facts.workspace.clone(), facts.workflow.name.clone(), subject))
 }

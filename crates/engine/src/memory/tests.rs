@@ -1,4 +1,4 @@
-//! A few of the store's promises at first hand; the conformance suite has them all.
+//! A few basic properties of the store. The conformance suite tests all of them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::model::{
     CommitBuilder, Fingerprint, Grant, IgnorePaths, KeyRetention, Name, OwnerId, Payload, Priority, RunFacts,
-    RunHead, RunResult, RunStatus, Serves, SignalId, WorkflowRef,
+    RunHead, RunResult, RunStatus, ServedWorkflows, SignalId, WorkflowRef,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -21,7 +21,7 @@ fn workflow() -> WorkflowRef {
 }
 
 fn grant(owner: u128) -> Grant {
-    let serves = Arc::new(Serves::from_iter([workflow()]));
+    let serves = Arc::new(ServedWorkflows::from_iter([workflow()]));
     Grant { owner: OwnerId::from_u128(owner), lease_for: LEASE, serves }
 }
 
@@ -69,11 +69,11 @@ async fn a_lease_that_ended_is_taken_and_its_holder_writes_nothing() {
     assert_eq!(store.claim_runs(claim).await.unwrap().runs[0].fence, held.fence.next());
     let mut late = CommitBuilder::new(&held, store.now());
     late.close(RunResult::Completed(Payload::null())).unwrap();
-    let late = store.advance_run(late.finish()).await.unwrap();
+    let late = store.commit_run(late.finish()).await.unwrap();
     assert!(matches!(late, CommitOutcome::LeaseLost));
 }
 
-/// Invariant 41: whichever of arrival and park is first.
+/// Invariant 41: the order of arrival and park does not matter.
 #[tokio::test]
 async fn a_run_that_parks_after_a_signal_is_due_at_once() {
     let (_, store) = store();
@@ -94,8 +94,8 @@ async fn a_run_that_parks_after_a_signal_is_due_at_once() {
     assert!(matches!(store.send_signal(signal).await.unwrap(), SignalOutcome::Duplicate));
     let mut park = CommitBuilder::new(&held, store.now());
     park.wait(None, held.arrivals).unwrap();
-    let parked = store.advance_run(park.finish()).await.unwrap();
-    assert!(matches!(parked, CommitOutcome::Advanced { woken, .. } if woken == [held.id()]));
+    let parked = store.commit_run(park.finish()).await.unwrap();
+    assert!(matches!(parked, CommitOutcome::Committed { woken, .. } if woken == [held.id()]));
     let claimed = store.claim_runs(ClaimRuns { grant: grant(2), limit: 10 }).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
     assert_eq!(claimed.runs[0].status(), RunStatus::Running);

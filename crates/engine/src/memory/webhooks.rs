@@ -1,4 +1,4 @@
-//! Webhooks that came in.
+//! Incoming webhook events.
 
 use async_trait::async_trait;
 
@@ -16,7 +16,7 @@ impl WebhookStore for MemoryStore {
         let (now, mut state) = (self.now(), self.state());
         if let Some(known) = state.hooks.get_mut(&hook.id) {
             known.duplicates += 1;
-            return Ok(ReceiveOutcome::Again(known.clone()));
+            return Ok(ReceiveOutcome::Duplicate(known.clone()));
         }
         state.last_hook += 1;
         let hook = InboundEvent {

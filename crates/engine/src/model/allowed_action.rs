@@ -1,4 +1,5 @@
-//! What may be done with an entity as it stands, and why the rest may not: computed from the same rules that operations are judged by.
+//! The steps that may be taken with an entity in its current status, and why the others may not. Uses the
+//! same rules that operations are checked against.
 
 use std::fmt;
 
@@ -10,98 +11,98 @@ use super::{
 /// A step, and whether it may be taken now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AllowedAction {
-    /// The step's number.
+    /// Numeric id of the step.
     pub step_id: u32,
-    /// The step.
+    /// Key of the step.
     pub step: Name,
-    /// The status after it.
+    /// Status of the entity after the step.
     pub to: Name,
-    /// Can it not be taken back?
+    /// True if the step cannot be undone.
     pub irreversible: bool,
-    /// Why it may not be taken; `None` if it may.
-    pub hindrance: Option<Hindrance>,
+    /// Why the step may not be taken now. `None` if it may.
+    pub hindrance: Option<BlockedReason>,
 }
 
 /// Why a step may not be taken now.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Hindrance {
-    /// The entity is in a status where the step does not apply.
-    OtherStatus {
-        /// Where the entity stands.
+pub enum BlockedReason {
+    /// The step does not apply in the entity's status.
+    WrongStatus {
+        /// Current status of the entity.
         is: Name,
-        /// Where the step applies.
+        /// Statuses the step applies to.
         applies: Vec<Name>,
     },
     /// Another operation is in progress.
     Pending {
-        /// Which.
+        /// The other operation.
         operation: OperationId,
-        /// Of which step.
+        /// Step of the other operation.
         step: Name,
-        /// Since when.
+        /// When the other operation began.
         since: Timestamp,
     },
-    /// Nobody knows whether another operation happened; people must decide first.
+    /// Another operation has an unknown outcome. Someone must rule on it first.
     InDoubt {
-        /// Which.
+        /// The operation in doubt.
         operation: OperationId,
-        /// Of which step.
+        /// Step of that operation.
         step: Name,
-        /// Since when.
+        /// When it came into doubt.
         since: Timestamp,
     },
-    /// Somebody else has claimed the entity.
+    /// Something other than an operation of this store has claimed the entity.
     Claimed {
-        /// The transient status it is in.
+        /// The transient status the entity is in.
         status: Name,
     },
-    /// It is done, or may be, and cannot be taken back: only a manager can have it done again.
+    /// The step is irreversible and has happened, or may have. Only a manager's override allows it again.
     OverrideRequired {
-        /// The operation that did it, or may have.
+        /// The operation that took the step, or may have.
         operation: OperationId,
     },
 }
 
-impl Hindrance {
-    /// The reason in one word.
+impl BlockedReason {
+    /// Stable code of the reason.
     pub const fn code(&self) -> &'static str {
         match self {
-            Hindrance::OtherStatus { .. } => "other_status",
-            Hindrance::Pending { .. } => "operation_pending",
-            Hindrance::InDoubt { .. } => "operation_in_doubt",
-            Hindrance::Claimed { .. } => "claimed",
-            Hindrance::OverrideRequired { .. } => "override_required",
+            BlockedReason::WrongStatus { .. } => "other_status",
+            BlockedReason::Pending { .. } => "operation_pending",
+            BlockedReason::InDoubt { .. } => "operation_in_doubt",
+            BlockedReason::Claimed { .. } => "claimed",
+            BlockedReason::OverrideRequired { .. } => "override_required",
         }
     }
 
-    /// The operation that is in the way, if one is.
+    /// The operation that blocks the step, if one does.
     pub const fn operation(&self) -> Option<OperationId> {
         match self {
-            Hindrance::Pending { operation, .. }
-            | Hindrance::InDoubt { operation, .. }
-            | Hindrance::OverrideRequired { operation } => Some(*operation),
-            Hindrance::OtherStatus { .. } | Hindrance::Claimed { .. } => None,
+            BlockedReason::Pending { operation, .. }
+            | BlockedReason::InDoubt { operation, .. }
+            | BlockedReason::OverrideRequired { operation } => Some(*operation),
+            BlockedReason::WrongStatus { .. } | BlockedReason::Claimed { .. } => None,
         }
     }
 }
 
-impl fmt::Display for Hindrance {
+impl fmt::Display for BlockedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Hindrance::OtherStatus { is, applies } => {
+            BlockedReason::WrongStatus { is, applies } => {
                 let applies: Vec<&str> = applies.iter().map(Name::as_str).collect();
                 write!(f, "it is {is}; this step applies to what is {}", applies.join(" or "))
             }
-            Hindrance::Pending { operation, step, .. } => {
+            BlockedReason::Pending { operation, step, .. } => {
                 write!(f, "another operation is already in progress: {operation} ({step})")
             }
-            Hindrance::InDoubt { operation, step, .. } => {
+            BlockedReason::InDoubt { operation, step, .. } => {
                 write!(f, "nobody knows whether {operation} ({step}) happened: people must decide first")
             }
-            Hindrance::Claimed { status } => {
+            BlockedReason::Claimed { status } => {
                 write!(f, "another operation is already in progress: it is {status}")
             }
-            Hindrance::OverrideRequired { operation } => {
+            BlockedReason::OverrideRequired { operation } => {
                 write!(
                     f,
                     "{operation} did it or may have, and it cannot be taken back: only a manager can have it done again"
@@ -111,8 +112,9 @@ impl fmt::Display for Hindrance {
     }
 }
 
-/// What `requester` may do with the entity. `holder` is the operation that holds it; `last` has the newest operation of each step. Steps that are not for the requester are
-/// not among the answers.
+/// Lists the steps of `requester` and whether each may be taken. `holder` is the operation that holds the
+/// entity. `last` has the newest operation of each step. Steps that are not available to the requester are
+/// left out.
 pub fn allowed_actions(
     workflow: &EntityWorkflow,
     requester: Option<&Name>,
@@ -127,14 +129,14 @@ pub fn allowed_actions(
         let hindrance = match holder {
             Some(holder) => Some(held_by(holder)),
             None if workflow.is_transient(&entity.status) => {
-                Some(Hindrance::Claimed { status: entity.status.clone() })
+                Some(BlockedReason::Claimed { status: entity.status.clone() })
             }
             None if !view.status.contains(&entity.status) => {
-                Some(Hindrance::OtherStatus { is: entity.status.clone(), applies: view.status.clone() })
+                Some(BlockedReason::WrongStatus { is: entity.status.clone(), applies: view.status.clone() })
             }
             None => earlier
                 .filter(|earlier| view.irreversible == Irreversible::Once && earlier.needs_override())
-                .map(|earlier| Hindrance::OverrideRequired { operation: earlier.id }),
+                .map(|earlier| BlockedReason::OverrideRequired { operation: earlier.id }),
         };
         actions.push(AllowedAction {
             step_id: step.id,
@@ -148,13 +150,13 @@ pub fn allowed_actions(
     actions
 }
 
-fn held_by(holder: &Operation) -> Hindrance {
+fn held_by(holder: &Operation) -> BlockedReason {
     let (operation, step) = (holder.id, holder.step.clone());
     match &holder.state {
-        OperationState::InDoubt { since } => Hindrance::InDoubt { operation, step, since: *since },
+        OperationState::InDoubt { since } => BlockedReason::InDoubt { operation, step, since: *since },
         state => {
             debug_assert_eq!(state.status(), OperationStatus::Pending, "what has ended holds nothing");
-            Hindrance::Pending { operation, step, since: holder.began_at }
+            BlockedReason::Pending { operation, step, since: holder.began_at }
         }
     }
 }

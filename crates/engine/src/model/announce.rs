@@ -1,4 +1,5 @@
-//! Telling outsiders what became of runs: an after-effect for each who subscribed, in the commit that tells it.
+//! Announcements: outbox messages to subscribers about the end of a run or a doubt, written in the same
+//! commit as the event.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,86 +10,90 @@ use super::{
     EffectKey, Ending, Generation, Name, OutboxMessage, OutboxState, Payload, RunFacts, StepId, Timestamp,
 };
 
-/// What can be told of a run.
+/// Kind of event that subscribers can receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Announced {
-    /// It completed.
+pub enum AnnouncementKind {
+    /// The run completed.
     RunCompleted,
-    /// It failed.
+    /// The run failed.
     RunFailed,
-    /// It was cancelled.
+    /// The run was cancelled.
     RunCancelled,
-    /// One of its effects is in doubt: people are asked to rule.
+    /// An effect of the run is in doubt and needs a ruling.
     EffectInDoubt,
 }
 
-impl Announced {
-    /// All of it.
-    pub const ALL: [Announced; 4] =
-        [Announced::RunCompleted, Announced::RunFailed, Announced::RunCancelled, Announced::EffectInDoubt];
+impl AnnouncementKind {
+    /// Every kind.
+    pub const ALL: [AnnouncementKind; 4] = [
+        AnnouncementKind::RunCompleted,
+        AnnouncementKind::RunFailed,
+        AnnouncementKind::RunCancelled,
+        AnnouncementKind::EffectInDoubt,
+    ];
 
-    /// The name it is subscribed to and told by.
+    /// Event type as it appears in subscriptions and messages.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Announced::RunCompleted => "run.completed",
-            Announced::RunFailed => "run.failed",
-            Announced::RunCancelled => "run.cancelled",
-            Announced::EffectInDoubt => "effect.in_doubt",
+            AnnouncementKind::RunCompleted => "run.completed",
+            AnnouncementKind::RunFailed => "run.failed",
+            AnnouncementKind::RunCancelled => "run.cancelled",
+            AnnouncementKind::EffectInDoubt => "effect.in_doubt",
         }
     }
 
-    /// What is spelled so, if anything.
+    /// The kind with this name.
     pub fn from_name(text: &str) -> Option<Self> {
-        Announced::ALL.into_iter().find(|what| what.as_str() == text)
+        AnnouncementKind::ALL.into_iter().find(|what| what.as_str() == text)
     }
 
-    /// What the end of a run announces.
+    /// The kind that announces this ending.
     pub const fn of_ending(ending: Ending) -> Self {
         match ending {
-            Ending::Completed => Announced::RunCompleted,
-            Ending::Failed => Announced::RunFailed,
-            Ending::Cancelled => Announced::RunCancelled,
+            Ending::Completed => AnnouncementKind::RunCompleted,
+            Ending::Failed => AnnouncementKind::RunFailed,
+            Ending::Cancelled => AnnouncementKind::RunCancelled,
         }
     }
 }
 
-/// Somebody who wants to be told.
+/// A subscriber to events of runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscriber {
-    /// The target of the after-effects that tell them.
+    /// Outbox target of the messages to this subscriber.
     pub target: Name,
-    /// What they want to be told.
-    pub wants: BTreeSet<Announced>,
+    /// The kinds of event it receives.
+    pub wants: BTreeSet<AnnouncementKind>,
 }
 
-/// Those who want to be told of the runs of one workspace. Nearly always nobody.
+/// The subscribers of one workspace. Usually there are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subscribers(Option<Arc<[Subscriber]>>);
 
 impl Subscribers {
-    /// These.
+    /// Creates the list.
     pub fn new(subscribers: Vec<Subscriber>) -> Self {
         Subscribers((!subscribers.is_empty()).then(|| subscribers.into()))
     }
 
-    /// Nobody?
+    /// Returns true if there are no subscribers.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The after-effects that tell of the end of a run.
-    pub fn tell_ending(
+    /// Messages that announce the end of a run.
+    pub fn announce_ending_of(
         &self,
         facts: &RunFacts,
         generation: Generation,
         ending: Ending,
         at: Timestamp,
     ) -> Vec<OutboxMessage> {
-        self.tell(facts, generation, Announced::of_ending(ending), None, at)
+        self.tell(facts, generation, AnnouncementKind::of_ending(ending), None, at)
     }
 
-    /// The after-effects that tell of a doubt about a step.
-    pub fn tell_doubt(
+    /// Messages that announce a doubt about a step.
+    pub fn announce_doubt(
         &self,
         facts: &RunFacts,
         generation: Generation,
@@ -96,14 +101,14 @@ impl Subscribers {
         attempt: u32,
         at: Timestamp,
     ) -> Vec<OutboxMessage> {
-        self.tell(facts, generation, Announced::EffectInDoubt, Some((step, attempt)), at)
+        self.tell(facts, generation, AnnouncementKind::EffectInDoubt, Some((step, attempt)), at)
     }
 
     fn tell(
         &self,
         facts: &RunFacts,
         generation: Generation,
-        what: Announced,
+        what: AnnouncementKind,
         step: Option<(&StepId, u32)>,
         at: Timestamp,
     ) -> Vec<OutboxMessage> {

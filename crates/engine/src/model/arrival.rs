@@ -1,20 +1,21 @@
-//! Something comes in for a run: a signal, a settlement, the end of a child.
+//! Arrivals: a signal, a settlement or the end of a child comes in for a run.
 
 use super::{ClaimDecision, Grant, RunEvent, RunHead, RunState, Timestamp, decide_claim};
 
-/// What an arrival does to a run.
+/// Effect of an arrival on a run.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Arrival {
-    /// The run, with one arrival more. Its version rises only if it was granted.
+    /// The run, with its arrival count raised by one. The version rises only if the run was granted.
     pub head: RunHead,
-    /// The entry of the grant in the history, if the offer was taken.
+    /// History event of the grant, if the offer was taken.
     pub granted: Option<RunEvent>,
-    /// Is the run due now and waiting to be claimed?
+    /// True if the run is now due and waits to be claimed.
     pub woken: bool,
 }
 
-/// Counts the arrival; a waiting run is granted to whoever offers to drive it, or else is due at once.
+/// Counts the arrival. A waiting run is granted to the caller if there is an offer; otherwise it is due at
+/// once.
 pub fn decide_arrival(head: &RunHead, grant: Option<&Grant>, now: Timestamp) -> Arrival {
     let mut counted = head.clone();
     counted.arrivals += 1;

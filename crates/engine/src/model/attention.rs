@@ -1,15 +1,15 @@
-//! Which runs stand still until people do something, and why.
+//! Runs that make no progress until someone acts, and why.
 
 use super::{EventKind, RunEvent, RunHead, RunStatus, StepId, StepKind, StepRecord};
 
-/// Why a run needs people.
+/// Why a run needs attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AttentionReason {
     /// A step used up its retries, and its policy pauses the run.
     RetriesExhausted,
     /// The run lost its worker too often without progress.
     Quarantined,
-    /// Nobody knows whether an effect happened.
+    /// The outcome of an effect is unknown.
     InDoubt,
     /// A compensation failed.
     CompensationFailed,
@@ -24,7 +24,7 @@ impl AttentionReason {
         AttentionReason::CompensationFailed,
     ];
 
-    /// The reason as shown.
+    /// Name of the reason.
     pub const fn as_str(self) -> &'static str {
         match self {
             AttentionReason::RetriesExhausted => "retries_exhausted",
@@ -35,19 +35,19 @@ impl AttentionReason {
     }
 }
 
-/// What people must look at.
+/// A reason for attention, and where to look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attention {
-    /// Why.
+    /// The reason.
     pub reason: AttentionReason,
-    /// The step, if one is the cause.
+    /// The step that causes it, if one does.
     pub step: Option<StepId>,
-    /// What the history says about it.
+    /// The note of the history event.
     pub note: Option<String>,
 }
 
-/// Why a step whose doubt nobody has resolved needs people.
-pub fn attention_of_doubt(step: &StepRecord) -> Attention {
+/// Why a step with an unresolved doubt needs attention.
+pub fn attention_for_doubt(step: &StepRecord) -> Attention {
     let reason = match step.kind {
         StepKind::Undo => AttentionReason::CompensationFailed,
         _ => AttentionReason::InDoubt,
@@ -55,8 +55,8 @@ pub fn attention_of_doubt(step: &StepRecord) -> Attention {
     Attention { reason, step: Some(step.id.clone()), note: None }
 }
 
-/// Why a paused run needs people, given the last event of its history. One that people paused does not.
-pub fn attention_of_pause(head: &RunHead, last: Option<&RunEvent>) -> Option<Attention> {
+/// Why a paused run needs attention, given the last event of its history. `None` if an operator paused it.
+pub fn attention_for_pause(head: &RunHead, last: Option<&RunEvent>) -> Option<Attention> {
     let last = last.filter(|_| head.status() == RunStatus::Paused)?;
     let reason = match (last.kind, &last.note) {
         (EventKind::Quarantined, _) => AttentionReason::Quarantined,

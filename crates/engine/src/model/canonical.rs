@@ -1,10 +1,10 @@
-//! The canonical form of JSON (RFC 8785): one text for one meaning, whatever the order of keys or the white space.
+//! Canonical JSON (RFC 8785): equal values have equal text, whatever the order of keys or the white space.
 
 use serde_json::Value;
 
 /// Writes `value` with keys in UTF-16 order and numbers in their ECMAScript form.
 ///
-/// Whole numbers beyond 2^53 are written in full, so that two of them never look alike.
+/// Integers beyond 2^53 are written in full, so two different integers never look alike.
 pub fn canonical_json(value: &Value) -> String {
     let mut text = String::new();
     write(value, &mut text);
@@ -47,7 +47,7 @@ fn write(value: &Value, out: &mut String) {
     }
 }
 
-/// serde_json escapes exactly what RFC 8785 asks for.
+/// serde_json escapes exactly what RFC 8785 requires.
 fn write_string(text: &str, out: &mut String) {
     out.push_str(&serde_json::to_string(text).expect("a string is always JSON"));
 }

@@ -1,39 +1,39 @@
-//! What people may do to a run from outside.
+//! Commands that operators give to a run.
 
 use super::{
-    Drive, Ending, EventKind, Failure, JournalEntry, PendingRequest, Repeat, RunEvent, RunHead, RunId,
-    RunResult, RunState, RunStatus, StepId, StepRecord, Timestamp, Version, reopen,
+    Ending, EventKind, Failure, JournalEntry, PendingRequest, RepeatPermission, RunEvent, RunHead, RunId,
+    RunResult, RunState, RunStatus, RunningState, StepId, StepRecord, Timestamp, Version, reopen,
 };
 use crate::limits::MAX_MESSAGE_CHARS;
 
-/// A person's command.
+/// A command on a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunCommand {
-    /// Stop at the next boundary.
+    /// Stops the run at the next step boundary.
     Pause,
-    /// Go on.
+    /// Continues a paused run.
     Resume,
-    /// Undo what can be undone, and end.
+    /// Undoes what can be undone, then ends the run.
     Cancel {
-        /// Why, for the history.
+        /// The reason, for the history.
         reason: String,
     },
-    /// Reopen a failed run.
+    /// Reopens a failed run.
     Retry {
-        /// Run again from this step on; without it, only what failed last runs again.
+        /// The first step to run again. Without it, only the steps that failed last run again.
         from: Option<StepId>,
-        /// Permission to run effects again that have happened, where there are any.
-        repeat: Option<Box<Repeat>>,
+        /// Permission to repeat effects that have happened, if any would be repeated.
+        repeat: Option<Box<RepeatPermission>>,
     },
 }
 
 impl RunCommand {
-    /// A retry that runs nothing again that has happened.
+    /// A retry that repeats no effect that has happened.
     pub fn retry(from: Option<StepId>) -> Self {
         RunCommand::Retry { from, repeat: None }
     }
 
-    /// The command as the audit log spells it.
+    /// Name of the command in the audit log.
     pub const fn as_str(&self) -> &'static str {
         match self {
             RunCommand::Pause => "pause",
@@ -43,21 +43,22 @@ impl RunCommand {
         }
     }
 
-    /// What the end of a parent says to a child that asks for it; one wording for all stores.
+    /// The command that the end of a parent sends to a child with [`super::ClosePolicy::Cancel`]. All stores
+    /// use this wording.
     pub fn parent_ended(parent: RunId) -> Self {
         RunCommand::Cancel { reason: format!("its parent {parent} ended") }
     }
 }
 
-/// Why a command was refused; nothing changed.
+/// Why a command was refused. Nothing changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The run has ended.
     #[error("the run has ended as {}", .0.as_str())]
     Ended(RunStatus),
-    /// It is so already.
+    /// The same request is pending or done.
     #[error("this was asked before and is under way or done")]
-    AlreadyAsked,
+    AlreadyRequested,
     /// Only a paused run can be resumed.
     #[error("the run is {}, not PAUSED", .0.as_str())]
     NotPaused(RunStatus),
@@ -73,25 +74,25 @@ pub enum Refusal {
          (`hapax keys release run <key> --reason <why>`) and start it again under the same key"
     )]
     Undone,
-    /// An effect that is to run again is in doubt.
+    /// The retry would run an effect that is in doubt.
     #[error(
         "step {0} may have happened, and a retry would run it again; rule on it while it is in doubt, or start a new run"
     )]
     InDoubt(StepId),
-    /// Effects that have happened would run again, and nobody has allowed that for each of them.
+    /// The retry would repeat effects that have happened, and no permission names each of them.
     #[error(
         "a retry would run effects again that have happened: {}. Look at what a retry would do, then name each of them in a retry that a \
          manager allows",
         listed(.0)
     )]
     WouldRepeat(Vec<StepId>),
-    /// Another run has taken its key meanwhile.
+    /// The key of the run now names another run.
     #[error("its key was released and now names run {0}")]
     KeyTaken(RunId),
     /// Another run on the same subject is open.
     #[error("run {0} is open on the same subject")]
     SubjectBusy(RunId),
-    /// The run moved on since the caller looked.
+    /// The run has changed since the caller read it.
     #[error("the run is at version {0} now; look at it again and decide anew")]
     Stale(Version),
 }
@@ -101,22 +102,22 @@ fn listed(steps: &[StepId]) -> String {
     steps.join(", ")
 }
 
-/// The change a command makes.
+/// Changes that a command makes.
 #[derive(Debug, Clone)]
 pub struct CommandResult {
-    /// The run after it.
+    /// The run afterwards.
     pub head: RunHead,
-    /// Its entry in the history.
+    /// Event for the history.
     pub event: RunEvent,
-    /// What the run ended with, if the command ended it.
+    /// Result of the run, if the command ended it.
     pub result: Option<RunResult>,
-    /// Step records that no longer stand: they run again.
+    /// Step records to delete. These steps run again.
     pub rerun: Vec<StepId>,
-    /// What was known of the effects among them, for the journal.
+    /// Journal entries that preserve the evidence about the effects of those steps.
     pub notes: Vec<JournalEntry>,
 }
 
-/// Decides on `command`; `steps` are the records of the run (only a retry looks at them).
+/// Decides on `command`. `steps` are the records of the run; only a retry reads them.
 pub fn decide_command(
     head: &RunHead,
     command: &RunCommand,
@@ -134,14 +135,16 @@ pub fn decide_command(
 fn pause(head: &RunHead, now: Timestamp) -> Result<CommandResult, Refusal> {
     match head.state {
         RunState::Closed { .. } => Err(Refusal::Ended(head.status())),
-        RunState::Paused => Err(Refusal::AlreadyAsked),
-        _ if head.asked != PendingRequest::Nothing => Err(Refusal::AlreadyAsked),
-        RunState::Running(Drive::Leased(_)) => {
-            let mut steered = changed(head, EventKind::PauseAsked, None, now);
+        RunState::Paused => Err(Refusal::AlreadyRequested),
+        _ if head.asked != PendingRequest::Nothing => Err(Refusal::AlreadyRequested),
+        RunState::Running(RunningState::Leased(_)) => {
+            let mut steered = changed(head, EventKind::PauseRequested, None, now);
             steered.head.asked = PendingRequest::Pause;
             Ok(steered)
         }
-        RunState::Pending { .. } | RunState::Waiting { .. } | RunState::Running(Drive::Ready { .. }) => {
+        RunState::Pending { .. }
+        | RunState::Waiting { .. }
+        | RunState::Running(RunningState::Ready { .. }) => {
             let mut steered = changed(head, EventKind::Paused, None, now);
             steered.head.state = RunState::Paused;
             Ok(steered)
@@ -153,13 +156,14 @@ fn resume(head: &RunHead, now: Timestamp) -> Result<CommandResult, Refusal> {
     match head.state {
         RunState::Paused => {
             let mut steered = changed(head, EventKind::Resumed, None, now);
-            steered.head.state = RunState::Running(Drive::Ready { due_at: now });
-            // It may stall as often again. That its holder vanished stays known, so that the attempt it may have cut off is counted.
+            steered.head.state = RunState::Running(RunningState::Ready { due_at: now });
+            // The run gets a fresh allowance of stalls. The count stays at 1 if it was above 0, because the
+            // next driver must know that a holder vanished and count the attempt it may have cut off.
             steered.head.stalls = head.stalls.min(1);
             Ok(steered)
         }
         RunState::Closed { .. } => Err(Refusal::Ended(head.status())),
-        // The pause has not been carried out yet. Without this write the run would pause after it was told to go on.
+        // The pause has not taken effect yet. Without this write the run would pause after it was resumed.
         RunState::Running(_) | RunState::Waiting { .. } if head.asked == PendingRequest::Pause => {
             let mut steered = changed(head, EventKind::Resumed, None, now);
             steered.head.asked = PendingRequest::Nothing;
@@ -175,7 +179,7 @@ fn cancel(head: &RunHead, reason: &str, now: Timestamp) -> Result<CommandResult,
     let reason: String = reason.chars().filter(|c| *c != '\0').take(MAX_MESSAGE_CHARS).collect();
     match head.state {
         RunState::Closed { .. } => Err(Refusal::Ended(head.status())),
-        _ if head.asked == PendingRequest::Cancel => Err(Refusal::AlreadyAsked),
+        _ if head.asked == PendingRequest::Cancel => Err(Refusal::AlreadyRequested),
         // Nothing has run, so there is nothing to undo.
         RunState::Pending { .. } | RunState::Paused if head.started_at.is_none() => {
             let mut steered = changed(head, EventKind::Cancelled, Some(reason.clone()), now);
@@ -183,19 +187,20 @@ fn cancel(head: &RunHead, reason: &str, now: Timestamp) -> Result<CommandResult,
             steered.result = Some(RunResult::Cancelled(Failure::permanent(reason).with_code("cancelled")));
             Ok(steered)
         }
-        RunState::Running(Drive::Leased(_)) => {
-            let mut steered = changed(head, EventKind::CancelAsked, Some(reason), now);
+        RunState::Running(RunningState::Leased(_)) => {
+            let mut steered = changed(head, EventKind::CancelRequested, Some(reason), now);
             steered.head.asked = PendingRequest::Cancel;
             Ok(steered)
         }
         RunState::Pending { .. }
         | RunState::Waiting { .. }
         | RunState::Paused
-        | RunState::Running(Drive::Ready { .. }) => {
-            let mut steered = changed(head, EventKind::CancelAsked, Some(reason), now);
+        | RunState::Running(RunningState::Ready { .. }) => {
+            let mut steered = changed(head, EventKind::CancelRequested, Some(reason), now);
             steered.head.asked = PendingRequest::Cancel;
-            steered.head.state = RunState::Running(Drive::Ready { due_at: now });
-            // A run that was put aside would be put aside again by the very claim that is to undo it. That its holder vanished stays known.
+            steered.head.state = RunState::Running(RunningState::Ready { due_at: now });
+            // With its old count, a quarantined run would be quarantined again by the claim that should undo
+            // it. The count stays at 1 for the same reason as in `resume`.
             steered.head.stalls = head.stalls.min(1);
             Ok(steered)
         }
@@ -248,7 +253,7 @@ mod tests {
         assert_eq!(asked.state, leased().state, "the holder keeps its lease");
         let waiting = RunHead { state: RunState::Waiting { wake_at: None }, ..leased() };
         let woken = steer(&waiting, cancel_it()).unwrap().head;
-        assert_eq!(woken.state, RunState::Running(Drive::Ready { due_at: NOW }));
+        assert_eq!(woken.state, RunState::Running(RunningState::Ready { due_at: NOW }));
     }
 
     #[test]
@@ -259,7 +264,7 @@ mod tests {
         assert!(matches!(claim, ClaimDecision::Granted(..)), "{claim:?}");
     }
 
-    /// Invariant 45: cancelling what has ended changes nothing and says so.
+    /// Invariant 45: cancelling a run that has ended changes nothing and says so.
     #[test]
     fn an_ended_run_is_not_changed() {
         for ending in [Ending::Completed, Ending::Failed, Ending::Cancelled] {
@@ -275,12 +280,12 @@ mod tests {
     fn pause_and_resume_are_a_pair() {
         let paused = steer(&head(), RunCommand::Pause).unwrap().head;
         assert_eq!(paused.state, RunState::Paused);
-        assert_eq!(steer(&paused, RunCommand::Pause).unwrap_err(), Refusal::AlreadyAsked);
+        assert_eq!(steer(&paused, RunCommand::Pause).unwrap_err(), Refusal::AlreadyRequested);
         assert_eq!(steer(&paused, RunCommand::Resume).unwrap().head.state.wake_at(), Some(NOW));
         assert_eq!(steer(&head(), RunCommand::Resume).unwrap_err(), Refusal::NotPaused(RunStatus::Pending));
     }
 
-    /// An acknowledged resume must not be followed by the pause it took back.
+    /// A resume that was acknowledged must not be followed by the pause it cancelled.
     #[test]
     fn a_resume_withdraws_a_pause_that_is_still_pending() {
         let asked = steer(&leased(), RunCommand::Pause).unwrap().head;
@@ -289,7 +294,7 @@ mod tests {
         assert_eq!((resumed.head.asked, resumed.event.kind), (PendingRequest::Nothing, EventKind::Resumed));
         assert_eq!(resumed.head.state, asked.state, "the holder keeps its lease");
         assert_eq!(resumed.head.version, asked.version.next());
-        // A shielded run may park with the request still pending.
+        // A shielded run may park while the request is still pending.
         let parked = RunHead { state: RunState::Waiting { wake_at: None }, ..asked.clone() };
         let resumed = steer(&parked, RunCommand::Resume).unwrap().head;
         assert_eq!((resumed.asked, resumed.state), (PendingRequest::Nothing, parked.state));

@@ -1,68 +1,69 @@
-//! What the holder of a lease writes: any number of changes to one run, in one guarded write.
+//! Writes by the holder of a lease: any number of changes to one run in one guarded commit.
 
 use super::{
-    Drive, Ending, EventKind, Evidence, Failure, Fence, JournalEntry, JournalEvent, NewRun, Occurrence,
+    Ending, EventKind, Evidence, Failure, Fence, JournalEntry, JournalEvent, NewRun, Occurrence,
     OutboxMessage, OwnerId, Payload, PendingRequest, Promise, PromiseId, RunEvent, RunHead, RunResult,
-    RunState, RunTransition, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition,
-    Subscribers, Timestamp, Version, WriteToken,
+    RunState, RunTransition, RunningState, StepId, StepKind, StepRecord, StepState, StepStatus,
+    StepTransition, Subscribers, Timestamp, Version, WriteToken,
 };
 use super::{Generation, RunId, WorkspaceId, quarantine_note};
 use crate::limits::{MAX_DESCENDANTS, MAX_STALLS};
 
-/// What the history says of a cancellation that was acknowledged when the run had ended by itself, and was only being undone.
+/// History note of a cancellation that was acknowledged after the run had failed and was only being undone.
 pub const CANCEL_TOO_LATE: &str = "the cancellation came too late: the run had failed by itself";
 
-/// One write under a lease. It takes effect as a whole if the run still has the expected version and fence, and
-/// not at all otherwise.
+/// One write under a lease. It takes effect as a whole if the run still has the expected version and fence.
+/// Otherwise nothing is written.
 #[derive(Debug, Clone)]
 pub struct RunCommit {
-    /// The version the run must have.
+    /// Version the run must have.
     pub expected: Version,
-    /// The fence the run must have.
+    /// Fence the run must have.
     pub fence: Fence,
-    /// Marks this write.
+    /// Identifies this write.
     pub token: WriteToken,
-    /// The run after it.
+    /// The run after the write.
     pub head: RunHead,
     /// Step records to insert or replace.
     pub steps: Vec<StepRecord>,
-    /// Entries of the history.
+    /// Events for the history.
     pub events: Vec<RunEvent>,
-    /// Promises to open; one that is there already is left as it is.
+    /// Promises to open. One that exists is left unchanged.
     pub promises: Vec<Promise>,
-    /// Pending promises to mark as timed out; if one was settled meanwhile, the write is refused as stale.
+    /// Pending promises to mark as timed out. If one of them has been settled, the write is refused as stale.
     pub timed_out: Vec<PromiseId>,
-    /// Signals that were given to steps, by their place.
+    /// Sequence numbers of the signals that steps consumed.
     pub consumed: Vec<u64>,
     /// Child runs to start.
     pub children: Vec<NewRun>,
-    /// Most descendants that the root of the run may have with them.
+    /// Largest number of descendants the root of the run may have, including these children.
     pub max_descendants: u64,
-    /// Entries of the journal.
+    /// Entries for the journal.
     pub notes: Vec<JournalEntry>,
-    /// After-effects.
+    /// Messages for the outbox.
     pub posts: Vec<OutboxMessage>,
-    /// Who is told of runs that end with this one.
+    /// Subscribers to announce runs to that end with this one.
     pub announce: Subscribers,
-    /// The input of the next generation, if it continues as new. Records of the generation before are deleted.
+    /// Input of the next generation, if the run continues as new. The records of the previous generation are
+    /// deleted.
     pub input: Option<Payload>,
-    /// What the run ended with, if it ended.
+    /// Result of the run, if it ended.
     pub result: Option<RunResult>,
 }
 
 impl RunCommit {
-    /// The workspace of the run.
+    /// Workspace of the run.
     pub fn workspace(&self) -> &WorkspaceId {
         &self.head.facts.workspace
     }
 
-    /// The run.
+    /// Id of the run.
     pub fn run(&self) -> RunId {
         self.head.facts.id
     }
 }
 
-/// A change the lifecycle does not have; a fault of the engine, never of a user.
+/// A transition that the lifecycle does not allow. Always a bug in the engine, never a user error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the lifecycle has no change {change} from {from}")]
 pub struct IllegalChange {
@@ -73,36 +74,36 @@ pub struct IllegalChange {
 /// A change to one step.
 #[derive(Debug, Clone)]
 pub struct StepChange {
-    /// Which step.
+    /// Id of the step.
     pub id: StepId,
-    /// What it does.
+    /// Kind of the step.
     pub kind: StepKind,
-    /// Its record so far, if it has one.
+    /// Current record of the step, if it has one.
     pub previous: Option<StepRecord>,
-    /// What happened.
+    /// The transition.
     pub transition: StepTransition,
-    /// Where it stands now.
+    /// State after the transition.
     pub state: StepState,
     /// Attempts begun so far.
     pub attempts: u32,
     /// When the first attempt began.
     pub started_at: Timestamp,
-    /// The child it waits for.
+    /// The child run that the step waits for.
     pub child: Option<RunId>,
 }
 
-/// Collects the changes of one write and keeps count of versions.
+/// Collects the changes of one write and assigns versions to them.
 #[derive(Debug)]
 pub struct CommitBuilder {
     write: RunCommit,
     now: Timestamp,
     holder: Option<OwnerId>,
-    /// What the changed steps prove of attempts, with the generation of the step.
+    /// Evidence from the changed steps, with the generation of each step.
     proven: Vec<(StepId, Generation, Evidence)>,
 }
 
 impl CommitBuilder {
-    /// Begins a write on the run as the holder knows it.
+    /// Starts a write on the run as the holder last read it.
     pub fn new(head: &RunHead, now: Timestamp) -> Self {
         let write = RunCommit {
             expected: head.version,
@@ -123,23 +124,23 @@ impl CommitBuilder {
             result: None,
         };
         let holder = match head.state {
-            RunState::Running(Drive::Leased(lease)) => Some(lease.owner),
+            RunState::Running(RunningState::Leased(lease)) => Some(lease.owner),
             _ => None,
         };
         CommitBuilder { write, now, holder, proven: Vec::new() }
     }
 
-    /// The run after the changes so far.
+    /// The run after the changes collected so far.
     pub fn head(&self) -> &RunHead {
         &self.write.head
     }
 
-    /// Nothing collected so far?
+    /// Returns true if nothing has been collected.
     pub fn is_empty(&self) -> bool {
         self.write.expected == self.write.head.version
     }
 
-    /// The finished write.
+    /// Returns the finished write.
     pub fn finish(mut self) -> RunCommit {
         self.write.head.changed_at = self.now;
         for (step, generation, evidence) in std::mem::take(&mut self.proven) {
@@ -148,7 +149,7 @@ impl CommitBuilder {
         self.write
     }
 
-    /// Adds evidence to the entry of the journal that tells of the attempt, or makes one for it.
+    /// Attaches evidence to the journal entry about the attempt, or adds an entry for it.
     fn prove(&mut self, step: StepId, generation: Generation, evidence: Evidence) {
         let tells_of_it = |note: &&mut JournalEntry| {
             let attempt = match note.what {
@@ -182,8 +183,8 @@ impl CommitBuilder {
         });
     }
 
-    /// Changes a step. A step that was not marked as begun begins in the same write, so that each attempt
-    /// counts two versions whether or not it was marked (S0.34).
+    /// Changes a step. If the start of the attempt was not recorded, this write records it too. So each
+    /// attempt takes two versions, whether or not its start was written first (S0.34).
     pub fn step(&mut self, change: StepChange) -> Result<StepRecord, IllegalChange> {
         self.run_change(RunTransition::Step)?;
         let from = change.previous.as_ref().map(|record| record.state.status());
@@ -211,7 +212,7 @@ impl CommitBuilder {
             fence: self.write.head.fence,
             child: change.child,
         };
-        // That an attempt begins is no progress: a step that kills every worker is to end up with people.
+        // Starting an attempt is no progress: a step that kills every worker must end up in quarantine.
         if change.transition != StepTransition::Begin {
             self.write.head.stalls = 0;
         }
@@ -227,7 +228,7 @@ impl CommitBuilder {
         if record.state.status() == StepStatus::InDoubt && from != Some(StepStatus::InDoubt) {
             let RunCommit { head, announce, .. } = &self.write;
             let told =
-                announce.tell_doubt(&head.facts, head.generation, &record.id, record.attempts, self.now);
+                announce.announce_doubt(&head.facts, head.generation, &record.id, record.attempts, self.now);
             self.write.posts.extend(told);
         }
         self.write.steps.push(record.clone());
@@ -239,14 +240,14 @@ impl CommitBuilder {
         self.write.promises.push(promise);
     }
 
-    /// From here on, whoever these name is told what becomes of the run.
+    /// Sets the subscribers to announce later changes of this write to.
     pub fn announce(&mut self, subscribers: Subscribers) {
         self.write.announce = subscribers;
     }
 
     /// Marks a promise as timed out in the same write as the step that saw it.
     pub fn time_out_promise(&mut self, id: PromiseId) {
-        // One that is over before it is written needs no key, and must not use up a settlement that waits for it.
+        // A promise that ends before it is written needs no key, and must not consume an early settlement.
         self.write
             .promises
             .iter_mut()
@@ -255,7 +256,7 @@ impl CommitBuilder {
         self.write.timed_out.push(id);
     }
 
-    /// Marks a signal as given to a step.
+    /// Marks a signal as consumed by a step.
     pub fn consume_signal(&mut self, seq: u64) {
         self.write.consumed.push(seq);
     }
@@ -265,23 +266,24 @@ impl CommitBuilder {
         self.write.children.push(child);
     }
 
-    /// Says how many descendants the root of the run may have with the children of this write; the usual limit unless said.
+    /// Sets the largest number of descendants the root of the run may have, including the children of this
+    /// write. The default is [`MAX_DESCENDANTS`].
     pub fn limit_descendants(&mut self, most: u64) {
         self.write.max_descendants = most;
     }
 
-    /// Notes something in the journal, in the same write as what it is about.
+    /// Adds a journal entry to the write.
     pub fn note(&mut self, note: JournalEntry) {
         self.write.notes.push(note);
     }
 
-    /// Leaves an after-effect to be delivered, in the same write as the step that made it.
+    /// Adds an outbox message to the write.
     pub fn post(&mut self, post: OutboxMessage) {
         self.write.posts.push(post);
     }
 
-    /// Parks until something arrives or `wake_at` is due, and gives the lease back. `arrivals_seen` is how far the
-    /// holder has looked: if more has come in, the run is due at once.
+    /// Parks the run until an arrival or `wake_at`, and releases the lease. `arrivals_seen` is the number of
+    /// arrivals the holder has processed. If there are more, the run is due at once.
     pub fn wait(&mut self, wake_at: Option<Timestamp>, arrivals_seen: u64) -> Result<(), IllegalChange> {
         self.run_change(RunTransition::Wait)?;
         self.write.head.state = RunState::Waiting { wake_at };
@@ -290,16 +292,16 @@ impl CommitBuilder {
         Ok(())
     }
 
-    /// Gives the lease back, so that another may go on at once.
+    /// Releases the lease. Another worker may continue at once.
     pub fn release(&mut self) -> Result<(), IllegalChange> {
         self.run_change(RunTransition::Release)?;
-        self.write.head.state = RunState::Running(Drive::Ready { due_at: self.now });
+        self.write.head.state = RunState::Running(RunningState::Ready { due_at: self.now });
         self.event(EventKind::Released, None);
         Ok(())
     }
 
-    /// Gives the lease back as one that ended without progress. The run is due at `due_at`, or quarantined if it has lost too many leases in a
-    /// row.
+    /// Releases the lease after a stretch without progress. The run is due at `due_at`, or quarantined if it
+    /// has lost too many leases in a row.
     pub fn release_stalled(&mut self, due_at: Timestamp) -> Result<(), IllegalChange> {
         let stalls = self.write.head.stalls + 1;
         if stalls > MAX_STALLS {
@@ -308,23 +310,24 @@ impl CommitBuilder {
             self.event(EventKind::Quarantined, Some(quarantine_note()));
         } else {
             self.run_change(RunTransition::Release)?;
-            self.write.head.state = RunState::Running(Drive::Ready { due_at });
+            self.write.head.state = RunState::Running(RunningState::Ready { due_at });
             self.event(EventKind::Released, Some("its driver panicked".into()));
         }
         self.write.head.stalls = stalls;
         Ok(())
     }
 
-    /// The run is given back, and an attempt that a vanished holder may have made is not counted yet. Whoever drives it next must know.
+    /// Keeps the stall count above 0 when the run is released before the attempt of a vanished holder was
+    /// counted. The next driver must know about it.
     pub fn remember_stall(&mut self) {
         self.write.head.stalls = self.write.head.stalls.max(1);
     }
 
-    /// Stops, as asked, or for the reason `why`.
+    /// Pauses the run, on request or for the reason `why`.
     pub fn pause(&mut self, why: Option<String>) -> Result<(), IllegalChange> {
         self.run_change(RunTransition::Pause)?;
         if self.write.head.asked == PendingRequest::Cancel {
-            // A paused run is asked nothing: the cancellation would be forgotten.
+            // Pausing clears the pending request, so the cancellation would be lost.
             return Err(IllegalChange { change: "pause", from: "a run that is to cancel" });
         }
         self.write.head.state = RunState::Paused;
@@ -333,7 +336,7 @@ impl CommitBuilder {
         Ok(())
     }
 
-    /// Begins again with `input` and an empty history, under the same id, key and lease.
+    /// Starts the run again with `input` and an empty history, under the same id, key and lease.
     pub fn continue_as_new(&mut self, input: Payload) -> Result<(), IllegalChange> {
         self.run_change(RunTransition::ContinueAsNew)?;
         self.write.head.generation = self.write.head.generation.next();
@@ -343,7 +346,7 @@ impl CommitBuilder {
         Ok(())
     }
 
-    /// Ends the run by itself, although people have asked to cancel it. The history says so.
+    /// Ends the run with its own result although a cancellation is pending. The history says so.
     pub fn close_before_cancel(&mut self, result: RunResult) -> Result<(), IllegalChange> {
         self.close(result)?;
         if let Some(event) = self.write.events.last_mut() {
@@ -365,19 +368,20 @@ impl CommitBuilder {
         self.write.head.state = RunState::Closed { at: self.now, ending: result.ending() };
         self.write.head.asked = PendingRequest::Nothing;
         let (facts, ending) = (&self.write.head.facts, result.ending());
-        let told = self.write.announce.tell_ending(facts, self.write.head.generation, ending, self.now);
+        let told =
+            self.write.announce.announce_ending_of(facts, self.write.head.generation, ending, self.now);
         self.write.posts.extend(told);
         self.write.result = Some(result);
         self.event(kind, note);
         Ok(())
     }
 
-    /// How the run would end if it were closed in this write; for tests and traces.
+    /// The ending, if this write closes the run. For tests and traces.
     pub fn ending(&self) -> Option<Ending> {
         self.write.result.as_ref().map(RunResult::ending)
     }
 
-    /// The generation after the changes so far.
+    /// The generation after the changes collected so far.
     pub fn generation(&self) -> Generation {
         self.write.head.generation
     }
@@ -405,7 +409,7 @@ impl CommitBuilder {
 mod tests {
     use super::*;
     use crate::model::tests::{closed, leased};
-    use crate::model::{Announced, Name, Subscriber};
+    use crate::model::{AnnouncementKind, Name, Subscriber};
 
     const NOW: Timestamp = Timestamp::from_millis(100);
 
@@ -436,7 +440,7 @@ mod tests {
         assert_eq!(write.head().stalls, 0);
     }
 
-    /// S0.34: a step takes two versions, marked or not.
+    /// S0.34: a step takes two versions, whether or not its start was written first.
     #[test]
     fn a_step_takes_two_versions_marked_or_not() {
         let head = leased();
@@ -463,7 +467,7 @@ mod tests {
             let released = write.finish().head;
             assert_eq!(
                 (released.stalls, released.state),
-                (stalls, RunState::Running(Drive::Ready { due_at: NOW }))
+                (stalls, RunState::Running(RunningState::Ready { due_at: NOW }))
             );
             head = RunHead { state: leased().state, ..released };
         }
@@ -484,12 +488,12 @@ mod tests {
         assert_eq!(write.head.status(), super::super::RunStatus::Completed);
     }
 
-    /// A probe may doubt again what was in doubt; that is no news.
+    /// A probe may doubt a step again that is in doubt. That is not announced again.
     #[test]
     fn a_doubt_is_told_once_however_often_it_is_written() {
         let mut write = CommitBuilder::new(&leased(), NOW);
         let target = Name::new("target", "people").unwrap();
-        let wants = [Announced::EffectInDoubt].into();
+        let wants = [AnnouncementKind::EffectInDoubt].into();
         write.announce(Subscribers::new(vec![Subscriber { target, wants }]));
         let doubted = || StepState::InDoubt { since: NOW, failure: Failure::unknown("the line was cut") };
         let begun = write.step(change(None, StepTransition::Begin, StepState::Running)).unwrap();

@@ -1,4 +1,4 @@
-//! Effects of which nobody knows whether they happened, and what people may say about them.
+//! Doubts: effects with an unknown outcome, and the rulings that resolve them.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,52 +7,52 @@ use super::{
     Version, check_actor_and_reason,
 };
 
-/// What is to be done with a claimed effect whose outcome is lost and that no probe could settle.
+/// Policy for a claimed effect whose outcome is lost and that no probe could resolve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnDoubt {
-    /// Show it to people and wait for what they say.
+    /// Wait for a ruling.
     #[default]
     Hold,
-    /// Run it again under the same key: it may happen twice.
+    /// Run it again under the same key. It may happen twice.
     Retry,
-    /// Fail the step, with the code `in_doubt`: it may have happened. A step that can be undone is held for people instead: only when it is
-    /// known whether it happened can it be undone.
+    /// Fail the step with the code `in_doubt`. The effect may have happened. A step with a compensation is
+    /// held for a ruling instead, because it can be undone only once it is known whether it happened.
     Fail,
 }
 
-/// What a probe found out by asking the provider.
+/// Answer of a probe that asked the provider about an effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Probed<T> {
+pub enum ProbeAnswer<T> {
     /// The effect happened, with this output.
     Happened(T),
-    /// It did not; it may be run.
+    /// The effect did not happen and may be run.
     DidNotHappen,
     /// The provider cannot tell.
     Unknown,
 }
 
-/// What people decide about a doubt.
+/// A person's decision about a doubt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "resolution", rename_all = "snake_case")]
 pub enum Resolution {
-    /// It happened; the run goes on with this output.
+    /// The effect happened. The run continues with this output.
     Happened {
-        /// What the effect would have given.
+        /// The output to use for the effect.
         output: serde_json::Value,
     },
-    /// It did not happen; it is run.
+    /// The effect did not happen. It is run.
     DidNotHappen,
-    /// It is undone, by the compensation of the step, which is given this output; the step then counts as failed.
+    /// The compensation of the step undoes the effect, using this output. The step then counts as failed.
     Compensate {
-        /// What the effect would have given.
+        /// The output to use for the effect.
         output: serde_json::Value,
     },
-    /// Nobody will ever know; the step counts as failed.
+    /// The outcome will never be known. The step counts as failed.
     Abandon,
 }
 
 impl Resolution {
-    /// The decision in one word.
+    /// Name of the decision.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Resolution::Happened { .. } => "happened",
@@ -62,7 +62,7 @@ impl Resolution {
         }
     }
 
-    /// Can it be taken back? What makes an effect run, or gives one up for good, cannot.
+    /// Returns true if the decision cannot be reversed: it makes an effect run, or gives one up for good.
     pub const fn is_irreversible(&self) -> bool {
         match self {
             Resolution::Happened { .. } => false,
@@ -71,61 +71,62 @@ impl Resolution {
     }
 }
 
-/// A person, as the audit log names them.
+/// A person as recorded in the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
-    /// Who.
+    /// Name of the person.
     pub name: String,
-    /// With which authority.
+    /// Authority of the person.
     pub role: Role,
-    /// Whence they acted, if they did so through a server.
+    /// Where the request came from, if the person acted through a server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
 }
 
 impl Actor {
-    /// A person of whom nothing else is known.
+    /// An actor with no known origin.
     pub fn new(name: impl Into<String>, role: Role) -> Self {
         Actor { name: name.into(), role, origin: None }
     }
 
-    /// The person who acted: whom the credential spoke for, or else the actor's own name. The audit log is filtered by it.
+    /// The person who acted: the person named by the credential, or else the name of the actor. The audit log
+    /// can be filtered by it.
     pub fn person(&self) -> &str {
         self.origin.as_ref().and_then(|origin| origin.person.as_deref()).unwrap_or(&self.name)
     }
 
-    /// Id of the credential used, if a server knows one.
+    /// Id of the credential, if the person acted through a server.
     pub fn credential(&self) -> Option<&str> {
         self.origin.as_ref().map(|origin| origin.credential.as_str())
     }
 }
 
-/// Whence a person acted through a server.
+/// Origin of an action that came through a server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Origin {
-    /// The id of the credential. Its name may change, and two may be named alike.
+    /// Id of the credential. Its name may change, and two credentials may have the same name.
     pub credential: String,
-    /// The role of the credential, as the server names it.
+    /// Role of the credential, as the server names it.
     pub role: String,
-    /// The person for whom the credential spoke, as it named them.
+    /// The person that the credential acted for, as the caller named them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub person: Option<String>,
-    /// The address that the request came from.
+    /// Address that the request came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The trace of the request.
+    /// Trace id of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
 }
 
-/// What a person may decide.
+/// Authority of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// May decide what can be taken back, and anything together with a second person.
+    /// May take reversible decisions alone, and all others together with a second person.
     Operator,
-    /// May decide alone.
+    /// May take every decision alone.
     Manager,
 }
 
@@ -138,79 +139,79 @@ impl Role {
         }
     }
 
-    /// The role spelled so, if there is one.
+    /// The role with this name.
     pub fn from_name(text: &str) -> Option<Self> {
         [Role::Operator, Role::Manager].into_iter().find(|role| role.as_str() == text)
     }
 }
 
-/// A decision about a doubt, with all it needs to be accepted.
+/// A decision about a doubt, with the people and the reason behind it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ruling {
-    /// What is decided.
+    /// The decision.
     pub resolution: Resolution,
     /// Who decides.
     pub by: Actor,
     /// A second person who agrees, where one is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconded_by: Option<Actor>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A decision that counted.
+/// A decision that took effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decided {
+pub struct RecordedDecision {
     /// Who decided.
     pub by: Actor,
-    /// What, in one word.
+    /// Name of the decision.
     pub decision: String,
-    /// When.
+    /// When it was taken.
     pub at: Timestamp,
 }
 
-impl std::fmt::Display for Decided {
+impl std::fmt::Display for RecordedDecision {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} decided {} at {}", self.by.name, self.decision, self.at)
     }
 }
 
-/// Why a ruling is refused before anything is asked of the store.
+/// Why a ruling is refused before the store is called.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RulingRefused {
-    /// Nobody is named.
+pub enum RulingError {
+    /// No actor is named.
     #[error("a decision needs the name of who decides")]
-    Nobody,
+    NoActor,
     /// No reason is given.
     #[error("a decision needs a reason; say how you know")]
     NoReason,
-    /// It cannot be taken back, and nobody of sufficient rank or number stands for it.
+    /// The decision cannot be reversed, and neither a manager nor a second person supports it.
     #[error("{0} cannot be taken back: it needs the role manager, or a second person who agrees")]
     NeedsManager(&'static str),
-    /// What is said about it is too long, or cannot be kept.
+    /// A text is too long or cannot be stored.
     #[error(transparent)]
     HumanText(#[from] Invalid),
-    /// An operation on an entity has nothing that could be undone or given up.
+    /// An operation on an entity cannot be compensated or abandoned.
     #[error("an operation on an entity happened or did not happen; nothing else can be decided about it")]
     NotForOperations,
 }
 
-/// Checks who decides what.
+/// Checks that the people behind a ruling have the authority for it.
 ///
-/// Names are taken as they are given. Whoever cannot tell people apart by more than what they write (a server) must not let them write
-/// the second name: to such a one only the role counts.
-pub fn check_ruling(ruling: &Ruling) -> Result<(), RulingRefused> {
+/// Names are taken as given. A caller that cannot verify who a person is (a server) must not let them state
+/// the second name. There, only the role counts.
+pub fn check_ruling(ruling: &Ruling) -> Result<(), RulingError> {
     let irreversible = ruling.resolution.is_irreversible().then(|| ruling.resolution.as_str());
     check_authority(&ruling.by, ruling.seconded_by.as_ref(), &ruling.reason, irreversible)
 }
 
-/// Checks who decides, and why. What is `irreversible` needs a manager, or two people.
+/// Checks who decides and why. An `irreversible` decision needs a manager or two people.
 pub(super) fn check_authority(
     by: &Actor,
     seconded_by: Option<&Actor>,
     reason: &str,
     irreversible: Option<&'static str>,
-) -> Result<(), RulingRefused> {
+) -> Result<(), RulingError> {
     check_actor_and_reason(by, reason)?;
     if let Some(second) = seconded_by {
         HumanText::Person.check(&second.name)?;
@@ -218,13 +219,14 @@ pub(super) fn check_authority(
     let name = |actor: &Actor| actor.name.trim().to_lowercase();
     let second = seconded_by.filter(|second| name(second) != name(by));
     match irreversible {
-        Some(what) if by.role != Role::Manager && second.is_none() => Err(RulingRefused::NeedsManager(what)),
+        Some(what) if by.role != Role::Manager && second.is_none() => Err(RulingError::NeedsManager(what)),
         Some(_) | None => Ok(()),
     }
 }
 
-/// Can the run do what is decided? To run or undo an effect takes code that waits for the ruling: there is none if the run has ended
-/// for good (a failed one may be retried), nor if the branch that took the step was dropped, which `failure` tells.
+/// Returns true if the run can carry out the decision. Running or undoing an effect needs code that waits for the
+/// ruling. There is none if the run has ended for good (a failed run may be retried), or if the branch that
+/// took the step was dropped; `failure` says so.
 pub fn can_be_carried_out(resolution: &Resolution, run: RunStatus, failure: &Failure) -> bool {
     match resolution {
         Resolution::Happened { .. } | Resolution::Abandon => true,
@@ -235,11 +237,11 @@ pub fn can_be_carried_out(resolution: &Resolution, run: RunStatus, failure: &Fai
     }
 }
 
-/// What stands in the id of every promise by which a doubt is settled; `~` cannot occur in a user's name.
+/// Part of the id of every promise that resolves a doubt. User-chosen names cannot contain `~`.
 const OF_DOUBT: &str = "~doubt-";
 
-/// One attempt of a claimed effect, as a doubt about it is settled: by a promise, and by another one if what people said was of
-/// no use, or if the step was retried as a whole.
+/// The promises that resolve a doubt about one attempt of a claimed effect. There is one per round: a new
+/// round begins if a ruling could not be used, or if the step was retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DoubtedAttempt(String);
 
@@ -276,7 +278,7 @@ impl DoubtedAttempt {
 
 impl PromiseId {
     /// Is it one that only a ruling may settle?
-    pub fn is_of_doubt(&self) -> bool {
+    pub fn is_doubt_promise(&self) -> bool {
         self.as_str().contains(OF_DOUBT)
     }
 }
@@ -306,7 +308,7 @@ mod tests {
         let happened = Resolution::Happened { output: serde_json::Value::Null };
         assert_eq!(check_ruling(&ruling(happened, Role::Operator)), Ok(()));
         let abandon = ruling(Resolution::Abandon, Role::Operator);
-        assert_eq!(check_ruling(&abandon), Err(RulingRefused::NeedsManager("abandon")));
+        assert_eq!(check_ruling(&abandon), Err(RulingError::NeedsManager("abandon")));
         assert_eq!(check_ruling(&ruling(Resolution::Abandon, Role::Manager)), Ok(()));
         let other = Some(Actor::new("grace", Role::Operator));
         assert_eq!(check_ruling(&Ruling { seconded_by: other, ..abandon.clone() }), Ok(()));
@@ -327,12 +329,9 @@ mod tests {
     #[test]
     fn a_ruling_names_somebody_and_a_reason() {
         let sound = ruling(Resolution::DidNotHappen, Role::Manager);
-        assert_eq!(
-            check_ruling(&Ruling { reason: " ".into(), ..sound.clone() }),
-            Err(RulingRefused::NoReason)
-        );
+        assert_eq!(check_ruling(&Ruling { reason: " ".into(), ..sound.clone() }), Err(RulingError::NoReason));
         let nobody = Actor::new(String::new(), Role::Manager);
-        assert_eq!(check_ruling(&Ruling { by: nobody, ..sound.clone() }), Err(RulingRefused::Nobody));
+        assert_eq!(check_ruling(&Ruling { by: nobody, ..sound.clone() }), Err(RulingError::NoActor));
         let endless = Ruling { reason: "x".repeat(HumanText::Reason.max_chars() + 1), ..sound.clone() };
         assert_eq!(check_ruling(&endless), Err(Invalid::HumanText(HumanText::Reason).into()));
         let blank = Some(Actor::new(" ", Role::Operator));

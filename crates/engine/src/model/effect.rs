@@ -1,4 +1,4 @@
-//! What a step's effect is, and so what a crash in the middle of it means.
+//! Effect classes: what a crash in the middle of a step means.
 
 use std::fmt;
 
@@ -6,15 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use super::StepKind;
 
-/// How the engine keeps an effect from happening twice.
+/// How the engine prevents an effect from happening twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectClass {
-    /// It may run again, always under one key.
+    /// The effect may run again, always under the same key.
     Idempotent,
-    /// A claim is committed before it runs; after a crash it is in doubt and not run again.
+    /// A claim is committed before the effect runs. After a crash the effect is in doubt and is not run
+    /// again.
     Claimed,
-    /// It commits together with its record.
+    /// The effect commits together with its record.
     Transactional,
 }
 
@@ -23,7 +24,7 @@ impl EffectClass {
     pub const ALL: [EffectClass; 3] =
         [EffectClass::Idempotent, EffectClass::Claimed, EffectClass::Transactional];
 
-    /// The class as shown.
+    /// Name of the class.
     pub const fn as_str(self) -> &'static str {
         match self {
             EffectClass::Idempotent => "idempotent",
@@ -40,7 +41,7 @@ impl fmt::Display for EffectClass {
 }
 
 impl StepKind {
-    /// The class of the effect, if the step has one.
+    /// Effect class of the step. `None` if it has no effect.
     pub const fn effect_class(self) -> Option<EffectClass> {
         match self {
             StepKind::Effect | StepKind::Undo => Some(EffectClass::Idempotent),

@@ -1,16 +1,18 @@
-//! The key an effect carries to the outside world.
+//! The key that an effect sends to the outside world.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Announced, Generation, Name, OperationId, RunId, StepId, Timestamp};
+use super::{AnnouncementKind, Generation, Name, OperationId, RunId, StepId, Timestamp};
 
-/// `runId:stepId`: the same over attempts, crashes and takeovers, so that a provider that honours keys sees one effect.
+/// `runId:stepId`. It is the same for all attempts, crashes and takeovers, so a provider that honours keys
+/// sees one effect.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EffectKey(Arc<str>);
 
 impl EffectKey {
-    /// The key of `step` in `run`; a later generation is named, since its step ids begin afresh.
+    /// Key of `step` in `run`. From the second generation on the key contains the generation, because step
+    /// ids start again.
     pub fn new(run: RunId, generation: Generation, step: &StepId) -> Self {
         match generation.get() {
             0 => EffectKey(format!("{run}:{step}").into()),
@@ -18,11 +20,11 @@ impl EffectKey {
         }
     }
 
-    /// The key of what tells `target` that something happened at `at`; `~` cannot occur in a step of a user's.
+    /// Key of the announcement to `target` of an event at `at`. User-chosen step names cannot contain `~`.
     pub fn of_announcement(
         run: RunId,
         generation: Generation,
-        what: Announced,
+        what: AnnouncementKind,
         step: Option<(&StepId, u32)>,
         at: Timestamp,
         target: &Name,
@@ -32,30 +34,31 @@ impl EffectKey {
         EffectKey::new(run, generation, &step)
     }
 
-    /// What it tells, and of when, if it is the key of an announcement.
-    pub fn announced(&self) -> Option<(Announced, Timestamp)> {
+    /// Kind and time of the announced event, if this is the key of an announcement.
+    pub fn announced(&self) -> Option<(AnnouncementKind, Timestamp)> {
         let mut parts = self.0.split_once(':')?.1.rsplitn(4, '~');
         let (_target, at, what, _step) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        Some((Announced::from_name(what)?, Timestamp::from_millis(at.parse().ok()?)))
+        Some((AnnouncementKind::from_name(what)?, Timestamp::from_millis(at.parse().ok()?)))
     }
 
-    /// The key of what an operation does, the same over its attempts; `what` is the step, or which of its after-effects.
+    /// Key of an effect of an operation, the same for all its attempts. `what` is the step, or names one of
+    /// its after-effects.
     pub fn of_operation(operation: OperationId, what: &str) -> Self {
         EffectKey(format!("{operation}:{what}").into())
     }
 
-    /// One that sorts before all keys of an operation, and one that sorts after all of them.
+    /// A key that sorts before all keys of the operation, and one that sorts after them.
     pub fn bounds_of_operation(operation: OperationId) -> (Self, Self) {
-        // What follows the colon among characters.
+        // `;` is the character after `:`.
         (EffectKey::of_operation(operation, ""), EffectKey(format!("{operation};").into()))
     }
 
-    /// Sorts before every key of the run.
+    /// A key that sorts before every key of the run.
     pub fn before(run: RunId) -> Self {
         EffectKey(run.to_string().into())
     }
 
-    /// The key a store kept or a caller sent.
+    /// A key read from a store or sent by a caller. It is not checked.
     pub fn from_stored(text: &str) -> Self {
         EffectKey(text.into())
     }

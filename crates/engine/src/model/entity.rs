@@ -1,15 +1,15 @@
-//! Business objects whose status is the state: who they are, where they live, and how they stand.
+//! Entities: business objects whose status is their state.
 
 use super::name::excerpt;
 use super::{EntityId, Invalid, Name, Payload, Timestamp, Version};
-use crate::limits::{MAX_COLUMNS_SHOWN, MAX_IDENTIFIER_CHARS};
+use crate::limits::{MAX_DATA_COLUMNS, MAX_IDENTIFIER_CHARS};
 
-/// One business object of a workspace: what kind of thing it is, and its id among them.
+/// Identifies an entity in a workspace by its kind and id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityRef {
-    /// What kind of thing, such as `invoice`.
+    /// Kind of the entity, such as `invoice`.
     pub kind: Name,
-    /// Which.
+    /// Id of the entity within its kind.
     pub id: EntityId,
 }
 
@@ -19,69 +19,70 @@ impl std::fmt::Display for EntityRef {
     }
 }
 
-/// A business object as it stands.
+/// An entity in its current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entity {
-    /// Which.
+    /// Identifies the entity.
     pub entity: EntityRef,
-    /// Its status, which is its state.
+    /// Status of the entity.
     pub status: Name,
-    /// How often it was changed; every change of the status names the one it was judged by.
+    /// Number of changes so far. Every change of the status names the version it was decided on.
     pub version: Version,
-    /// What else is known of it: a JSON object.
+    /// Further data: a JSON object.
     pub data: Payload,
-    /// When it was last changed.
+    /// When the entity was last changed.
     pub updated_at: Timestamp,
 }
 
 impl Entity {
-    /// Would making it now, so, make the same? Then whoever asks to make it twice finds what they made.
-    pub fn is_as_made(&self, status: &str, data: &Payload) -> bool {
+    /// Returns true if creating the entity with this status and data would give the same entity. Makes creation
+    /// idempotent.
+    pub fn matches_creation(&self, status: &str, data: &Payload) -> bool {
         let read = |payload: &Payload| payload.to::<serde_json::Value>().ok();
         self.status.as_str() == status && read(&self.data) == read(data)
     }
 }
 
-/// Where the objects of a workflow live.
+/// Where the entities of a workflow are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Home {
+pub enum EntityStorage {
     /// In the entity table of the store.
     #[default]
-    Own,
-    /// In a table of the user's, in the database that the store lies in.
-    Table(TableRef),
+    BuiltIn,
+    /// In a table of the user, in the same database as the store.
+    UserTable(TableRef),
 }
 
-impl Home {
-    /// The user's table, if it is one.
+impl EntityStorage {
+    /// The user's table, if the entities are stored in one.
     pub fn table(&self) -> Option<&TableRef> {
         match self {
-            Home::Own => None,
-            Home::Table(table) => Some(table),
+            EntityStorage::BuiltIn => None,
+            EntityStorage::UserTable(table) => Some(table),
         }
     }
 }
 
-/// A table of the user's. All the engine has of it is these names.
+/// A table of the user. The engine knows nothing about it but these names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct TableRef {
-    /// The table, with its schema before a dot if it has one.
+    /// Name of the table, optionally with its schema before a dot.
     pub table: String,
-    /// The column of the id.
+    /// Column of the id.
     pub id: String,
-    /// The column of the status.
+    /// Column of the status.
     pub status: String,
-    /// The column of the version, a whole number.
+    /// Column of the version, an integer.
     pub version: String,
-    /// The column that says when the row was last changed.
+    /// Column with the time of the last change.
     pub updated_at: String,
-    /// Further columns, which make up what is known of the object.
+    /// Further columns, which make up the data of the entity.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub data: Vec<String>,
 }
 
 impl TableRef {
-    /// The table of that name, with the usual names for its columns.
+    /// The table with this name and the default column names.
     pub fn new(table: &str) -> Result<Self, Invalid> {
         let column = |name: &str| name.to_owned();
         let table = TableRef {
@@ -96,7 +97,8 @@ impl TableRef {
         Ok(table)
     }
 
-    /// Refuses what is not a plain identifier of SQL: names reach statements, values never do.
+    /// Rejects names that are not plain SQL identifiers. The names become part of SQL statements; values
+    /// never do.
     pub fn check(&self) -> Result<(), Invalid> {
         let refused = |what, given: &str| Err(Invalid::Id { what, given: excerpt(given) });
         let mut parts = self.table.splitn(2, '.');
@@ -120,7 +122,7 @@ impl TableRef {
                 return refused("column of its own: it is named twice", column);
             }
         }
-        if self.data.len() > MAX_COLUMNS_SHOWN {
+        if self.data.len() > MAX_DATA_COLUMNS {
             return refused("list of columns that is short enough", &self.table);
         }
         Ok(())
@@ -133,7 +135,7 @@ fn is_identifier(text: &str) -> bool {
     begins && goes_on && text.len() <= MAX_IDENTIFIER_CHARS
 }
 
-/// What is known of an object after `patch` has been laid over it: its fields replace those of the same name.
+/// Merges `patch` into `data`: its fields replace fields of the same name.
 pub fn merge_data(data: &Payload, patch: &Payload) -> Result<Payload, Invalid> {
     type Object = serde_json::Map<String, serde_json::Value>;
     let object = |payload: &Payload| {

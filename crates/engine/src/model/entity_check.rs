@@ -1,46 +1,48 @@
-//! What an entity workflow must be like: the six rules of claims, and what else would leave a thing stuck. All at once.
+//! Validation of entity workflows: the six rules of claims, and further rules that keep entities from getting
+//! stuck.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Action, ClaimTo, EntityStep, EntityWorkflow, Name, Recovery, RevertRule};
 
-/// A rule that a workflow can break. Rule 1 of claims, that one is a pair, is kept by the type.
+/// A rule that a workflow can break. The type itself guarantees rule 1 for workflows built in code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntityRule {
     /// Rule 1: a claim is a pair of texts.
     ClaimIsPair,
     /// Rule 2: both statuses of a claim are declared.
     ClaimStatusesKnown,
-    /// Rule 3: a claim does not go back to where it leads.
+    /// Rule 3: a claim does not revert to its own transient status.
     ClaimGoesElsewhere,
-    /// Rule 4: a claim leads away from the status of its step; else a second caller would pass.
+    /// Rule 4: a claim leaves the status of its step. Otherwise a second caller would pass.
     ClaimLeavesStatus,
-    /// Rule 5: a claim does not lead into the status after the step; else the last write would change nothing.
+    /// Rule 5: a claim does not lead into the status after the step. Otherwise the final write would change
+    /// nothing.
     ClaimIsTransient,
-    /// Rule 6: all claims into one status go back to the same one.
+    /// Rule 6: all claims into one status revert to the same status.
     OneRevertPerClaim,
-    /// A status that a step names is declared.
+    /// Every status that a step names is declared.
     StatusKnown,
-    /// No step begins in, or leads into, a transient status: nothing but its claim moves a claimed thing.
+    /// No step begins in a transient status or leads into one. Only its claim moves a claimed entity.
     ClaimStatusReserved,
-    /// Keys and numbers of steps are theirs alone.
+    /// Ids and keys of steps are unique.
     StepsDistinct,
-    /// An action that is declared not to be idempotent is claimed, shares the transaction, or is an after-effect.
+    /// An action declared non-idempotent has a claim, shares the transaction, or is an after-effect.
     UnprotectedEffect,
-    /// Somebody can use the step.
+    /// At least one requester can use the step.
     StepUsable,
     /// Every status can be reached.
     StatusReachable,
-    /// From every status but a last one a step leads on.
+    /// Every status except a final one has a step that leaves it.
     NoDeadEnd,
-    /// What cannot be taken back should not be reverted by a janitor and done again.
+    /// A janitor should not revert an irreversible step so that it can be taken again.
     IrreversibleReverts,
-    /// A step that fails leaves a thing in the status it began in.
+    /// A step that fails should leave the entity in the status it had before.
     RevertsElsewhere,
 }
 
 impl EntityRule {
-    /// The code that problems carry.
+    /// Code used in problem reports.
     pub const fn code(self) -> &'static str {
         match self {
             EntityRule::ClaimIsPair => "claim_is_pair",
@@ -61,7 +63,7 @@ impl EntityRule {
         }
     }
 
-    /// Is breaking it only worth a warning?
+    /// Returns true if breaking the rule is only a warning.
     pub const fn only_warns(self) -> bool {
         match self {
             EntityRule::StatusReachable
@@ -83,18 +85,18 @@ impl EntityRule {
     }
 }
 
-/// A rule that is broken, and where.
+/// A broken rule and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntityProblem {
-    /// The rule.
+    /// The broken rule.
     pub rule: EntityRule,
-    /// A JSON pointer into the document, such as `/steps/2/claim_state/admin/0`.
+    /// JSON pointer into the document, such as `/steps/2/claim_state/admin/0`.
     pub path: String,
-    /// What is wrong, and what to do about it.
+    /// Describes the problem and how to fix it.
     pub message: String,
 }
 
-/// Checks a workflow, and tells all that is wrong with it at once, in the order of the document.
+/// Checks a workflow and returns all problems, in document order.
 pub fn check_entity_workflow(workflow: &EntityWorkflow) -> Vec<EntityProblem> {
     let mut found = Findings {
         known: workflow.status_types.iter().collect(),
@@ -141,7 +143,7 @@ impl Findings<'_> {
     }
 }
 
-/// `/steps/2/claim_state/admin`
+/// Builds a pointer such as `/steps/2/claim_state/admin`.
 fn place(at: usize, field: &str, requester: Option<&Name>) -> String {
     match requester {
         None => format!("/steps/{at}/{field}"),
@@ -175,7 +177,7 @@ fn check_step(at: usize, step: &EntityStep, found: &mut Findings<'_>) {
                 path = format!("{path}/{nth}");
             }
             found.check_known(&path, status, EntityRule::StatusKnown);
-            // That it is the claim of the same step is rule 4, which says it better.
+            // A claim of the same step into its own status is reported as rule 4, which is more precise.
             if found.transient.contains(status) && !is_own_claim(step, requester, status) {
                 let message = format!("{status} is a claim state: while it is held no step may begin in it");
                 found.add(EntityRule::ClaimStatusReserved, path, message);
@@ -185,7 +187,8 @@ fn check_step(at: usize, step: &EntityStep, found: &mut Findings<'_>) {
     for (requester, status) in step.successful_state.iter() {
         let path = place(at, "successful_state", requester);
         found.check_known(&path, status, EntityRule::StatusKnown);
-        // That it is the claim of the same step is rule 5, which says it better.
+        // A claim of the same step into its own successful state is reported as rule 5, which is more
+        // precise.
         if found.transient.contains(status) && !is_own_claim(step, requester, status) {
             let message = format!(
                 "{status} is a claim state: only its claim may lead there, since nobody would free it"
@@ -239,18 +242,18 @@ fn check_step(at: usize, step: &EntityStep, found: &mut Findings<'_>) {
     }
 }
 
-/// Do a claim and another field of a step meet in some requester? `None` is all of them.
+/// Returns true if two values of a step can apply to the same requester. `None` applies to all requesters.
 fn meet(one: Option<&Name>, other: Option<&Name>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
 
-/// Does the step itself claim into `status` for this requester?
+/// Returns true if the step itself claims into `status` for this requester.
 fn is_own_claim(step: &EntityStep, requester: Option<&Name>, status: &Name) -> bool {
     let mut claims = step.claim.iter().flat_map(|claims| claims.iter());
     claims.any(|(asks, claim)| meet(asks, requester) && claim.into == *status)
 }
 
-/// Rules 2 to 5.
+/// Checks rules 2 to 5.
 fn check_claims(at: usize, step: &EntityStep, found: &mut Findings<'_>) {
     let Some(claims) = &step.claim else { return };
     for (requester, claim) in claims.iter() {
@@ -283,7 +286,7 @@ fn check_claims(at: usize, step: &EntityStep, found: &mut Findings<'_>) {
     }
 }
 
-/// Rule 6.
+/// Checks rule 6.
 fn check_reverts(workflow: &EntityWorkflow, found: &mut Findings<'_>) {
     let mut first: BTreeMap<&Name, (&Name, String)> = BTreeMap::new();
     for (at, step) in workflow.steps.iter().enumerate() {
@@ -305,7 +308,7 @@ fn check_reverts(workflow: &EntityWorkflow, found: &mut Findings<'_>) {
     }
 }
 
-/// Statuses that nothing leads to, and those that nothing leads out of although others follow.
+/// Finds unreachable statuses, and statuses without a way out that are not among the last.
 fn check_graph(workflow: &EntityWorkflow, found: &mut Findings<'_>) {
     let mut edges: BTreeMap<&Name, BTreeSet<&Name>> = BTreeMap::new();
     let views: Vec<_> = workflow.steps.iter().flat_map(EntityStep::views).map(|(_, view)| view).collect();

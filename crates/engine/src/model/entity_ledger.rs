@@ -1,24 +1,24 @@
-//! The ledger of effects that operations on entities made, put together from the operation that tells of the effect and the journal.
+//! Ledger entries of effects caused by operations on entities, built from the operation and the journal.
 
 use std::collections::BTreeSet;
 
 use super::{
-    EffectTally, EntityNote, Evidence, JournalEntry, JournalEvent, LedgerAttempt, LedgerEntity, LedgerEntry,
-    LedgerOutcome, LedgerRuling, Occurrence, Operation, OperationId, OperationState, StepStatus,
+    EffectTally, EntityJournalEntry, Evidence, JournalEntry, JournalEvent, LedgerAttempt, LedgerEntity,
+    LedgerEntry, LedgerOutcome, LedgerRuling, Occurrence, Operation, OperationId, OperationState, StepStatus,
 };
 
-/// What is known of one effect of an operation.
+/// Everything known about one effect of an operation.
 #[derive(Debug, Clone, Copy)]
 pub struct EntityEffect<'a> {
-    /// The newest operation under the effect key; `None` if none is kept any more.
+    /// The newest operation under the effect key. `None` if it has been purged.
     pub operation: Option<&'a Operation>,
-    /// The evidence about its tries, in any order.
+    /// Evidence about the attempts at the effect, in any order.
     pub evidence: &'a [JournalEntry],
-    /// What was noted about the operations under the key, oldest first.
-    pub notes: &'a [EntityNote],
+    /// Journal entries about the operations under the key, oldest first.
+    pub notes: &'a [EntityJournalEntry],
 }
 
-/// The operation that an entry of the journal names.
+/// The operation that a journal entry is about.
 pub fn operation_of(note: &JournalEntry) -> Option<OperationId> {
     match &note.what {
         JournalEvent::OnEntity { operation, .. } => operation.as_ref()?.parse().ok(),
@@ -27,7 +27,7 @@ pub fn operation_of(note: &JournalEntry) -> Option<OperationId> {
 }
 
 impl EntityEffect<'_> {
-    /// The entry of the ledger; `None` if there is nothing to tell, since no action reached outside the store.
+    /// Builds the ledger entry. `None` if no action reached outside the store.
     pub fn entry(&self) -> Option<LedgerEntry> {
         let operation = self.operation.filter(|operation| operation.last_try() > 0);
         let first = self.evidence.iter().find_map(|note| Some((note, note.evidence.as_ref()?)));
@@ -58,7 +58,7 @@ impl EntityEffect<'_> {
             let by = note.by.clone().filter(|_| is_ruling)?;
             Some(LedgerRuling { by, at: note.at.to_string(), what: note.what.clone() })
         });
-        let is_refused = |note: &&EntityNote| matches!(note.what, JournalEvent::Refused { .. });
+        let is_refused = |note: &&EntityJournalEntry| matches!(note.what, JournalEvent::Refused { .. });
         Some(LedgerEntry {
             key: key.to_string(),
             run: None,
@@ -114,7 +114,7 @@ fn entity_of(note: &JournalEntry) -> Option<LedgerEntity> {
     Some(LedgerEntity { kind: kind.clone(), id: id.clone(), operation: operation.clone()? })
 }
 
-/// Where an effect stands, in the words that steps have for it.
+/// Maps the state of an operation to the status of a step.
 fn status_of(state: &OperationState) -> StepStatus {
     match state {
         OperationState::Pending { .. } => StepStatus::Running,

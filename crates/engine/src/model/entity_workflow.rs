@@ -1,52 +1,52 @@
-//! Entity workflows: which statuses a business object knows, and which configured steps move it between them.
+//! Entity workflows: the statuses of a business object and the configured steps that move it between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{Home, Invalid, Name};
+use super::{EntityStorage, Invalid, Name};
 
-/// An entity workflow, checked by [`super::check_entity_workflow`] before it is used.
+/// An entity workflow. [`super::check_entity_workflow`] validates it before use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EntityWorkflow {
-    /// Its name.
+    /// Name of the workflow.
     pub name: Name,
-    /// The module that owns it, whose janitor frees what a crash leaves claimed.
+    /// Module that owns the workflow. The janitor of the module frees claims that a crash left behind.
     pub module: Name,
-    /// What kind of thing it moves, such as `invoice`.
+    /// Kind of entity that the workflow moves, such as `invoice`.
     pub entity: Name,
-    /// Where those things live.
-    pub home: Home,
-    /// Every status there is.
+    /// Where the entities are stored.
+    pub home: EntityStorage,
+    /// Every status.
     pub status_types: Vec<Name>,
-    /// Statuses in which an entity may be created. If empty, only the first of `status_types`.
+    /// Initial statuses of an entity. If empty, only the first of `status_types`.
     pub initial: Vec<Name>,
-    /// Where a claim goes back to.
+    /// True if claims into one status may revert to different statuses.
     pub revert_rule: RevertRule,
     /// The steps.
     pub steps: Vec<EntityStep>,
 }
 
-/// Must all claims into one status go back to the same one?
+/// True if all claims into one status must revert to the same status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RevertRule {
-    /// Yes, so that a row alone tells where it belongs.
+    /// They must. The row alone then tells where it reverts to.
     #[default]
     OnePerClaim,
-    /// No: each claim records its own.
+    /// They need not. Each claim records its own.
     Recorded,
 }
 
-/// A value for all who ask, or one for each kind of requester.
+/// One value for all requesters, or one for each.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PerRequester<T> {
     /// The same for all.
     All(T),
-    /// By requester: for others there is none.
+    /// By requester. Other requesters have none.
     By(BTreeMap<Name, T>),
 }
 
 impl<T> PerRequester<T> {
-    /// What holds for `requester`.
+    /// The value for `requester`.
     pub fn find(&self, requester: Option<&Name>) -> Option<&T> {
         match self {
             PerRequester::All(value) => Some(value),
@@ -54,7 +54,7 @@ impl<T> PerRequester<T> {
         }
     }
 
-    /// Each value with the requester it is for; `None` is all.
+    /// Each value with its requester. `None` means all requesters.
     pub fn iter(&self) -> Box<dyn Iterator<Item = (Option<&Name>, &T)> + '_> {
         match self {
             PerRequester::All(value) => Box::new(std::iter::once((None, value))),
@@ -66,71 +66,72 @@ impl<T> PerRequester<T> {
 /// One configured step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EntityStep {
-    /// Its number, by which people sort steps.
+    /// Numeric id; steps are sorted by it.
     pub id: u32,
-    /// What callers name it by.
+    /// Name that callers use.
     pub key: Name,
-    /// The statuses where it applies.
+    /// Statuses the step applies to.
     pub status: PerRequester<Vec<Name>>,
-    /// The status after it.
+    /// Status after the step.
     pub successful_state: PerRequester<Name>,
-    /// What it does; nothing but the change of status if absent.
+    /// Action of the step. If absent, it only changes the status.
     pub action: Option<PerRequester<Action>>,
-    /// The status held while it does it, and where that goes back to.
+    /// The claim held while the action runs.
     pub claim: Option<PerRequester<ClaimTo>>,
-    /// What becomes of a claim whose holder vanished. Absent: `hold` if the action is declared not to be idempotent, else `revert`.
+    /// Policy for a claim whose holder vanished. Default: `hold` if the action is declared
+    /// non-idempotent, else `revert`.
     pub recovery: Option<PerRequester<Recovery>>,
-    /// May it be done again once it is done, or may be? Absent: it is reversible.
+    /// True if the step may be repeated once it has happened, or may have. Default: the step is reversible.
     pub irreversible: Option<PerRequester<Irreversible>>,
-    /// Must callers name an idempotency key?
+    /// True if callers must give an idempotency key.
     pub key_required: Option<PerRequester<bool>>,
-    /// What a caller is told who asks again after it was done.
+    /// Answer to a caller who asks for the step again after it was done.
     pub retry: Option<PerRequester<RetryAnswer>>,
-    /// Told by the outbox once it is done.
+    /// Outbox message to send after success.
     pub success_after_effect: Option<PerRequester<Name>>,
-    /// Told by the outbox once it failed or was rejected.
+    /// Outbox message to send after a failure or rejection.
     pub failure_after_effect: Option<PerRequester<Name>>,
-    /// Is running the action twice harmless? Declared, not known.
+    /// True if running the action twice is harmless, as the author declares it.
     pub idempotent: Option<PerRequester<bool>>,
 }
 
-/// What a step does.
+/// Action of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Code that is registered under this name; `transaction` says that its writes share the commit of the change of status.
+    /// Calls the code registered under this name.
     Handler {
-        /// The name.
+        /// Name of the handler.
         name: Name,
-        /// Do its writes share that commit?
+        /// True if the writes of the handler share the commit that changes the status.
         transaction: bool,
     },
-    /// A run of this workflow; the operation ends when the run ends.
+    /// Runs this workflow. The operation ends when the run ends.
     Workflow(Name),
-    /// Something the host of the workflow does itself, such as a call over HTTP; the name says what in logs.
+    /// Something that the host does itself, such as an HTTP call. The name appears in logs.
     Hosted(Name),
 }
 
-/// The transient status that a claim flips into, and the one it goes back to on failure.
+/// A claim: the transient status it moves the entity into, and the status it reverts to on failure.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimTo {
     /// The transient status.
     pub into: Name,
-    /// Where it goes back to.
+    /// The status to revert to.
     pub revert_to: Name,
 }
 
-/// What becomes of a claim whose holder vanished.
+/// Policy for a claim whose holder vanished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Recovery {
-    /// The janitor reverts it: the step may be tried again.
+    /// The janitor reverts it. The step may be tried again.
     #[default]
     Revert,
-    /// It is shown to people as in doubt.
+    /// It stays in doubt until a probe or a ruling resolves it.
     Hold,
 }
 
 impl Recovery {
-    /// As documents and stores spell it.
+    /// Spelling in documents and stores.
     pub const fn as_str(self) -> &'static str {
         match self {
             Recovery::Revert => "revert",
@@ -138,26 +139,26 @@ impl Recovery {
         }
     }
 
-    /// The one spelled so, if there is one.
+    /// The value with this name.
     pub fn from_name(text: &str) -> Option<Self> {
         [Recovery::Revert, Recovery::Hold].into_iter().find(|recovery| recovery.as_str() == text)
     }
 }
 
-/// Whether a step whose effect cannot be taken back may be done again.
+/// True if an irreversible step may be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Irreversible {
-    /// Its effect can be taken back.
+    /// The effect of the step can be undone.
     #[default]
     No,
-    /// Once per entity: when it is done, or may be, only a manager's override does it again.
+    /// Once per entity. Once it has happened, or may have, only a manager's override repeats it.
     Once,
-    /// It may be done wherever the status allows.
+    /// It may be repeated wherever the status allows it.
     Each,
 }
 
 impl Irreversible {
-    /// As documents spell it; `true` means `once`.
+    /// Spelling in documents. `true` means `once`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Irreversible::No => "false",
@@ -166,7 +167,7 @@ impl Irreversible {
         }
     }
 
-    /// Is its effect one that cannot be taken back?
+    /// Returns true if the effect of the step cannot be undone.
     pub const fn is_irreversible(self) -> bool {
         match self {
             Irreversible::No => false,
@@ -175,10 +176,10 @@ impl Irreversible {
     }
 }
 
-/// What a caller is told who asks for a step that was done.
+/// Answer to a caller who asks for a step that was done before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RetryAnswer {
-    /// That the status does not allow it.
+    /// A refusal: the status does not allow the step.
     #[default]
     Refused,
     /// The recorded result.
@@ -186,7 +187,7 @@ pub enum RetryAnswer {
 }
 
 impl RetryAnswer {
-    /// As documents spell it.
+    /// Spelling in documents.
     pub const fn as_str(self) -> &'static str {
         match self {
             RetryAnswer::Refused => "refused",
@@ -194,7 +195,7 @@ impl RetryAnswer {
         }
     }
 
-    /// The one spelled so, if there is one.
+    /// The value with this name.
     pub fn from_name(text: &str) -> Option<Self> {
         [RetryAnswer::Refused, RetryAnswer::Returns].into_iter().find(|answer| answer.as_str() == text)
     }
@@ -203,51 +204,52 @@ impl RetryAnswer {
 /// A step as one requester sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepView {
-    /// The statuses where it applies.
+    /// Statuses the step applies to.
     pub status: Vec<Name>,
-    /// The status after it.
+    /// Status after the step.
     pub successful_state: Name,
-    /// What it does.
+    /// Action of the step.
     pub action: Option<Action>,
-    /// How it is claimed, if it is.
+    /// The claim, if the step has one.
     pub claim: Option<ClaimTo>,
-    /// What becomes of a claim whose holder vanished.
+    /// Policy for a claim whose holder vanished.
     pub recovery: Recovery,
-    /// May it be done again once it is done, or may be?
+    /// True if the step may be repeated once it has happened, or may have.
     pub irreversible: Irreversible,
-    /// Is its action declared not to be idempotent? Then it is never run again by itself.
+    /// True if the action is declared non-idempotent. It is then never run again automatically.
     pub non_idempotent: bool,
-    /// Must callers name an idempotency key?
+    /// True if callers must give an idempotency key.
     pub key_required: bool,
-    /// What a caller is told who asks again.
+    /// Answer to a caller who asks for the step again.
     pub retry: RetryAnswer,
-    /// Told once it is done.
+    /// Outbox message to send after success.
     pub success_after_effect: Option<Name>,
-    /// Told once it failed.
+    /// Outbox message to send after a failure.
     pub failure_after_effect: Option<Name>,
 }
 
 impl Action {
-    /// The code that is registered under this name.
+    /// Calls the handler registered under this name.
     pub fn handler(name: &str) -> Result<Self, Invalid> {
         Ok(Action::Handler { name: Name::new("action", name)?, transaction: false })
     }
 
-    /// The code that is registered under this name, whose writes share the commit of the change of status.
+    /// Calls the handler registered under this name. Its writes share the commit that changes the status.
     pub fn in_transaction(name: &str) -> Result<Self, Invalid> {
         Ok(Action::Handler { name: Name::new("action", name)?, transaction: true })
     }
 }
 
 impl ClaimTo {
-    /// A claim that flips into `into`, and goes back to `revert_to`.
+    /// A claim into `into` that reverts to `revert_to`.
     pub fn new(into: &str, revert_to: &str) -> Result<Self, Invalid> {
         Ok(ClaimTo { into: Name::new("status", into)?, revert_to: Name::new("status", revert_to)? })
     }
 }
 
 impl EntityStep {
-    /// A step for all who ask, which leads from any of the statuses `from` to `to` and does nothing else; fields that are public say what else it does.
+    /// A step for all requesters that leads from any of the statuses `from` to `to` and does nothing else.
+    /// Set the public fields for everything else.
     pub fn new(id: u32, key: &str, from: &[&str], to: &str) -> Result<Self, Invalid> {
         Ok(EntityStep {
             id,
@@ -266,12 +268,12 @@ impl EntityStep {
         })
     }
 
-    /// The same, doing this, whoever asks.
+    /// Sets the action for all requesters.
     pub fn doing(self, action: Action) -> Self {
         EntityStep { action: Some(PerRequester::All(action)), ..self }
     }
 
-    /// Does the action of a view reach outside the transaction that records its end?
+    /// Returns true if the action reaches outside the transaction that records its end.
     pub(crate) fn has_effect(view: &StepView) -> bool {
         match &view.action {
             None | Some(Action::Workflow(_)) | Some(Action::Handler { transaction: true, .. }) => false,
@@ -279,13 +281,13 @@ impl EntityStep {
         }
     }
 
-    /// The same, claimed so, whoever asks.
+    /// Sets the claim for all requesters.
     pub fn claiming(self, claim: ClaimTo) -> Self {
         EntityStep { claim: Some(PerRequester::All(claim)), ..self }
     }
 
-    /// The step as `requester` sees it; `None` if it is not for them: there must be a status where it applies, one after it, and, if anybody
-    /// has an action, an action.
+    /// The step as `requester` sees it. `None` if it is not available to them: they need a status that it
+    /// applies, a status after it, and, if any requester has an action, an action.
     pub fn view(&self, requester: Option<&Name>) -> Option<StepView> {
         fn of<'a, T>(field: &'a Option<PerRequester<T>>, requester: Option<&Name>) -> Option<&'a T> {
             field.as_ref().and_then(|field| field.find(requester))
@@ -295,7 +297,7 @@ impl EntityStep {
             return None;
         }
         let non_idempotent = of(&self.idempotent, requester) == Some(&false);
-        // Whether it happened before the crash is not for a janitor to guess.
+        // The janitor must not guess whether the action happened before the crash.
         let recovery = match non_idempotent {
             true => Recovery::Hold,
             false => Recovery::Revert,
@@ -315,7 +317,7 @@ impl EntityStep {
         })
     }
 
-    /// Every requester that a field of it names.
+    /// Every requester named in a field of the step.
     pub fn requesters(&self) -> BTreeSet<&Name> {
         fn of<T>(field: Option<&PerRequester<T>>) -> impl Iterator<Item = &Name> {
             field.into_iter().flat_map(PerRequester::iter).filter_map(|(requester, _)| requester)
@@ -334,7 +336,7 @@ impl EntityStep {
             .collect()
     }
 
-    /// The step as each kind of requester sees it: those that a field names, and (`None`) anybody else.
+    /// The step as each requester named in a field sees it, and as all others (`None`) see it.
     pub fn views(&self) -> Vec<(Option<&Name>, StepView)> {
         let all = std::iter::once(None).chain(self.requesters().into_iter().map(Some));
         all.filter_map(|requester| Some((requester, self.view(requester)?))).collect()
@@ -346,13 +348,13 @@ fn statuses(texts: &[&str]) -> Result<Vec<Name>, Invalid> {
 }
 
 impl EntityWorkflow {
-    /// A workflow without steps, for things of the type `entity` that live in the store's own table.
+    /// A workflow without steps, for entities of the kind `entity` in the store's own table.
     pub fn new(name: &str, module: &str, entity: &str, status_types: &[&str]) -> Result<Self, Invalid> {
         Ok(EntityWorkflow {
             name: Name::new("entity workflow", name)?,
             module: Name::new("module", module)?,
             entity: Name::new("entity type", entity)?,
-            home: Home::Own,
+            home: EntityStorage::BuiltIn,
             status_types: statuses(status_types)?,
             initial: Vec::new(),
             revert_rule: RevertRule::default(),
@@ -360,18 +362,18 @@ impl EntityWorkflow {
         })
     }
 
-    /// The step with that key.
+    /// The step with this key.
     pub fn find_step(&self, key: &str) -> Option<&EntityStep> {
         self.steps.iter().find(|step| step.key.as_str() == key)
     }
 
-    /// Every transient status, with where it goes back to: what the janitor of its module must cover.
+    /// Every claim. The janitor of the module must cover all of them.
     pub fn claims(&self) -> BTreeSet<&ClaimTo> {
         let claims = self.steps.iter().filter_map(|step| step.claim.as_ref());
         claims.flat_map(PerRequester::iter).map(|(_, claim)| claim).collect()
     }
 
-    /// May a thing begin in this status? Not in one that nobody would free it from.
+    /// Checks that an entity may be created in this status.
     pub fn check_beginning(&self, status: &Name) -> Result<(), String> {
         let listed = |statuses: &[Name]| statuses.iter().map(Name::as_str).collect::<Vec<_>>().join(", ");
         if !self.status_types.contains(status) {
@@ -395,7 +397,7 @@ impl EntityWorkflow {
         Ok(())
     }
 
-    /// Statuses in which an entity may be created.
+    /// Initial statuses of an entity.
     pub fn initial_statuses(&self) -> &[Name] {
         match self.initial.is_empty() {
             true => self.status_types.get(..1).unwrap_or_default(),
@@ -403,12 +405,12 @@ impl EntityWorkflow {
         }
     }
 
-    /// Is the status one that only claims lead into?
+    /// Returns true if only claims lead into the status.
     pub fn is_transient(&self, status: &Name) -> bool {
         self.claims().iter().any(|claim| claim.into == *status)
     }
 
-    /// The transient status that no janitor covers, if the janitors are those of `modules`.
+    /// A claim that no janitor covers, if only `modules` have janitors.
     pub fn find_uncovered(&self, modules: &BTreeSet<Name>) -> Option<UncoveredClaim> {
         if modules.contains(&self.module) {
             return None;
@@ -419,16 +421,16 @@ impl EntityWorkflow {
     }
 }
 
-/// A transient status that nobody would free after a crash.
+/// A claim that would not be freed after a crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UncoveredClaim {
-    /// The workflow that declares it, or declared it when an operation claimed it.
+    /// The workflow that declares the claim, or did when an operation took it.
     pub workflow: Name,
-    /// The module that has no janitor.
+    /// The module without a janitor.
     pub module: Name,
-    /// The status.
+    /// The transient status.
     pub claim_into: Name,
-    /// Does an operation hold it now? Otherwise the workflow only declares it.
+    /// True if an operation holds the claim now. Otherwise the workflow only declares it.
     pub is_open: bool,
 }
 

@@ -2,38 +2,38 @@
 
 use super::{Fence, Timestamp, Version};
 
-/// What happened to the run as a whole. Steps are history of their own: their records carry the versions they took.
+/// A change to the run as a whole. Changes to steps are not events: step records carry their own versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// It was accepted, and granted at once if the fence is above zero.
+    /// The run was accepted. A fence above zero means it was also granted.
     Started,
-    /// A lease was granted after an orderly release, wait or start.
+    /// A lease was granted after a release, a wait or the start.
     Claimed,
-    /// A lease was granted over one that had ended without release.
+    /// A lease was granted after the previous one expired without a release.
     TakenOver,
-    /// It parked.
+    /// The run parked.
     Waited,
-    /// The holder gave the lease back.
+    /// The holder released the lease.
     Released,
-    /// People asked it to pause.
-    PauseAsked,
-    /// It stopped.
+    /// A pause was requested.
+    PauseRequested,
+    /// The run paused.
     Paused,
-    /// People let it go on, or took back a pause that was not yet carried out.
+    /// The run was resumed, or a pending pause was withdrawn.
     Resumed,
-    /// People asked it to cancel.
-    CancelAsked,
-    /// It was put aside after losing its worker too often.
+    /// A cancellation was requested.
+    CancelRequested,
+    /// The run was quarantined after losing its worker too often.
     Quarantined,
-    /// It began again with a new input.
+    /// The run started again with a new input.
     ContinuedAsNew,
-    /// It ended with an output.
+    /// The run completed with an output.
     Completed,
-    /// It ended with a failure.
+    /// The run failed.
     Failed,
-    /// It ended by cancellation.
+    /// The run was cancelled.
     Cancelled,
-    /// People reopened it.
+    /// The run was reopened.
     Retried,
 }
 
@@ -45,10 +45,10 @@ impl EventKind {
         EventKind::TakenOver,
         EventKind::Waited,
         EventKind::Released,
-        EventKind::PauseAsked,
+        EventKind::PauseRequested,
         EventKind::Paused,
         EventKind::Resumed,
-        EventKind::CancelAsked,
+        EventKind::CancelRequested,
         EventKind::Quarantined,
         EventKind::ContinuedAsNew,
         EventKind::Completed,
@@ -57,7 +57,7 @@ impl EventKind {
         EventKind::Retried,
     ];
 
-    /// The kind as stored and shown.
+    /// Name of the kind, as stored and shown.
     pub const fn as_str(self) -> &'static str {
         match self {
             EventKind::Started => "started",
@@ -65,10 +65,10 @@ impl EventKind {
             EventKind::TakenOver => "taken_over",
             EventKind::Waited => "waited",
             EventKind::Released => "released",
-            EventKind::PauseAsked => "pause_asked",
+            EventKind::PauseRequested => "pause_asked",
             EventKind::Paused => "paused",
             EventKind::Resumed => "resumed",
-            EventKind::CancelAsked => "cancel_asked",
+            EventKind::CancelRequested => "cancel_asked",
             EventKind::Quarantined => "quarantined",
             EventKind::ContinuedAsNew => "continued_as_new",
             EventKind::Completed => "completed",
@@ -78,28 +78,28 @@ impl EventKind {
         }
     }
 
-    /// The kind spelled so, if there is one.
+    /// The kind with this name.
     pub fn from_name(text: &str) -> Option<Self> {
         EventKind::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 
-    /// Does it end the run?
+    /// Returns true if the event ends the run.
     pub const fn is_ending(self) -> bool {
         matches!(self, EventKind::Completed | EventKind::Failed | EventKind::Cancelled)
     }
 }
 
-/// One entry of a run's history.
+/// One event in the history of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunEvent {
-    /// The version it made.
+    /// The version that the event created.
     pub version: Version,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// The fence then in force.
+    /// Fence at that time.
     pub fence: Fence,
-    /// What.
+    /// Kind of event.
     pub kind: EventKind,
-    /// For people: who asked, why, or the new owner.
+    /// Text for people: who asked, why, or the new owner.
     pub note: Option<String>,
 }

@@ -1,7 +1,7 @@
-//! What is known of each attempt at an effect, and how often the effect happened because of it.
+//! Evidence about the attempts at an effect, and how often the effect happened.
 //!
-//! Evidence is only ever added. What it proves of one attempt is the strongest of all that was said, so the order in which it
-//! arrives does not matter, nor does saying it twice. Every count of repeated effects is computed from it and from nothing else.
+//! Evidence is only ever added. The strongest evidence about an attempt counts, so neither order nor
+//! repetition matters. All counts of repeated effects are computed from evidence and from nothing else.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use super::{
     StepStatus, StepTransition,
 };
 
-/// Whether one attempt at an effect had its effect. Ordered: a later variant outweighs an earlier one.
+/// True if one attempt had its effect. Ordered by strength: a later variant outweighs an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Occurrence {
-    /// It began, and how it ended is not known.
+    /// The attempt began, and its outcome is unknown.
     MayHaveHappened,
     /// The provider, a probe or a person said that it did not happen.
     DidNotHappen,
@@ -29,7 +29,7 @@ impl Occurrence {
     pub const ALL: [Occurrence; 3] =
         [Occurrence::MayHaveHappened, Occurrence::DidNotHappen, Occurrence::Happened];
 
-    /// What a failed attempt tells.
+    /// The evidence in a failed attempt.
     pub fn of_failure(failure: &Failure) -> Self {
         match failure.may_have_happened() {
             true => Occurrence::MayHaveHappened,
@@ -37,7 +37,7 @@ impl Occurrence {
         }
     }
 
-    /// What a record tells of the last attempt it counts; `None` if it tells nothing of it.
+    /// What a record shows about its last attempt. `None` if it shows nothing.
     pub fn of_state(state: &StepState) -> Option<Self> {
         match state {
             StepState::Running | StepState::InDoubt { .. } => Some(Occurrence::MayHaveHappened),
@@ -50,16 +50,16 @@ impl Occurrence {
     }
 }
 
-/// What an entry of the journal proves of one attempt at an effect.
+/// Evidence about one attempt at an effect, carried by a journal entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evidence {
     /// The effect.
     pub effect: EffectKey,
-    /// How it is kept from happening twice.
+    /// Class of the effect.
     pub class: EffectClass,
-    /// Which attempt, from 1. Attempts of one effect are counted on across retries of its run.
+    /// Number of the attempt, from 1. The count continues across retries of the run.
     pub attempt: u32,
-    /// What is known of it.
+    /// Whether the attempt had its effect.
     pub occurrence: Occurrence,
 }
 
@@ -74,14 +74,15 @@ impl Evidence {
         occurrence: Occurrence,
     ) -> Option<Self> {
         let class = kind.effect_class()?;
-        // Effect and record are one commit: what was not recorded did not happen.
+        // Effect and record commit together: an effect without a record did not happen.
         let is_certain = class == EffectClass::Transactional && occurrence != Occurrence::Happened;
         let occurrence = if is_certain { Occurrence::DidNotHappen } else { occurrence };
         Some(Evidence { effect: EffectKey::new(run, generation, step), class, attempt, occurrence })
     }
 
-    /// What a ruling proves of the attempt that is in doubt. What cannot be known stays unknown: people find an effect by its key, and if
-    /// a retry of the run repeats it (`is_repeated`), an attempt before the retry may have made it.
+    /// What a ruling shows about the attempt in doubt. People look up an effect by its key. If a retry of the
+    /// run repeats the effect (`is_repeated`), an earlier attempt may have caused it, so the ruling leaves
+    /// the outcome of this attempt unknown.
     pub fn of_ruling(
         ruling: &Resolution,
         run: RunId,
@@ -98,8 +99,8 @@ impl Evidence {
         Evidence::of_step(run, generation, &record.id, record.kind, record.attempts, occurrence)
     }
 
-    /// What a changed record proves, unless the record alone tells as much: that is so of a first attempt while it is under way and
-    /// when it ended well or did not happen. An effect that goes well needs no evidence.
+    /// What a changed record shows, unless the record alone shows as much. The record suffices for a first
+    /// attempt that is running, succeeded or did not happen. So an effect without trouble needs no evidence.
     pub fn of_change(
         run: RunId,
         generation: Generation,
@@ -109,7 +110,7 @@ impl Evidence {
     ) -> Option<Self> {
         let was_under_way = previous.is_none_or(|previous| previous.state.status() == StepStatus::Running);
         let occurrence = match transition {
-            // Nobody waits for its outcome any more.
+            // The outcome of the attempt will not be recorded.
             StepTransition::Cancel if was_under_way => Occurrence::MayHaveHappened,
             StepTransition::Withdraw => Occurrence::DidNotHappen,
             StepTransition::Stands => Occurrence::MayHaveHappened,
@@ -118,7 +119,8 @@ impl Evidence {
         let was_in_doubt = previous.is_some_and(|previous| previous.state.status() == StepStatus::InDoubt);
         let is_unknown =
             occurrence == Occurrence::MayHaveHappened && record.state.status() != StepStatus::Running;
-        // That a given-up attempt did not happen is not in the record: if a retry drops it, nothing else tells.
+        // The record does not show that a withdrawn attempt did not happen. If a retry deletes it, only this
+        // evidence does.
         let is_withdrawn = transition == StepTransition::Withdraw;
         if record.attempts < 2 && !was_in_doubt && !is_unknown && !is_withdrawn {
             return None;
@@ -131,17 +133,17 @@ impl Evidence {
     }
 }
 
-/// How often an effect happened, and how often more it may have.
+/// How often an effect happened, and how often more it may have happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EffectTally {
-    /// Attempts that are known to have happened.
+    /// Attempts known to have happened.
     pub happened: u32,
-    /// Attempts of which nobody knows.
+    /// Attempts with an unknown outcome.
     pub may_have_happened: u32,
 }
 
 impl EffectTally {
-    /// Counts attempts by what is known of each.
+    /// Counts attempts by outcome.
     pub fn of(attempts: impl IntoIterator<Item = Occurrence>) -> Self {
         let mut tally = EffectTally::default();
         for occurrence in attempts {
@@ -154,43 +156,43 @@ impl EffectTally {
         tally
     }
 
-    /// How often it is known to have happened beyond the first time.
+    /// How often the effect is known to have happened after the first time.
     pub const fn happened_twice(self) -> u32 {
         self.happened.saturating_sub(1)
     }
 
-    /// How often more than that it may have happened beyond the first time.
+    /// How often more than that it may have happened after the first time.
     pub const fn may_have_happened_twice(self) -> u32 {
         (self.happened + self.may_have_happened).saturating_sub(1) - self.happened_twice()
     }
 
-    /// Did it happen twice, or may it have?
+    /// Returns true if the effect happened twice, or may have.
     pub const fn is_repeated(self) -> bool {
         self.happened + self.may_have_happened > 1
     }
 }
 
-/// How many effects of a class have the same tally.
+/// Number of effects of a class with the same tally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TallyCount {
-    /// The class.
+    /// The effect class.
     pub class: EffectClass,
     /// The tally.
     pub tally: EffectTally,
-    /// How many effects have it.
+    /// Number of effects with this tally.
     pub effects: u64,
 }
 
-/// Effects that happened twice, and effects that may have. Each time beyond the first counts.
+/// Number of repetitions. Each time after the first counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RepeatCount {
-    /// Known.
+    /// Known repetitions.
     pub happened_twice: u64,
-    /// Not known.
+    /// Possible repetitions.
     pub may_have_happened_twice: u64,
 }
 
-/// Sums up by class. Every class is there.
+/// Sums up by class. Every class is present.
 pub fn count_repeats(tallies: &[TallyCount]) -> BTreeMap<EffectClass, RepeatCount> {
     let mut counts: BTreeMap<EffectClass, RepeatCount> =
         EffectClass::ALL.into_iter().map(|class| (class, RepeatCount::default())).collect();

@@ -1,4 +1,4 @@
-//! Why a step or a run failed, sorted by what may be done about it.
+//! Failures of steps and runs, classified by what to do about them.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,22 +8,23 @@ use serde::{Deserialize, Serialize};
 use super::PromiseId;
 use crate::limits::MAX_MESSAGE_CHARS;
 
-/// What a failure tells about the effect, and so whether it may be tried again.
+/// Class of a failure: did the effect happen, and may it be retried?
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
-    /// The effect did not happen and may be tried again.
+    /// The effect did not happen and may be retried.
     Retryable,
     /// The effect did not happen and never will.
     Permanent,
-    /// The effect may have happened; it may be tried again only under the same effect key.
+    /// The effect may have happened. It may be retried only under the same effect key.
     Unknown,
 }
 
-/// A failure of a step, a run or a promise, as user code raises it and as it is recorded.
+/// A failure of a step, a run or a promise, as user code raises it and as it is stored.
 ///
-/// Any error converts into one of class [`FailureClass::Unknown`] with `?`, because an arbitrary error does not
-/// tell whether the effect took place. It is not itself a [`std::error::Error`], so that this conversion can exist.
+/// Any error converts into a failure of class [`FailureClass::Unknown`] with `?`, because an arbitrary error
+/// does not say whether the effect took place. To make this conversion possible, `Failure` itself does not
+/// implement [`std::error::Error`].
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     class: FailureClass,
@@ -34,7 +35,7 @@ pub struct Failure {
     retry_after_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     existing_promise: Option<String>,
-    /// Trying again would not help.
+    /// Retrying would not help.
     #[serde(default, rename = "final", skip_serializing_if = "std::ops::Not::not")]
     is_final: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -42,23 +43,23 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The effect did not happen; try again.
+    /// The effect did not happen. It may be retried.
     pub fn retryable(message: impl fmt::Display) -> Self {
         Self::new(FailureClass::Retryable, message)
     }
 
-    /// The effect did not happen and will not; do not try again.
+    /// The effect did not happen. It must not be retried.
     pub fn permanent(message: impl fmt::Display) -> Self {
         Self::new(FailureClass::Permanent, message)
     }
 
-    /// Nobody knows whether the effect happened.
+    /// The outcome of the effect is unknown.
     pub fn unknown(message: impl fmt::Display) -> Self {
         Self::new(FailureClass::Unknown, message)
     }
 
     fn new(class: FailureClass, message: impl fmt::Display) -> Self {
-        // NUL would make the record unstorable in PostgreSQL.
+        // PostgreSQL cannot store NUL.
         let message = message.to_string().chars().filter(|c| *c != '\0').take(MAX_MESSAGE_CHARS).collect();
         Failure {
             class,
@@ -71,7 +72,7 @@ impl Failure {
         }
     }
 
-    /// The key of a promise names another one, so this one was not made (S4.26).
+    /// The key of a promise names another promise, so this one was not created (S4.26).
     pub fn key_conflict(key: &str, existing: &PromiseId) -> Self {
         let text = format!(
             "the key {key:?} is registered to another promise, {existing}; wait for that one, or use a key of its own"
@@ -88,46 +89,48 @@ impl Failure {
         self
     }
 
-    /// The effect may have happened all the same. The class still decides what is done next; this decides what is counted. A provider that
-    /// answers 500 may be asked again, and may have charged the card.
+    /// Marks that the effect may have happened. The class still decides what to do next; this mark decides
+    /// what is counted. For example, a provider that answers 500 may be asked again, and may have charged the
+    /// card.
     #[must_use]
     pub fn that_may_have_happened(mut self) -> Self {
         self.may_have_happened = true;
         self
     }
 
-    /// The provider asked to wait this long before the next attempt.
+    /// Sets how long the provider asked to wait before the next attempt.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after_ms = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
         self
     }
 
-    /// Trying again would not help: the effect may have happened, and its answer cannot be used.
+    /// Marks that retrying would not help: the effect may have happened, but its answer cannot be used.
     #[must_use]
     pub fn finally(mut self) -> Self {
         self.is_final = true;
         self
     }
 
-    /// The same failure of an attempt after one that may have happened: that this one did not says nothing about the other.
+    /// The same failure of an attempt that follows one with an unknown outcome. This attempt did not happen,
+    /// but that says nothing about the earlier one.
     #[must_use]
     pub(crate) fn after_unknown(mut self) -> Self {
         self.class = FailureClass::Unknown;
         self
     }
 
-    /// Would trying again not help?
+    /// Returns true if retrying would not help.
     pub fn is_final(&self) -> bool {
         self.is_final
     }
 
-    /// What the failure tells about the effect.
+    /// Class of the failure.
     pub fn class(&self) -> FailureClass {
         self.class
     }
 
-    /// May the effect have happened although it failed?
+    /// Returns true if the effect may have happened in spite of the failure.
     pub fn may_have_happened(&self) -> bool {
         self.may_have_happened || self.class == FailureClass::Unknown
     }
@@ -137,18 +140,18 @@ impl Failure {
         self.code.as_deref()
     }
 
-    /// The text for people.
+    /// Text for people.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The promise that has the key, if this is a conflict of keys.
+    /// The promise that has the key, if the failure is a key conflict.
     pub fn existing_promise(&self) -> Option<&str> {
         self.existing_promise.as_deref()
     }
 
     /// How long the provider asked to wait.
-    pub fn wait_asked(&self) -> Option<Duration> {
+    pub fn requested_wait(&self) -> Option<Duration> {
         self.retry_after_ms.map(Duration::from_millis)
     }
 }

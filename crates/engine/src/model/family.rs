@@ -1,29 +1,29 @@
-//! Families: a root run with all runs that descend from it. What bounds them, and what ends them.
+//! Families: a root run with all its descendants. Limits them, and cancels them as a whole.
 
 use super::{Failure, RunId, Timestamp};
 
-/// What is kept of the descendants of one root: its children, their children, and so on.
+/// State of a family beyond its runs: the children of a root, their children, and so on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Family {
-    /// Descendants that were started since the root began, or last continued as new.
+    /// Descendants started since the root began or last continued as new.
     pub born: u64,
-    /// Why no more may be started, if people cancelled the family.
+    /// Set when the family was cancelled. No more children may start.
     pub cancelled: Option<CancelledFamily>,
 }
 
-/// That people cancelled a family, and how far that has come.
+/// The cancellation of a family, and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CancelledFamily {
-    /// When.
+    /// When the family was cancelled.
     pub at: Timestamp,
-    /// Why, for the history of each member.
+    /// The reason, for the history of each member.
     pub reason: String,
-    /// Have all members that were open been asked to cancel?
+    /// True if all open members have been asked to cancel.
     pub is_swept: bool,
 }
 
 impl Family {
-    /// The family after people cancelled it. The first reason stays.
+    /// The family after a cancellation. The first reason is kept.
     #[must_use]
     pub fn cancel(self, reason: &str, now: Timestamp) -> Family {
         let cancelled = match self.cancelled {
@@ -34,20 +34,20 @@ impl Family {
     }
 }
 
-/// Why children are not started; nothing was written.
+/// Why children are not started. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChildrenRefused {
-    /// The root has as many descendants as it may have.
+    /// The root has reached the limit of descendants.
     #[error(
         "run {root} has {born} descendants, and {most} is the limit. Let the workflow start fewer children, let the root continue as new, \
          or raise `max-descendants`; `hapax runs cancel {root} --descendants` ends all of them"
     )]
     TooMany {
-        /// The root of the family.
+        /// Root of the family.
         root: RunId,
-        /// How many it has.
+        /// Current number of descendants.
         born: u64,
-        /// How many it may have.
+        /// Largest number allowed.
         most: u64,
     },
     /// The family was cancelled.
@@ -59,7 +59,7 @@ pub enum ChildrenRefused {
 }
 
 impl ChildrenRefused {
-    /// What the step that wanted the child fails with.
+    /// Failure of the step that wanted the child.
     pub fn failure(&self) -> Failure {
         let code = match self {
             ChildrenRefused::TooMany { .. } => "too_many_descendants",
@@ -69,8 +69,8 @@ impl ChildrenRefused {
     }
 }
 
-/// The family of `root` after `children` more are started, if they may be.
-pub fn decide_births(
+/// The family of `root` after starting `children` more, if that is allowed.
+pub fn decide_add_children(
     family: &Family,
     root: RunId,
     children: u64,
@@ -94,9 +94,9 @@ mod tests {
 
     #[test]
     fn a_family_grows_up_to_its_limit_and_no_further() {
-        let full = decide_births(&Family { born: 7, cancelled: None }, ROOT, 3, 10).unwrap();
+        let full = decide_add_children(&Family { born: 7, cancelled: None }, ROOT, 3, 10).unwrap();
         assert_eq!(full.born, 10);
-        let refused = decide_births(&full, ROOT, 1, 10).unwrap_err();
+        let refused = decide_add_children(&full, ROOT, 1, 10).unwrap_err();
         assert_eq!(refused, ChildrenRefused::TooMany { root: ROOT, born: 10, most: 10 });
         assert_eq!(refused.failure().code(), Some("too_many_descendants"));
         assert_eq!(refused.failure().class(), crate::model::FailureClass::Permanent);
@@ -106,7 +106,7 @@ mod tests {
     fn nobody_is_born_into_a_cancelled_family() {
         let cancelled = CancelledFamily { at: Timestamp::EPOCH, reason: "a mistake".into(), is_swept: true };
         let family = Family { born: 1, cancelled: Some(cancelled) };
-        let refused = decide_births(&family, ROOT, 1, 10).unwrap_err();
+        let refused = decide_add_children(&family, ROOT, 1, 10).unwrap_err();
         assert_eq!(refused, ChildrenRefused::Cancelled { root: ROOT });
     }
 }

@@ -1,4 +1,4 @@
-//! Sameness of two requests under one key.
+//! Fingerprints: whether two requests under one key are the same.
 
 use std::fmt;
 
@@ -8,33 +8,33 @@ use sha2::{Digest, Sha256};
 use super::name::Name;
 use super::{EntityRef, Invalid, Payload, canonical_json};
 
-/// SHA-256 over what a key stands for.
+/// SHA-256 of the content that a key protects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// The fingerprint of a run: the workflow's name and the canonical form of its input.
+    /// Fingerprint of a run: the name of the workflow and the canonical form of the input.
     pub fn of_run(workflow: &Name, input: &Payload, ignore: &IgnorePaths) -> Result<Self, Invalid> {
         let mut value: Value =
             input.to().map_err(|e| Invalid::Payload(format!("it cannot be read as JSON: {e}")))?;
         ignore.strip(&mut value);
         let mut hash = Sha256::new();
         hash.update(workflow.as_str().as_bytes());
-        // A name holds no line feed, so the two parts cannot run into each other.
+        // A name contains no line feed, so the two parts cannot be confused.
         hash.update(b"\n");
         hash.update(canonical_json(&value).as_bytes());
         Ok(Fingerprint(hash.finalize().into()))
     }
 
-    /// The fingerprint of a request: its method, its path, and the canonical form of its body, or the body itself if it is not
-    /// JSON.
+    /// Fingerprint of a request: method, path, and the canonical form of the body. A body that is not JSON is
+    /// used as it is.
     pub fn of_request(method: &str, path: &str, body: &[u8]) -> Self {
         let mut hash = Sha256::new();
         hash.update(method.as_bytes());
         hash.update(b"\n");
         hash.update(path.as_bytes());
         match serde_json::from_slice::<Value>(body) {
-            // Marked apart, so that no text can pass for the JSON it spells.
+            // The marker keeps plain text apart from JSON with the same bytes.
             Ok(value) => {
                 hash.update(b"\njson\n");
                 hash.update(canonical_json(&value).as_bytes());
@@ -47,7 +47,7 @@ impl Fingerprint {
         Fingerprint(hash.finalize().into())
     }
 
-    /// The fingerprint of an operation: the entity, the step, who asks, and the canonical form of the input.
+    /// Fingerprint of an operation: entity, step, requester, and the canonical form of the input.
     pub fn of_operation(
         entity: &EntityRef,
         step: &Name,
@@ -57,7 +57,7 @@ impl Fingerprint {
         let value: Value =
             input.to().map_err(|e| Invalid::Payload(format!("it cannot be read as JSON: {e}")))?;
         let mut hash = Sha256::new();
-        // None of the parts holds a line feed.
+        // None of the parts contains a line feed.
         for part in
             [entity.kind.as_str(), entity.id.as_str(), step.as_str(), requester.map_or("", Name::as_str)]
         {
@@ -73,7 +73,7 @@ impl Fingerprint {
         &self.0
     }
 
-    /// The fingerprint a store kept.
+    /// A fingerprint read from a store.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Fingerprint(bytes)
     }
@@ -85,12 +85,12 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// JSON pointers to the fields that do not count for sameness, such as `/requestedAt`.
+/// JSON pointers to fields that the fingerprint ignores, such as `/requestedAt`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IgnorePaths(Vec<String>);
 
 impl IgnorePaths {
-    /// Checks that each is a pointer to a field (`/a/b`).
+    /// Checks that each one is a pointer to a field (`/a/b`).
     pub fn new<S: Into<String>>(pointers: impl IntoIterator<Item = S>) -> Result<Self, Invalid> {
         let pointers: Vec<String> = pointers.into_iter().map(Into::into).collect();
         match pointers.iter().find(|p| !p.starts_with('/')) {
@@ -101,7 +101,7 @@ impl IgnorePaths {
         }
     }
 
-    /// Takes the fields that do not count out of a value.
+    /// Removes the ignored fields from a value.
     pub fn strip(&self, value: &mut Value) {
         for pointer in &self.0 {
             let (parent, field) = pointer.rsplit_once('/').expect("checked at construction");

@@ -1,23 +1,23 @@
-//! What people put into words: who they are, why they do something, what they have to say.
+//! Validation of text that people write: names, reasons and remarks.
 
-use super::{Actor, Invalid, RulingRefused};
+use super::{Actor, Invalid, RulingError};
 use crate::limits::{MAX_ACTOR_CHARS, MAX_PERSON_CHARS, MAX_REASON_CHARS};
 
-/// Something that people put into words.
+/// Kind of text that people write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HumanText {
-    /// The name that a person gives.
+    /// Name of a person.
     Person,
-    /// The name under which somebody acts: a person's, or that of what they act through, or both.
+    /// Name that an action is recorded under: a person, a credential, or both.
     Actor,
-    /// Why something is done.
+    /// Reason for an action.
     Reason,
-    /// What somebody says about a run or an entity.
+    /// Remark about a run or an entity.
     Remark,
 }
 
 impl HumanText {
-    /// What they are called.
+    /// Description of the kind, for error messages.
     pub const fn as_str(self) -> &'static str {
         match self {
             HumanText::Person => "the name of a person",
@@ -27,7 +27,7 @@ impl HumanText {
         }
     }
 
-    /// The most characters they may have.
+    /// Maximum length in characters.
     pub const fn max_chars(self) -> usize {
         match self {
             HumanText::Person => MAX_PERSON_CHARS,
@@ -36,7 +36,7 @@ impl HumanText {
         }
     }
 
-    /// Refuses words that say nothing, are too long, or hold NUL, which not every store can keep.
+    /// Rejects text that is blank, too long, or contains NUL, which not every store can keep.
     pub fn check(self, text: &str) -> Result<(), Invalid> {
         let is_blank = text.trim().is_empty();
         match is_blank || text.chars().count() > self.max_chars() || text.contains('\0') {
@@ -46,13 +46,13 @@ impl HumanText {
     }
 }
 
-/// Checks that somebody stands for what is decided, and says why.
-pub fn check_actor_and_reason(by: &Actor, reason: &str) -> Result<(), RulingRefused> {
+/// Checks that a decision names an actor and a reason.
+pub fn check_actor_and_reason(by: &Actor, reason: &str) -> Result<(), RulingError> {
     if by.name.trim().is_empty() {
-        return Err(RulingRefused::Nobody);
+        return Err(RulingError::NoActor);
     }
     if reason.trim().is_empty() {
-        return Err(RulingRefused::NoReason);
+        return Err(RulingError::NoReason);
     }
     HumanText::Actor.check(&by.name)?;
     HumanText::Reason.check(reason)?;

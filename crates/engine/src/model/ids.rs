@@ -1,4 +1,4 @@
-//! Identities and counters, each a type of its own so that no two can be mixed up.
+//! Ids and counters. Each is its own type, so they cannot be confused.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,29 +10,29 @@ use super::name::{Name, excerpt};
 use super::{Invalid, Timestamp};
 use crate::limits::MAX_KEY_CHARS;
 
-/// One run. Ordered by creation time, so that inserts stay local in every store.
+/// Id of a run. Sorts by creation time, so inserts stay local in every store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(u128);
 
 impl RunId {
-    /// A fresh id that sorts at `at`: a UUID of version 7. Its random bits come from where those of tokens and waits
-    /// come from, so that a simulation that seeds them sees the same ids, in the same order, again.
+    /// A fresh id that sorts by `at`: a UUID version 7. A simulation that seeds the thread's random numbers
+    /// gets the same ids in the same order again.
     pub fn new(at: Timestamp) -> Self {
         let ms = u64::try_from(at.as_millis()).unwrap_or(0);
         let mut random = [0; 10];
-        super::chance::fill(&mut random);
+        super::random::fill(&mut random);
         RunId(uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid().as_u128())
     }
 
-    /// No run: what a note of the journal names that is about the workspace as a whole.
+    /// No run. Journal entries about the workspace as a whole carry this id.
     pub const NONE: RunId = RunId(0);
 
-    /// The id as a number; stores keep it as 16 bytes.
+    /// The id as a number. Stores keep it as 16 bytes.
     pub const fn as_u128(self) -> u128 {
         self.0
     }
 
-    /// The id a store kept.
+    /// An id read from a store.
     pub const fn from_u128(value: u128) -> Self {
         RunId(value)
     }
@@ -58,27 +58,28 @@ impl FromStr for RunId {
     }
 }
 
-/// One requested transition of an entity. Ordered by the time it was asked for.
+/// Id of an operation: one requested transition of an entity. Sorts by the time of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId(u128);
 
 impl OperationId {
-    /// A fresh id that sorts at `at`.
+    /// A fresh id that sorts by `at`.
     pub fn new(at: Timestamp) -> Self {
         OperationId(RunId::new(at).0)
     }
 
-    /// The run that carries it out, if its action is one: it has the same number, so that there is one however often it is started.
+    /// Id of the run that carries out the operation, if its action is a run. Both have the same number, so
+    /// starting it again finds the same run.
     pub const fn as_run(self) -> RunId {
         RunId(self.0)
     }
 
-    /// The id as a number; stores keep it as 16 bytes.
+    /// The id as a number. Stores keep it as 16 bytes.
     pub const fn as_u128(self) -> u128 {
         self.0
     }
 
-    /// The id a store kept, or that of the request which asks for it.
+    /// An id read from a store, or the number of the request that asks for the operation.
     pub const fn from_u128(value: u128) -> Self {
         OperationId(value)
     }
@@ -100,12 +101,12 @@ impl FromStr for OperationId {
     }
 }
 
-/// A tenant: keys, runs and promises of two workspaces never meet.
+/// A workspace (tenant). Keys, runs and promises of different workspaces never meet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkspaceId(Name);
 
 impl WorkspaceId {
-    /// Checks `text` by the rules of names.
+    /// Checks `text` against the rules of names.
     pub fn new(text: &str) -> Result<Self, Invalid> {
         Name::new("workspace", text).map(WorkspaceId)
     }
@@ -128,24 +129,25 @@ impl fmt::Display for WorkspaceId {
     }
 }
 
-/// One engine from its start to its end; never reused, so that a restarted process is never taken for its dead self.
+/// One engine from start to stop. Never reused, so a restarted process cannot be mistaken for its
+/// predecessor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(u128);
 
 impl OwnerId {
-    /// A fresh identity.
+    /// A fresh id.
     pub fn fresh() -> Self {
         let mut random = [0; 16];
-        super::chance::fill(&mut random);
+        super::random::fill(&mut random);
         OwnerId(uuid::Builder::from_random_bytes(random).into_uuid().as_u128())
     }
 
-    /// The id as a number; stores keep it as 16 bytes.
+    /// The id as a number. Stores keep it as 16 bytes.
     pub const fn as_u128(self) -> u128 {
         self.0
     }
 
-    /// The id a store kept.
+    /// An id read from a store.
     pub const fn from_u128(value: u128) -> Self {
         OwnerId(value)
     }
@@ -157,12 +159,12 @@ impl fmt::Display for OwnerId {
     }
 }
 
-/// One durable unit of a run: the step's name, and `#n` from the second use of a name on.
+/// Id of a step in a run: the name, and `#n` from the second use of the name on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepId(Arc<str>);
 
 impl StepId {
-    /// The `ordinal`-th use (counted from 1) of `name`.
+    /// The `ordinal`-th use of `name`, counted from 1.
     pub fn new(name: &Name, ordinal: u32) -> Self {
         match ordinal {
             0 | 1 => StepId(name.as_str().into()),
@@ -170,12 +172,12 @@ impl StepId {
         }
     }
 
-    /// The step that undoes this one; `~` cannot occur in a user's name.
+    /// Id of the step that undoes this one. User-chosen names cannot contain `~`.
     pub fn undo(&self) -> Self {
         StepId(format!("{}~undo", self.0).into())
     }
 
-    /// The id a store kept.
+    /// An id read from a store.
     pub fn from_stored(text: &str) -> Self {
         StepId(text.into())
     }
@@ -192,12 +194,13 @@ impl fmt::Display for StepId {
     }
 }
 
-/// A durable promise; `<runId>:<name>` when a run made it.
+/// Id of a durable promise; `<runId>:<name>` if a run created it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PromiseId(Arc<str>);
 
 impl PromiseId {
-    /// The promise that the wait `step` of `run` opens; a later generation says which.
+    /// Promise that the step `step` of `run` waits for. From the second generation on the id contains the
+    /// generation.
     pub fn of_run(run: RunId, generation: Generation, step: &StepId) -> Self {
         match generation.get() {
             0 => PromiseId(format!("{run}:{step}").into()),
@@ -205,8 +208,9 @@ impl PromiseId {
         }
     }
 
-    /// The id of a promise that stands alone: 1 to 255 printable ASCII characters, and none that a run's promise could have.
-    pub fn alone(text: &str) -> Result<Self, Invalid> {
+    /// Id of a standalone promise: 1 to 255 printable ASCII characters that do not look like the id of a
+    /// run's promise.
+    pub fn standalone(text: &str) -> Result<Self, Invalid> {
         let printable = text.bytes().all(|b| (0x20..=0x7e).contains(&b));
         let id = PromiseId(text.into());
         if text.is_empty() || text.len() > MAX_KEY_CHARS || !printable || id.run().is_some() {
@@ -217,25 +221,25 @@ impl PromiseId {
         Ok(id)
     }
 
-    /// A fresh id for a promise that stands alone.
+    /// A fresh id for a standalone promise.
     pub fn fresh(at: Timestamp) -> Self {
         let ms = u64::try_from(at.as_millis()).unwrap_or(0);
         let mut random = [0; 10];
-        super::chance::fill(&mut random);
+        super::random::fill(&mut random);
         PromiseId::from_u128(uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid().as_u128())
     }
 
-    /// The id of the promise that stands alone and has this number, such as that of the request which makes it.
+    /// Id of the standalone promise with this number, for example the number of the request that creates it.
     pub fn from_u128(number: u128) -> Self {
         PromiseId(format!("prm_{}", Uuid::from_u128(number).simple()).into())
     }
 
-    /// The run that made it, as its form tells.
+    /// The run that created the promise, if the id names one.
     pub fn run(&self) -> Option<RunId> {
         self.0.split([':', '.']).next()?.parse().ok()
     }
 
-    /// The id a store kept or a caller sent.
+    /// An id read from a store or sent by a caller. It is not checked.
     pub fn from_stored(text: &str) -> Self {
         PromiseId(text.into())
     }
@@ -259,7 +263,7 @@ macro_rules! counter {
         pub struct $name($int);
 
         impl $name {
-            /// The counter with this value.
+            /// A counter with this value.
             pub const fn new(value: $int) -> Self {
                 $name(value)
             }
@@ -285,27 +289,27 @@ macro_rules! counter {
 }
 
 counter! {
-    /// How many state changes a run has seen; rises by exactly one on each.
+    /// Number of state changes of a run. Rises by exactly one on each.
     Version(u64)
 }
 counter! {
-    /// How many times a run's lease was granted; a writer with an older one is refused.
+    /// Number of leases granted on a run. A writer with an older fence is refused.
     Fence(u64)
 }
 counter! {
-    /// How many times a run has continued as new; step ids begin afresh in each.
+    /// Number of times a run has continued as new. Step ids start again in each generation.
     Generation(u32)
 }
 
-/// Marks one write, so that a writer whose acknowledgement was lost knows its own write again.
+/// Identifies one write. A writer whose acknowledgement was lost can recognise its own write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WriteToken(i64);
 
 impl WriteToken {
-    /// A token no other write carries.
+    /// A token that no other write carries.
     pub fn fresh() -> Self {
         let mut random = [0; 8];
-        super::chance::fill(&mut random);
+        super::random::fill(&mut random);
         WriteToken(i64::from_le_bytes(random))
     }
 
@@ -314,7 +318,7 @@ impl WriteToken {
         self.0
     }
 
-    /// The token a store kept.
+    /// A token read from a store.
     pub const fn from_stored(value: i64) -> Self {
         WriteToken(value)
     }

@@ -1,30 +1,30 @@
-//! Webhooks that came in: each event of a source is taken in once, and what became of it is kept.
+//! Incoming webhook events. Each event of a source is received once, and its outcome is kept.
 
 use super::{Name, Payload, Timestamp, WorkspaceId};
 
-/// Which event of which source.
+/// Identifies an event of a source.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InboundEventId {
-    /// The workspace of the source.
+    /// Workspace of the source.
     pub workspace: WorkspaceId,
-    /// The source.
+    /// Name of the source.
     pub source: Name,
-    /// What the provider calls the event.
+    /// Id that the provider gave the event.
     pub event: String,
 }
 
-/// What became of an event.
+/// Processing status of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InboundEventStatus {
-    /// It is durable; what it asks for is yet to be done.
+    /// Stored durably. Its actions have not run yet.
     Received,
-    /// What it asks for is done.
+    /// Its actions have run.
     Applied,
-    /// Nothing was asked for: no action wanted it.
+    /// No action matched it.
     Ignored,
-    /// What it is for is not there; a settlement is kept for its promise.
+    /// Its target does not exist. A settlement is kept for its promise.
     Unmatched,
-    /// What it asks for could not be done; it can be processed again.
+    /// Its actions could not run. It can be processed again.
     Failed,
 }
 
@@ -49,33 +49,33 @@ impl InboundEventStatus {
         }
     }
 
-    /// The status spelled so, if there is one.
+    /// The status with this name.
     pub fn from_name(text: &str) -> Option<Self> {
         InboundEventStatus::ALL.into_iter().find(|status| status.as_str() == text)
     }
 }
 
-/// One event as it was taken in.
+/// One received event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InboundEvent {
-    /// Its place: rises from event to event of a workspace.
+    /// Sequence number. Rises from event to event of a workspace.
     pub place: u64,
-    /// Which event.
+    /// Identifies the event.
     pub id: InboundEventId,
-    /// When it first came.
+    /// When it was first received.
     pub received_at: Timestamp,
     /// When it last changed.
     pub changed_at: Timestamp,
-    /// How often it came again.
+    /// How often it was received again.
     pub duplicates: u64,
     /// How often it was processed.
     pub attempts: u32,
-    /// What became of it.
+    /// Processing status.
     pub status: InboundEventStatus,
-    /// What was done, or why it was not.
+    /// Result of processing: the actions taken, or the reason why none was.
     pub outcome: Option<Payload>,
-    /// The headers that a source may look at, by lower-case name, as JSON.
+    /// Headers that a source may read, by lower-case name, as JSON.
     pub headers: Payload,
-    /// What it carried, byte for byte.
+    /// Body, byte for byte.
     pub body: Vec<u8>,
 }

@@ -1,4 +1,4 @@
-//! The journal: what was tried, found out and decided, beyond what the records of steps tell. Nothing in it is ever changed.
+//! The journal: attempts, findings and decisions that step records do not show. Entries are never changed.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,28 +12,29 @@ use super::{
 pub struct JournalEntry {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// The run it is about; [`RunId::NONE`] if it is about something that is set up.
+    /// The run it is about. [`RunId::NONE`] if it is about configuration.
     pub run: RunId,
-    /// The generation of the run.
+    /// Generation of the run.
     pub generation: Generation,
-    /// The step it is about, if it is about one.
+    /// The step it is about, if any.
     pub step: Option<StepId>,
-    /// When.
+    /// When it was written.
     pub at: Timestamp,
-    /// The fence of whoever wrote it.
+    /// Fence of the writer.
     pub fence: Fence,
-    /// The engine that did it, if one did.
+    /// The engine that acted, if one did.
     pub owner: Option<OwnerId>,
-    /// The person who did it, if one did. Such entries are the audit log, and outlive the run.
+    /// The person who acted, if one did. These entries form the audit log and outlive the run.
     pub by: Option<Actor>,
-    /// What happened.
+    /// The event.
     pub what: JournalEvent,
-    /// What it proves of one attempt at an effect, if it proves anything. The counts of repeated effects are computed from this.
+    /// What it shows about one attempt at an effect, if anything. Counts of repeated effects are computed
+    /// from this.
     pub evidence: Option<Evidence>,
 }
 
 impl JournalEntry {
-    /// A note that a person makes on the workspace as a whole.
+    /// An entry of a person about the workspace as a whole.
     pub fn on_workspace(workspace: WorkspaceId, by: Actor, at: Timestamp, what: JournalEvent) -> Self {
         JournalEntry {
             workspace,
@@ -49,7 +50,7 @@ impl JournalEntry {
         }
     }
 
-    /// A note that a person makes on a run as a whole, or on one step of it.
+    /// An entry of a person about a run, or one of its steps.
     pub fn on_run(
         head: &RunHead,
         step: Option<StepId>,
@@ -66,7 +67,7 @@ impl JournalEntry {
         }
     }
 
-    /// Names the promise that the person settled, which only the store knows if it was named by key.
+    /// Sets the promise that was settled. Only the store knows it if the request named the promise by key.
     #[must_use]
     pub fn about_promise(mut self, settled: &Promise) -> Self {
         if let JournalEvent::Settled { promise, .. } = &mut self.what {
@@ -76,102 +77,104 @@ impl JournalEntry {
         self
     }
 
-    /// Does it say that a retry of the run dropped the record of a step?
-    pub fn is_of_rerun(&self) -> bool {
+    /// Returns true if it says that a retry of the run deleted the record of a step.
+    pub fn is_superseded_record(&self) -> bool {
         matches!(self.what, JournalEvent::Superseded { .. })
     }
 }
 
-/// What a note tells.
+/// Event of a journal entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum JournalEvent {
-    /// An attempt of a claimed effect is about to be entered.
+    /// An attempt at a claimed effect is about to start.
     Claimed {
-        /// Which attempt.
+        /// Number of the attempt.
         attempt: u32,
     },
     /// An attempt failed, and another will follow.
     Failed {
-        /// Which attempt.
+        /// Number of the attempt.
         attempt: u32,
-        /// Why.
+        /// The failure.
         failure: Failure,
     },
-    /// Nobody knows whether an attempt happened.
+    /// The outcome of an attempt is unknown.
     Doubted {
-        /// Which attempt.
+        /// Number of the attempt.
         attempt: u32,
-        /// Why.
+        /// The failure.
         failure: Failure,
     },
-    /// Something became known of an attempt that no other entry tells.
+    /// Something became known about an attempt that no other entry shows.
     Attempted {
-        /// Which attempt.
+        /// Number of the attempt.
         attempt: u32,
-        /// What.
+        /// The new knowledge.
         occurrence: Occurrence,
     },
-    /// A retry of the run dropped the record of a step, which runs again. Attempts are counted on from here.
+    /// A retry of the run deleted the record of a step, which runs again. The count of attempts continues
+    /// from here.
     Superseded {
-        /// The last attempt of the dropped record.
+        /// Last attempt of the deleted record.
         attempt: u32,
-        /// What was known of it.
+        /// The knowledge about it at that time.
         occurrence: Occurrence,
     },
-    /// A person allowed an effect that has happened to run again, with a retry of the run.
+    /// A person allowed a retry of the run to repeat an effect that has happened.
     RepeatAllowed {
         /// The attempt that happened.
         attempt: u32,
-        /// Who agreed.
+        /// The second person.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seconded_by: Option<Actor>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The provider was asked.
+    /// A probe asked the provider.
     Probed {
-        /// What it said: `happened`, `did_not_happen` or `unknown`.
+        /// Answer: `happened`, `did_not_happen` or `unknown`.
         answer: String,
     },
-    /// An outcome was refused, because its writer no longer held the run. What it proves of the attempt counts all the same.
+    /// An outcome was refused because its writer no longer held the run. It still counts as evidence about
+    /// the attempt.
     Refused {
-        /// Which attempt.
+        /// Number of the attempt.
         attempt: u32,
-        /// What the writer knew of it; absent if nobody said.
+        /// What the writer knew about the attempt. Absent if it did not say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         occurrence: Option<Occurrence>,
     },
-    /// A person decided.
+    /// A person ruled on a doubt.
     Resolved {
-        /// What.
+        /// The ruling.
         resolution: Resolution,
-        /// Who agreed.
+        /// The second person.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seconded_by: Option<Actor>,
-        /// Why.
+        /// The reason.
         reason: String,
-        /// Identifies the request that decided, so that the same request sent again knows its own decision.
+        /// Id of the request. A repeated request recognises its own decision by it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<String>,
     },
-    /// A person answered an approval that a workflow asks for.
+    /// A person answered an approval.
     Answered {
         /// The decision.
         decision: String,
-        /// What they said about it.
+        /// The comment.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         comment: Option<String>,
-        /// Identifies the request that answered, so that the same request sent again knows its own answer.
+        /// Id of the request. A repeated request recognises its own answer by it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<String>,
     },
     /// A person settled a promise.
     Settled {
-        /// Id of the promise. Absent while none has the key.
+        /// Id of the promise. Absent if no promise has the key yet.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         promise: Option<String>,
-        /// The key by which it was named.
+        /// Key that the request named.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
         /// How: `resolved`, `rejected` or `cancelled`.
@@ -186,103 +189,105 @@ pub enum JournalEvent {
     },
     /// A person took a step with an entity.
     Stepped {
-        /// The step.
+        /// Key of the step.
         step: String,
-        /// Business key of the operation.
+        /// Idempotency key of the operation.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
-    /// A person gave a command on the run as a whole.
-    Steered {
-        /// Which.
+    /// A person gave a command on a run.
+    #[serde(rename = "steered")]
+    Commanded {
+        /// Name of the command.
         command: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A person freed an idempotency key before its time.
+    /// A person released an idempotency key before it expired.
     KeyReleased {
-        /// Of which kind: `run` or `request`.
+        /// Kind of key: `run` or `request`.
         kind: String,
         /// The key.
         key: String,
-        /// Whose, if it is a request key.
+        /// Owner of the key, if it is a request key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         caller: Option<String>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A person set something up, or changed it.
+    /// A person created or changed a catalog item.
     SetUp {
-        /// What kind of thing.
+        /// Kind of the item.
         kind: String,
-        /// Its id.
+        /// Id of the item.
         id: String,
-        /// What was done: `created`, `rotated`, `revoked`, ...
+        /// The change: `created`, `rotated`, `revoked`, ...
         change: String,
     },
-    /// A person wrote something down.
+    /// A person added a remark.
     Remarked {
-        /// What.
+        /// The remark.
         text: String,
     },
-    /// A person had an after-effect delivered once more.
+    /// A person had an outbox message delivered again.
     Redelivered {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A claim whose holder vanished was given back, so that the step can be tried again.
+    /// A claim whose holder vanished was reverted. The step can be tried again.
     Reverted {
-        /// Which attempt.
+        /// Number of the attempt.
         attempt: u32,
-        /// When its holder was last heard of.
+        /// Last heartbeat of the holder.
         last_heard_at: String,
-        /// Where the entity stands again; absent if it was not claimed.
+        /// Status that the entity reverted to. Absent if it was not claimed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<String>,
     },
-    /// A row in a transient status that nothing held was given back.
+    /// A row in a transient status without a holder was reverted.
     StrayReverted {
-        /// Where the entity stands again.
+        /// Status that the entity reverted to.
         status: String,
     },
-    /// A claim whose holder vanished is left for people to look at.
+    /// A claim whose holder vanished was put in doubt.
     Held {
-        /// Which attempt.
+        /// Number of the attempt.
         attempt: u32,
-        /// When its holder was last heard of.
+        /// Last heartbeat of the holder.
         last_heard_at: String,
     },
-    /// An operation that had been given back is tried again.
+    /// A reverted operation is tried again.
     TriedAgain {
-        /// Which attempt.
+        /// Number of the attempt.
         attempt: u32,
     },
     /// A manager took a step with an override.
     Overridden {
-        /// The operation that may have done the step before. Absent if nothing stood in the way.
+        /// The operation that may have taken the step before. Absent if the override was not needed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation: Option<String>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Something about an entity, in the audit log.
+    /// Wraps an event about an entity, in the audit log.
     OnEntity {
-        /// What kind of thing.
+        /// Kind of the entity.
         kind: String,
-        /// Which.
+        /// Id of the entity.
         id: String,
         /// The operation, if it is about one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation: Option<String>,
-        /// What.
+        /// The event.
         did: Box<JournalEvent>,
     },
 }
 
 impl JournalEvent {
-    /// What was done, in one word, as the audit log is filtered by it. What is set up has its kind behind a colon.
+    /// Name of the event, for the action filter of the audit log. For configuration, the kind follows after a
+    /// colon.
     ///
-    /// The SQL stores compute the same from the stored entry (`audit_action`).
+    /// The SQL stores compute the same value from the stored entry (`audit_action`).
     pub fn action(&self) -> String {
         let word = match self {
             JournalEvent::Claimed { .. } => "claimed",
@@ -298,7 +303,7 @@ impl JournalEvent {
             JournalEvent::Settled { .. } => "settled",
             JournalEvent::TokenIssued { .. } => "token_issued",
             JournalEvent::Stepped { .. } => "stepped",
-            JournalEvent::Steered { .. } => "steered",
+            JournalEvent::Commanded { .. } => "steered",
             JournalEvent::KeyReleased { .. } => "key_released",
             JournalEvent::SetUp { kind, .. } => return format!("set_up:{kind}"),
             JournalEvent::Remarked { .. } => "remarked",
@@ -313,9 +318,9 @@ impl JournalEvent {
         word.into()
     }
 
-    /// What it is about beside a run, as the audit log is filtered by it: see [`AuditSubject`].
+    /// What the event is about, if not a run; for the subject filter of the audit log. See [`AuditSubject`].
     ///
-    /// The SQL stores compute the same from the stored entry (`audit_subject`).
+    /// The SQL stores compute the same value from the stored entry (`audit_subject`).
     pub fn subject(&self) -> Option<AuditSubject> {
         Some(match self {
             JournalEvent::OnEntity { kind, id, .. } => AuditSubject::entity(kind, id),
@@ -335,7 +340,7 @@ impl JournalEvent {
             | JournalEvent::Resolved { .. }
             | JournalEvent::Answered { .. }
             | JournalEvent::Stepped { .. }
-            | JournalEvent::Steered { .. }
+            | JournalEvent::Commanded { .. }
             | JournalEvent::Remarked { .. }
             | JournalEvent::Redelivered { .. }
             | JournalEvent::Reverted { .. }
@@ -347,7 +352,8 @@ impl JournalEvent {
     }
 }
 
-/// What an entry of the audit log is about, if not a run: `entity:TYPE/ID`, `promise:ID`, `key:SCOPE/KEY`, or `KIND:ID` of what is set up.
+/// Subject of an audit log entry that is not about a run: `entity:TYPE/ID`, `promise:ID`, `key:SCOPE/KEY`, or
+/// `KIND:ID` for configuration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AuditSubject(String);
 
@@ -357,7 +363,7 @@ impl AuditSubject {
         AuditSubject(format!("entity:{kind}/{id}"))
     }
 
-    /// An idempotency key; `scope` is `run`, `promise` or `request`.
+    /// An idempotency key. `scope` is `run`, `promise` or `request`.
     pub fn key(scope: &str, key: &str) -> Self {
         AuditSubject(format!("key:{scope}/{key}"))
     }
@@ -367,7 +373,7 @@ impl AuditSubject {
         AuditSubject(format!("promise:{id}"))
     }
 
-    /// Something that is set up: a credential, a workspace, a definition.
+    /// A catalog item, such as a credential, a workspace or a definition.
     pub fn set_up(kind: &str, id: &str) -> Self {
         AuditSubject(format!("{kind}:{id}"))
     }

@@ -1,4 +1,4 @@
-//! Keys that callers choose: they name a thing, so that asking twice finds it again.
+//! Keys that callers choose. A repeated request with the same key finds the same object.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,25 +37,26 @@ macro_rules! key {
 }
 
 key! {
-    /// Names an operation: at most one of it exists per workspace and kind while the key lives.
+    /// Names a run, a promise or an operation. While the key lives, it names at most one of each kind in a
+    /// workspace.
     IdempotencyKey, "idempotency key"
 }
 key! {
-    /// What a run is about; at most one open run per workspace, workflow and subject.
+    /// What a run is about. At most one run per workspace, workflow and subject is open.
     Subject, "subject"
 }
 key! {
-    /// Names one sending of a signal, so that a resend is not a second signal.
+    /// Identifies one sending of a signal, so that a resend is not a second signal.
     SignalId, "signal id"
 }
 
 key! {
-    /// One business object among those of its kind, by the id its owner gave it.
+    /// Id of an entity within its kind, chosen by the user.
     EntityId, "entity id"
 }
 
 impl EntityId {
-    /// Refuses what cannot stand in an address: `.` and `..` as a part of a path mean something else.
+    /// Rejects `.` and `..`, which have a special meaning in URL paths.
     pub fn check_addressable(&self) -> Result<(), Invalid> {
         match self.as_str() {
             dots @ ("." | "..") => {
@@ -66,7 +67,7 @@ impl EntityId {
     }
 }
 
-/// What a key names; the same text may name one thing of each kind.
+/// Kind of object that a key names. The same text may name one object of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyKind {
     /// A run.
@@ -88,40 +89,40 @@ impl KeyKind {
     }
 }
 
-/// The one thing that a key stands for.
+/// The object that a key names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyTarget {
     /// A run.
     Run {
-        /// Which.
+        /// Id of the run.
         run: RunId,
-        /// What sameness means under the key.
+        /// Fingerprint that a request under the key must have.
         fingerprint: Fingerprint,
     },
     /// A promise.
     Promise(PromiseId),
-    /// Nothing yet: it is claimed for a promise that is still to be made, because somebody settled that early.
+    /// No object yet. The key is claimed for a future promise, because a settlement for it came early.
     Nothing,
 }
 
-/// What a key stands for, and for how long.
+/// Stored record of a key: the object it names, and its expiry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRecord {
-    /// What it names.
+    /// The object it names.
     pub target: KeyTarget,
-    /// When it was first seen.
+    /// When the key was first used.
     pub first_seen_at: Timestamp,
-    /// When it expires; `None` while what it names is open, or if it is kept for ever.
+    /// When it expires. `None` while its object is open, or if it never expires.
     pub expires_at: Option<Timestamp>,
 }
 
 impl KeyRecord {
-    /// Does the key still stand for it at `now`?
+    /// Returns true if the key is still in force at `now`.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|at| now < at)
     }
 
-    /// The run it names, if it names one.
+    /// The run it names, if any.
     pub fn run(&self) -> Option<RunId> {
         match self.target {
             KeyTarget::Run { run, .. } => Some(run),
@@ -129,7 +130,7 @@ impl KeyRecord {
         }
     }
 
-    /// The promise it names, if it names one.
+    /// The promise it names, if any.
     pub fn promise(&self) -> Option<&PromiseId> {
         match &self.target {
             KeyTarget::Promise(id) => Some(id),
@@ -142,7 +143,8 @@ impl KeyRecord {
 mod tests {
     use super::*;
 
-    /// S0.17, S0.18, S2.9, G0.6: 1 to 255 printable ASCII characters; the empty key is refused, not treated as absent.
+    /// S0.17, S0.18, S2.9, G0.6: 1 to 255 printable ASCII characters. The empty key is rejected, not treated
+    /// as absent.
     #[test]
     fn keys_are_printable_and_bounded() {
         for good in

@@ -1,6 +1,6 @@
-//! The ledger: for each effect, every time its code was entered, by whom, and what is known of it. Computed from the records of
-//! steps, the history and the journal, so that it costs an effect that goes well nothing. The counts come from the evidence in the
-//! journal alone ([`Evidence`]), as the metrics do.
+//! The ledger: for each effect, every time its code was entered, the engine that did so, and the outcome.
+//! It is computed from step records, history and journal, so an effect without trouble costs nothing extra.
+//! The counts come from the evidence in the journal alone ([`Evidence`]), like the metrics.
 
 use std::collections::BTreeMap;
 
@@ -15,76 +15,76 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerEntry {
-    /// What the provider knows it by.
+    /// Key that the provider received.
     pub key: String,
-    /// Its run, if a run made it.
+    /// Run that caused it, if a run did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// Its entity, if an operation on one made it.
+    /// Entity whose operation caused it, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entity: Option<LedgerEntity>,
     /// The step.
     pub step: String,
-    /// How it is kept from happening twice.
+    /// Class of the effect.
     pub class: EffectClass,
-    /// Where it stands; absent if a retry dropped its record, or if it is of an earlier generation.
+    /// Status of the step. Absent if a retry deleted its record, or if it belongs to an earlier generation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<&'static str>,
-    /// Every attempt that was, or may have been, entered.
+    /// Every attempt that was entered or may have been.
     pub attempts: Vec<LedgerAttempt>,
-    /// What probes said.
+    /// Answers of probes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<String>,
-    /// What people decided.
+    /// Rulings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rulings: Vec<LedgerRuling>,
-    /// Outcomes that were refused, because their writer no longer held the run.
+    /// Outcomes refused because their writer no longer held the run.
     pub refused_writes: u32,
-    /// Attempts that are known to have happened.
+    /// Attempts known to have happened.
     pub happened: u32,
     /// Attempts that may have happened.
     pub may_have_happened: u32,
-    /// How often it is known to have happened beyond the first time.
+    /// How often it is known to have happened after the first time.
     pub happened_twice: u32,
-    /// How often more than that it may have happened beyond the first time.
+    /// How often more than that it may have happened after the first time.
     pub may_have_happened_twice: u32,
 }
 
-/// What an operation acted on.
+/// The entity that an operation acted on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerEntity {
-    /// The type of the entity.
+    /// Kind of the entity.
     pub kind: String,
-    /// Which.
+    /// Id of the entity.
     pub id: String,
-    /// The operation.
+    /// Id of the operation.
     pub operation: String,
 }
 
-/// One time that an effect's code was, or may have been, entered.
+/// One time that the code of an effect was entered, or may have been.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerAttempt {
-    /// Which, from 1.
+    /// Number of the attempt, from 1.
     pub number: u32,
-    /// When it began, if that was noted.
+    /// When it began, if recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub began_at: Option<String>,
-    /// When its outcome was noted.
+    /// When its outcome was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
     /// The engine that entered it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The fence it was entered under.
+    /// Fence it was entered under.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
-    /// How it went.
+    /// Outcome.
     pub outcome: LedgerOutcome,
 }
 
-/// What is known of one attempt.
+/// Outcome of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LedgerOutcome {
@@ -94,7 +94,7 @@ pub enum LedgerOutcome {
     Failed,
     /// It may have happened.
     Unknown,
-    /// It is under way, or was when its worker vanished. It may have happened.
+    /// It is running, or was when its worker vanished. It may have happened.
     Open,
 }
 
@@ -108,20 +108,21 @@ impl LedgerOutcome {
     }
 }
 
-/// A decision of people.
+/// A ruling of a person.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LedgerRuling {
-    /// Who.
+    /// Who decided.
     pub by: Actor,
     /// When.
     pub at: String,
-    /// What.
+    /// The decision.
     #[serde(flatten)]
     pub what: JournalEvent,
 }
 
-/// The effects of a run: those of its current generation, and those of which only the journal tells. `notes` are of this run, oldest first.
-pub fn ledger_of(
+/// Builds the ledger of a run: the effects of its current generation, and earlier effects that only the
+/// journal shows. `notes` are the journal entries of the run, oldest first.
+pub fn build_ledger(
     run: RunId,
     generation: Generation,
     steps: &[StepRecord],
@@ -213,7 +214,7 @@ fn attempt_of(
         JournalEvent::Failed { attempt, .. } | JournalEvent::Doubted { attempt, .. } => *attempt == number,
         _ => false,
     });
-    // Of equally strong evidence the first tells when it became known.
+    // Among equally strong evidence, the first tells when the outcome became known.
     let strongest = proven.iter().filter(|(_, evidence)| evidence.attempt == number).fold(
         None,
         |best: Option<&(&JournalEntry, &Evidence)>, next| match best {
@@ -224,14 +225,15 @@ fn attempt_of(
     let record = record.filter(|record| record.attempts == number);
     let recorded = record.and_then(|record| Occurrence::of_state(&record.state));
     let proven = strongest.map(|(_, evidence)| evidence.occurrence);
-    // A record of more than one attempt is never without evidence, which knows more: that a repeated effect stands is not known of its last attempt.
+    // A record with several attempts always has evidence, and the evidence is more precise: that a repeated
+    // effect exists does not show which attempt caused it.
     let occurrence = if number > 1 { proven.or(recorded) } else { proven.max(recorded) };
     let is_open = record.is_some_and(|record| record.state == StepState::Running);
     let outcome = match occurrence {
         Some(Occurrence::Happened) => LedgerOutcome::Completed,
         Some(Occurrence::MayHaveHappened) if is_open => LedgerOutcome::Open,
         Some(Occurrence::MayHaveHappened) => LedgerOutcome::Unknown,
-        // Of an attempt that another followed there is evidence unless it is known that it did not happen.
+        // An attempt that was followed by another has evidence, unless it is known not to have happened.
         Some(Occurrence::DidNotHappen) | None => LedgerOutcome::Failed,
     };
     let recorded_at = record.and_then(|record| match &record.state {
@@ -254,7 +256,7 @@ fn attempt_of(
     }
 }
 
-/// The engine that a lease with this fence was granted to.
+/// The engine that the lease with this fence was granted to.
 fn owner_of(fence: Fence, events: &[RunEvent]) -> Option<String> {
     let is_grant = |event: &&RunEvent| {
         event.fence == fence
@@ -267,22 +269,22 @@ fn owner_of(fence: Fence, events: &[RunEvent]) -> Option<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClassCount {
-    /// Effects.
+    /// Number of effects.
     pub effects: u64,
-    /// Times their code was, or may have been, entered.
+    /// Number of times their code was entered, or may have been.
     pub entries: u64,
-    /// Times an effect is known to have happened beyond the first.
+    /// Times an effect is known to have happened after the first.
     pub happened_twice: u64,
-    /// Times more than that an effect may have happened beyond the first.
+    /// Times more than that an effect may have happened after the first.
     pub may_have_happened_twice: u64,
     /// Effects in doubt now.
     pub in_doubt: u64,
-    /// Outcomes refused.
+    /// Refused outcomes.
     pub refused_writes: u64,
 }
 
 impl ClassCount {
-    /// Counts `entry`.
+    /// Adds `entry` to the counts.
     pub fn add(&mut self, entry: &LedgerEntry) {
         self.effects += 1;
         self.entries += entry.attempts.len() as u64;
@@ -331,7 +333,7 @@ mod tests {
     }
 
     fn entry(attempts: u32, notes: &[JournalEntry]) -> LedgerEntry {
-        ledger_of(RUN, Generation::default(), &[record(attempts)], &[], notes).remove(0)
+        build_ledger(RUN, Generation::default(), &[record(attempts)], &[], notes).remove(0)
     }
 
     fn repeats(attempts: u32, notes: &[JournalEntry]) -> (u32, u32) {
@@ -388,7 +390,7 @@ mod tests {
     fn what_a_retry_dropped_stays_in_the_ledger() {
         let dropped = JournalEvent::Superseded { attempt: 1, occurrence: Occurrence::Happened };
         let notes = [note(dropped, Some((1, Occurrence::Happened)))];
-        let gone = ledger_of(RUN, Generation::default(), &[], &[], &notes).remove(0);
+        let gone = build_ledger(RUN, Generation::default(), &[], &[], &notes).remove(0);
         assert_eq!((gone.status, gone.happened, gone.happened_twice), (None, 1, 0));
         let again = entry(2, &[notes[0].clone(), tried(2, Occurrence::Happened)]);
         assert_eq!((again.happened, again.happened_twice), (2, 1));

@@ -1,4 +1,4 @@
-//! Names people give to workflows, steps, promises and signals.
+//! Names of workflows, steps, promises and signals.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::Invalid;
 use crate::limits::MAX_NAME_CHARS;
 
-/// A name of 1 to 128 characters of `A-Z a-z 0-9 . _ -`, so that it reads the same in logs, URLs and every store.
+/// A name of 1 to 128 characters from `A-Z a-z 0-9 . _ -`. It reads the same in logs, URLs and every store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Checks `text`; `what` says in the error what the name was for.
+    /// Checks `text`. `what` says in the error what the name is for.
     pub fn new(what: &'static str, text: &str) -> Result<Self, Invalid> {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
         if text.is_empty() || text.len() > MAX_NAME_CHARS || !text.bytes().all(allowed) {
@@ -32,12 +32,12 @@ impl fmt::Display for Name {
     }
 }
 
-/// A workflow by name and version; a run is pinned to the one it began with.
+/// A workflow by name and version. A run is pinned to the version it started with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkflowRef {
-    /// The workflow's name.
+    /// Name of the workflow.
     pub name: Name,
-    /// The version of its code, starting at 1.
+    /// Version of its code, from 1.
     pub version: u32,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for WorkflowRef {
     }
 }
 
-/// Enough of a refused text to recognise it, never all of an unbounded input.
+/// Enough of a rejected text to recognise it. Inputs are unbounded, so never all of it.
 pub(super) fn excerpt(text: &str) -> String {
     text.chars().take(40).collect()
 }

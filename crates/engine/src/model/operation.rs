@@ -1,9 +1,9 @@
-//! Operations: each one requested transition of an entity, from the claim to what became of it.
+//! Operations: one requested transition of an entity, from the claim to the outcome.
 
 use std::time::Duration;
 
 use super::{
-    Actor, ClaimTo, EffectKey, EntityRef, Evidence, Failure, Fence, Fingerprint, Generation, Home,
+    Actor, ClaimTo, EffectKey, EntityRef, EntityStorage, Evidence, Failure, Fence, Fingerprint, Generation,
     IdempotencyKey, JournalEntry, JournalEvent, Name, OperationId, OwnerId, Payload, Recovery, RunId,
     Timestamp, Version, WorkspaceId,
 };
@@ -11,125 +11,131 @@ use super::{
 /// One requested transition of an entity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
-    /// Which.
+    /// Id of the operation.
     pub id: OperationId,
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// What it moves.
+    /// The entity it moves.
     pub entity: EntityRef,
-    /// Where that lives.
-    pub home: Home,
+    /// Where the entity is stored.
+    pub home: EntityStorage,
     /// The entity workflow.
     pub workflow: Name,
-    /// The module whose janitor looks after it.
+    /// The module whose janitor is responsible for it.
     pub module: Name,
-    /// The step.
+    /// Key of the step.
     pub step: Name,
-    /// As whom it was asked for.
+    /// The requester role it was asked for with.
     pub requester: Option<Name>,
     /// The person or credential that asked.
     pub by: Option<Actor>,
-    /// The key it was asked for under.
+    /// The idempotency key.
     pub key: Option<IdempotencyKey>,
-    /// What sameness means under the key.
+    /// Fingerprint that a request under the key must have.
     pub fingerprint: Fingerprint,
-    /// What the action is given.
+    /// Input of the action.
     pub input: Payload,
-    /// The status it began in.
+    /// Status of the entity before the operation.
     pub from: Name,
-    /// The status it leads to.
+    /// Status of the entity after success.
     pub to: Name,
     /// The claim it holds while it is pending or in doubt, if the step has one.
     pub claim: Option<ClaimTo>,
-    /// What becomes of it if its holder vanishes.
+    /// Policy if its holder vanishes.
     pub recovery: Recovery,
-    /// Can what it does not be taken back?
+    /// True if its effect cannot be undone.
     pub irreversible: bool,
-    /// Version of the document it began under. `None` if its workflow is code.
+    /// Version of the document it began under. `None` if the workflow is code.
     pub document: Option<Version>,
-    /// The operation whose effect key its action carries: its own, or an earlier one whose effect it continues.
+    /// The operation whose effect key its action carries: its own id, or the id of an earlier operation whose
+    /// effect it continues.
     pub effect_of: OperationId,
-    /// An earlier attempt or operation under the same effect key may have happened.
+    /// True if an earlier attempt or operation under the same effect key may have happened.
     pub may_repeat: bool,
-    /// An earlier operation of the same step on the same entity was done.
+    /// True if an earlier operation of the same step on the same entity was done.
     pub done_before: bool,
-    /// How long after its holder was last heard of its action may still take effect. No janitor touches it before.
+    /// How long after the last heartbeat its action may still take effect. The janitor leaves it alone until
+    /// then.
     pub grace: Duration,
-    /// How often its action was entered in the current attempt. 0 if it has no effect outside the store, or is carried out by a run.
+    /// How often its action was entered in the current attempt. 0 if it has no effect outside the store, or
+    /// if a run carries it out.
     pub tries: u32,
     /// How often the action was entered under its effect key before.
     pub tries_before: u32,
-    /// The run that carries it out, if a run does: then it is the run that says how it ends, not whether its holder lives.
+    /// The run that carries it out, if one does. The run then decides how the operation ends; heartbeats do
+    /// not matter.
     pub run: Option<RunId>,
-    /// The version the entity had when it began, after the claim.
+    /// Version of the entity when the operation began, after the claim.
     pub version: Version,
-    /// How often it was begun: 1 unless it was given back and tried again. Whoever holds an older one can write nothing.
+    /// Number of the attempt: 1 unless it was reverted and tried again. The holder of an older attempt can
+    /// write nothing.
     pub attempt: u32,
     /// The engine that began the attempt.
     pub owner: OwnerId,
-    /// When it was first begun.
+    /// When the first attempt began.
     pub began_at: Timestamp,
-    /// Where it stands.
+    /// Current state.
     pub state: OperationState,
 }
 
-/// Where an operation stands.
+/// State of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OperationState {
-    /// Its action is under way.
+    /// Its action is running.
     Pending {
-        /// When its holder was last heard of.
+        /// Last heartbeat of its holder.
         heard_at: Timestamp,
     },
-    /// It is done: the entity has the status it leads to.
+    /// Done. The entity has the new status.
     Done {
-        /// When.
+        /// When it ended.
         at: Timestamp,
-        /// What the action gave.
+        /// Result of the action.
         result: Payload,
     },
-    /// The action would not do it; the entity is as before.
+    /// The action rejected the request. The entity is unchanged.
     Rejected {
-        /// When.
+        /// When it ended.
         at: Timestamp,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
-    /// The action failed; the entity is as before.
+    /// The action failed. The entity is unchanged.
     Failed {
-        /// When.
+        /// When it ended.
         at: Timestamp,
-        /// Why.
+        /// The failure.
         failure: Failure,
     },
-    /// What it had claimed was given back, because its holder vanished or because it is known not to have happened.
+    /// The claim was reverted, because the holder vanished or because the action is known not to have
+    /// happened.
     Reverted {
-        /// When.
+        /// When it ended.
         at: Timestamp,
-        /// A probe or a person found out that its action did not happen.
+        /// True if a probe or a person found out that the action did not happen.
         settled: bool,
     },
-    /// Nobody knows whether the action happened. The claim is held until a probe or people decide.
+    /// The outcome of the action is unknown. The claim is held until a probe or a ruling resolves it.
     InDoubt {
-        /// Since when.
+        /// When it came into doubt.
         since: Timestamp,
     },
 }
 
-/// The bare name of an operation's state.
+/// Name of an operation's state, without its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OperationStatus {
-    /// Under way.
+    /// Running.
     Pending,
     /// Done.
     Done,
-    /// Refused by the action.
+    /// Rejected by the action.
     Rejected,
     /// Failed.
     Failed,
-    /// Given back by the janitor.
+    /// Reverted.
     Reverted,
-    /// Nobody knows.
+    /// In doubt.
     InDoubt,
 }
 
@@ -156,12 +162,12 @@ impl OperationStatus {
         }
     }
 
-    /// The status spelled so, if there is one.
+    /// The status with this name.
     pub fn from_name(text: &str) -> Option<Self> {
         OperationStatus::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
-    /// Is it over?
+    /// Returns true if the operation has ended.
     pub const fn has_ended(self) -> bool {
         match self {
             OperationStatus::Pending | OperationStatus::InDoubt => false,
@@ -174,7 +180,7 @@ impl OperationStatus {
 }
 
 impl OperationState {
-    /// The bare name.
+    /// The state without its data.
     pub const fn status(&self) -> OperationStatus {
         match self {
             OperationState::Pending { .. } => OperationStatus::Pending,
@@ -186,7 +192,7 @@ impl OperationState {
         }
     }
 
-    /// When it came to be so: last heard of, in doubt since, or ended.
+    /// When it entered this state. For a pending operation, its last heartbeat.
     pub const fn at(&self) -> Timestamp {
         match self {
             OperationState::Pending { heard_at: at }
@@ -200,30 +206,33 @@ impl OperationState {
 }
 
 impl Operation {
-    /// Does it hold its entity, so that no other may begin?
+    /// Returns true if it holds its entity, so that no other operation may begin.
     pub fn holds_entity(&self) -> bool {
         self.claim.is_some() && !self.state.status().has_ended()
     }
 
-    /// Orders the operations on one entity by when they last began: ids alone do not, where two were asked for in one millisecond or on two machines.
-    pub fn seniority(&self) -> (Version, OperationId) {
+    /// Sort key of the operations on one entity: by when they last began. Ids alone do not suffice, because
+    /// two requests may come in the same millisecond or on two machines.
+    pub fn begin_order(&self) -> (Version, OperationId) {
         (self.version, self.id)
     }
 
-    /// Need it not be kept any more? It ended before, its after-effects are delivered or given up, and another one of its step on its entity came
-    /// after it. The newest of a step stays for ever: it is what a retry is told, and what says whether that which cannot be taken back may have happened.
-    pub fn is_forgettable(
+    /// Returns true if it may be purged: it ended before `ended_before`, its outbox messages are delivered or given
+    /// up, and a newer operation of the same step on the same entity exists. The newest operation of a step
+    /// is kept forever. It answers retries, and it shows whether an irreversible step may have happened.
+    pub fn is_purgeable(
         &self,
         ended_before: Timestamp,
         newest_of_step: (Version, OperationId),
         is_all_told: bool,
     ) -> bool {
         let is_old = self.state.status().has_ended() && self.state.at() < ended_before;
-        is_old && is_all_told && self.seniority() < newest_of_step
+        is_old && is_all_told && self.begin_order() < newest_of_step
     }
 
-    /// Is it still unknown whether an effect under its key happened? A result, a probe or a ruling answers the question for the whole key. A failure or a
-    /// rejection of a later try does not: it says nothing about the earlier ones.
+    /// Returns true if it is still unknown if an effect under its key happened. A result, a probe or a ruling answers
+    /// this for the whole key. A failure or rejection of a later attempt does not: it says nothing about
+    /// earlier ones.
     pub fn leaves_doubt(&self) -> bool {
         match &self.state {
             OperationState::Pending { .. } | OperationState::InDoubt { .. } => true,
@@ -237,95 +246,100 @@ impl Operation {
         }
     }
 
-    /// May a try before its last have happened? Its action is entered again only after a try that may have.
+    /// Returns true if an attempt before the last may have happened. The action is entered again only after such an
+    /// attempt.
     fn has_open_tries(&self) -> bool {
         self.may_repeat || self.tries > 1
     }
 
-    /// Was the step done, by it or before it?
+    /// Returns true if the step was done, by this operation or an earlier one.
     pub fn is_done(&self) -> bool {
         self.done_before || matches!(self.state, OperationState::Done { .. })
     }
 
-    /// Must a manager say so before a step that is irreversible `once` is taken after it?
+    /// Returns true if a step that is irreversible `once` needs an override after this operation.
     pub fn needs_override(&self) -> bool {
         self.is_done() || self.leaves_doubt()
     }
 
-    /// Does a new operation with this fingerprint act under its effect key? A claimed step has one effect at a time, so the next operation continues what may
-    /// have happened, or what is known not to have. An unclaimed step may have many at once: only the same request continues one that has ended.
+    /// Returns true if a new operation with this fingerprint uses its effect key. A claimed step has one effect at a
+    /// time, so the next operation continues an effect that may have happened or is known not to have. An
+    /// unclaimed step may have many effects at once, so only the same request continues one, and only after
+    /// the operation has ended.
     pub fn is_continued_by(&self, is_claimed: bool, fingerprint: &Fingerprint) -> bool {
         let is_open = self.leaves_doubt() || matches!(self.state, OperationState::Reverted { .. });
         let is_same = self.fingerprint == *fingerprint && self.state.status().has_ended();
         is_open && (is_claimed || is_same)
     }
 
-    /// What its action carries to the outside world: the same over its attempts, and over operations that continue its effect.
+    /// Key that its action sends to the outside world. The same for all attempts, and for operations that
+    /// continue its effect.
     pub fn effect_key(&self) -> EffectKey {
         EffectKey::of_operation(self.effect_of, self.step.as_str())
     }
 }
 
-/// What becomes of an operation.
+/// How an operation ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OperationEnd {
-    /// The action did it.
+    /// The action succeeded.
     Done {
-        /// What it gave.
+        /// Result of the action.
         result: Payload,
-        /// What is to be laid over what is known of the entity; only for those in the store's own table.
+        /// Data to merge into the entity. Only for entities in the store's own table.
         data: Option<Payload>,
     },
-    /// The action would not do it.
+    /// The action rejected the request.
     Rejected(Failure),
     /// The action failed.
     Failed(Failure),
-    /// Its holder vanished: what it claimed is given back.
+    /// The holder vanished. The claim is reverted.
     Reverted,
-    /// A probe or a person says that it did not happen: what it claimed is given back.
+    /// A probe or a person says that it did not happen. The claim is reverted.
     DidNotHappen,
-    /// Nobody knows whether it happened: it is left for a probe or people to decide.
+    /// The outcome is unknown. A probe or a ruling must resolve it.
     InDoubt,
-    /// Nobody knows whether it happened: the holder is about to enter the action again, under the same effect key.
+    /// The outcome is unknown. The holder is about to enter the action again, under the same effect key.
     TryAgain,
 }
 
-/// Something that was seen, done or said about an entity, beyond what its operations tell by themselves. Never changed.
+/// A journal entry about an entity: something that its operations do not show by themselves. Never changed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct EntityNote {
+pub struct EntityJournalEntry {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// About what.
+    /// The entity it is about.
     pub entity: EntityRef,
-    /// About which operation, if it is about one.
+    /// The operation it is about, if any.
     pub operation: Option<OperationId>,
-    /// When.
+    /// When it was written.
     pub at: Timestamp,
-    /// The person who did it, if one did: such notes are in the audit log as well.
+    /// The person who acted, if one did. Such entries are in the audit log too.
     pub by: Option<Actor>,
-    /// What.
+    /// The event.
     pub what: JournalEvent,
-    /// What it proves of one attempt at an effect. It is kept in the journal of the workspace ([`EntityNote::journalled`]), and lists of
-    /// notes about an entity do not show it.
+    /// What it shows about one attempt at an effect. It is stored in the journal of the workspace
+    /// ([`EntityJournalEntry::to_journal_entry`]). Lists of entries about an entity do not contain it.
     pub evidence: Option<Evidence>,
 }
 
-impl EntityNote {
-    /// The same as an entry of the journal, if a person did it or if it is evidence. Stores append it in the same write.
-    pub fn journalled(&self) -> Option<JournalEntry> {
+impl EntityJournalEntry {
+    /// The entry for the journal of the workspace, if a person acted or if it is evidence. Stores append it
+    /// in the same write.
+    pub fn to_journal_entry(&self) -> Option<JournalEntry> {
         if self.by.is_none() && self.evidence.is_none() {
             return None;
         }
         Some(JournalEntry { evidence: self.evidence.clone(), ..self.in_journal(self.by.clone()) })
     }
 
-    /// Is it for the audit log alone? The operation itself tells that it began.
+    /// Returns true if it belongs only in the audit log, because the operation itself shows that it began.
     pub fn is_for_audit_only(&self) -> bool {
         matches!(self.what, JournalEvent::Stepped { .. })
     }
 
-    /// The same as an entry of the audit log, if a person did it.
-    pub fn audited(&self) -> Option<JournalEntry> {
+    /// The entry for the audit log, if a person acted.
+    pub fn to_audit_entry(&self) -> Option<JournalEntry> {
         self.by.is_some().then(|| self.in_journal(self.by.clone()))
     }
 

@@ -1,16 +1,18 @@
-//! What the record of an operation proves of the tries of its action.
+//! Evidence in the record of an operation about the attempts at its action.
 //!
-//! Tries are counted by effect key, over all operations that share it. A first try that ends in a known way costs nothing: its operation tells of it. Every
-//! other try is in the journal, with the write that tells of it.
+//! Attempts are counted by effect key, over all operations that share it. A first attempt with a known
+//! outcome needs no evidence: the operation itself shows it. Evidence about every other attempt is written to
+//! the journal together with the change that shows it.
 
 use super::{
-    EffectClass, EntityNote, Evidence, JournalEntry, JournalEvent, Occurrence, Operation, OperationState,
-    Recovery, Timestamp,
+    EffectClass, EntityJournalEntry, Evidence, JournalEntry, JournalEvent, Occurrence, Operation,
+    OperationState, Recovery, Timestamp,
 };
 use crate::limits::MAX_SETTLED_TRIES;
 
 impl Operation {
-    /// Number of its last try among all under its effect key; 0 if its action has no effect outside the store.
+    /// Number of its last attempt among all under its effect key. 0 if its action has no effect outside the
+    /// store.
     pub fn last_try(&self) -> u32 {
         match self.tries {
             0 => 0,
@@ -18,7 +20,8 @@ impl Operation {
         }
     }
 
-    /// How its effect is kept from happening twice. What people decide about after a crash is never run again silently; the rest is run again under the same key.
+    /// Class of its effect. With `recovery: hold` the action is never run again without a ruling. Otherwise
+    /// it is run again under the same key.
     pub fn effect_class(&self) -> EffectClass {
         match self.recovery {
             Recovery::Hold => EffectClass::Claimed,
@@ -26,7 +29,7 @@ impl Operation {
         }
     }
 
-    /// What its state tells of its last try.
+    /// Outcome of its last attempt, as its state shows it.
     pub fn occurrence(&self) -> Occurrence {
         match &self.state {
             OperationState::Pending { .. } | OperationState::InDoubt { .. } => Occurrence::MayHaveHappened,
@@ -38,15 +41,15 @@ impl Operation {
         }
     }
 
-    /// Evidence about one of its tries; `None` if its action has no effect outside the store.
+    /// Evidence about one of its attempts. `None` if its action has no effect outside the store.
     pub fn evidence(&self, number: u32, occurrence: Occurrence) -> Option<Evidence> {
         let (effect, class) = (self.effect_key(), self.effect_class());
         (self.tries > 0).then_some(Evidence { effect, class, attempt: number, occurrence })
     }
 
-    /// An entry of the journal that says what is known of one of its tries.
+    /// A journal entry with the evidence about one of its attempts.
     fn proof(&self, number: u32, occurrence: Occurrence, at: Timestamp) -> Option<JournalEntry> {
-        let note = EntityNote {
+        let note = EntityJournalEntry {
             workspace: self.workspace.clone(),
             entity: self.entity.clone(),
             operation: Some(self.id),
@@ -55,26 +58,26 @@ impl Operation {
             what: JournalEvent::Attempted { attempt: number, occurrence },
             evidence: self.evidence(number, occurrence),
         };
-        note.journalled().map(|note| JournalEntry { owner: Some(self.owner), ..note })
+        note.to_journal_entry().map(|note| JournalEntry { owner: Some(self.owner), ..note })
     }
 
-    /// What its beginning proves: a first try nothing that it does not tell by itself.
+    /// Evidence in its beginning. For a first attempt that is nothing beyond the operation itself.
     pub(super) fn proofs_of_begin(&self, at: Timestamp) -> Vec<JournalEntry> {
         let number = self.last_try();
         let is_again = number > 1;
         is_again.then(|| self.proof(number, Occurrence::MayHaveHappened, at)).flatten().into_iter().collect()
     }
 
-    /// What a change proves that made `before` what it is now.
+    /// Evidence in the change from `before` to this state.
     pub(super) fn proofs_of_change(&self, before: &Operation, at: Timestamp) -> Vec<JournalEntry> {
         let (number, occurrence) = (self.last_try(), self.occurrence());
         let is_pending = matches!(self.state, OperationState::Pending { .. });
         let was_in_doubt = matches!(before.state, OperationState::InDoubt { .. });
         let is_open = occurrence == Occurrence::MayHaveHappened && !is_pending;
         let first = match occurrence {
-            // The action is entered again because nobody knows how it went before.
+            // The action is entered again because its previous outcome is unknown.
             _ if is_pending => before.last_try(),
-            // Whoever looked for the key and did not find it speaks of every try under it.
+            // A search for the key that finds nothing is evidence about every attempt under it.
             Occurrence::DidNotHappen if was_in_doubt => {
                 number.saturating_sub(MAX_SETTLED_TRIES).saturating_add(1)
             }
@@ -108,7 +111,7 @@ mod tests {
         said.map(|evidence| (evidence.attempt, evidence.occurrence)).collect()
     }
 
-    /// What is said when an operation whose action was entered `tries` times, after `tries_before` under the same key, ends so.
+    /// Evidence written when an operation with `counts` (attempts before, attempts now) ends in `state`.
     fn ending(before: OperationState, counts: (u32, u32), state: OperationState) -> Vec<(u32, Occurrence)> {
         let before = operation(counts.0, counts.1, before);
         said(Operation { state, ..before.clone() }.proofs_of_change(&before, NOW))

@@ -1,4 +1,5 @@
-//! After-effects: rows of the commit that caused them, delivered at least once under one id.
+//! Outbox messages (after-effects): written in the commit that causes them, delivered at least once under one
+//! id.
 
 use std::time::Duration;
 
@@ -7,60 +8,60 @@ use super::{
     WorkspaceId, decide_retry,
 };
 
-/// One after-effect.
+/// One outbox message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxMessage {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// What every attempt carries, so that the receiver can tell them to be one.
+    /// Id that every delivery carries, so the receiver can recognise duplicates.
     pub id: EffectKey,
-    /// The run it came from.
+    /// The run that caused it.
     pub run: RunId,
-    /// Who is to receive it.
+    /// Name of the receiver.
     pub target: Name,
-    /// What it carries.
+    /// Content.
     pub payload: Payload,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// Attempts begun.
+    /// Delivery attempts begun.
     pub attempts: u32,
-    /// Why the last one failed, if it did.
+    /// Failure of the last attempt, if it failed.
     pub failure: Option<Failure>,
-    /// Where it stands.
+    /// Current state.
     pub state: OutboxState,
 }
 
-/// Where an after-effect stands.
+/// State of an outbox message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutboxState {
-    /// To be delivered from this instant on.
+    /// Waits to be delivered.
     Due {
-        /// From when.
+        /// Earliest delivery time.
         at: Timestamp,
     },
-    /// Somebody is delivering it; if they have not said how it went by the end, it is due again.
+    /// A worker is delivering it. If the worker has not reported by the end of the claim, it is due again.
     Claimed {
-        /// Who.
+        /// The worker.
         owner: OwnerId,
-        /// Until when.
+        /// End of the claim.
         until: Timestamp,
     },
-    /// The receiver has it.
+    /// The receiver accepted it.
     Delivered {
-        /// When.
+        /// When it was delivered.
         at: Timestamp,
     },
-    /// It was given up; people may have it delivered once more.
+    /// Given up. An operator may redeliver it.
     Dead {
-        /// When.
+        /// When it was given up.
         at: Timestamp,
     },
 }
 
-/// The bare name of an after-effect's state.
+/// Name of a message's state, without its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OutboxStatus {
-    /// To be delivered.
+    /// Waits to be delivered.
     Due,
     /// Being delivered.
     Claimed,
@@ -75,7 +76,7 @@ impl OutboxStatus {
     pub const ALL: [OutboxStatus; 4] =
         [OutboxStatus::Due, OutboxStatus::Claimed, OutboxStatus::Delivered, OutboxStatus::Dead];
 
-    /// The status as shown.
+    /// Name of the status.
     pub const fn as_str(self) -> &'static str {
         match self {
             OutboxStatus::Due => "due",
@@ -85,14 +86,14 @@ impl OutboxStatus {
         }
     }
 
-    /// Is there nothing left to do?
+    /// Returns true if nothing is left to do.
     pub const fn is_settled(self) -> bool {
         matches!(self, OutboxStatus::Delivered | OutboxStatus::Dead)
     }
 }
 
 impl OutboxState {
-    /// The bare name.
+    /// The state without its data.
     pub const fn status(self) -> OutboxStatus {
         match self {
             OutboxState::Due { .. } => OutboxStatus::Due,
@@ -102,7 +103,7 @@ impl OutboxState {
         }
     }
 
-    /// From when on it may be claimed, if ever.
+    /// When it may be claimed next, if ever.
     pub const fn due_at(self) -> Option<Timestamp> {
         match self {
             OutboxState::Due { at } => Some(at),
@@ -113,7 +114,7 @@ impl OutboxState {
 }
 
 impl OutboxMessage {
-    /// As it is once `owner` has it for `lease_for`.
+    /// The message after `owner` claimed it for `lease_for`.
     #[must_use]
     pub fn claimed(mut self, owner: OwnerId, lease_for: Duration, now: Timestamp) -> Self {
         self.attempts += 1;
@@ -121,14 +122,14 @@ impl OutboxMessage {
         self
     }
 
-    /// Is this attempt of `owner` still the one under way?
+    /// Returns true if this attempt of `owner` is still current.
     pub fn is_held_by(&self, owner: OwnerId, attempt: u32) -> bool {
         let holds = matches!(self.state, OutboxState::Claimed { owner: holder, .. } if holder == owner);
         holds && self.attempts == attempt
     }
 }
 
-/// How an attempt went: what becomes of the after-effect.
+/// Decides the next state after a delivery attempt.
 pub fn decide_delivery(
     policy: &RetryPolicy,
     attempts: u32,
@@ -137,7 +138,8 @@ pub fn decide_delivery(
     chance: f64,
 ) -> (OutboxState, Option<Failure>) {
     let Err(failure) = outcome else { return (OutboxState::Delivered { at: now }, None) };
-    // Only their count ends them: the time of a policy is meant for steps, which somebody waits for.
+    // Only the number of attempts is limited. The time limit of a policy is meant for steps, where a run
+    // waits.
     let made = AttemptsMade { count: attempts, since: now };
     let state = match decide_retry(policy, made, &failure, now, chance) {
         RetryDecision::At(at) => OutboxState::Due { at },

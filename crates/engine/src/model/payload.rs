@@ -27,7 +27,7 @@ impl Payload {
         Ok(Payload(text.into()))
     }
 
-    /// JSON text that a caller sent.
+    /// JSON text sent by a caller.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         check(text)?;
         let value: &serde_json::value::RawValue =
@@ -35,7 +35,7 @@ impl Payload {
         Ok(Payload(value.get().into()))
     }
 
-    /// Text that was a payload when it was stored.
+    /// A payload read from a store. It is not checked.
     pub fn from_stored(text: &str) -> Self {
         Payload(text.into())
     }
@@ -45,20 +45,20 @@ impl Payload {
         &self.0
     }
 
-    /// The payload as a Rust value.
+    /// Deserializes the payload.
     pub fn to<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&self.0)
     }
 }
 
 impl fmt::Debug for Payload {
-    /// Shows the size, not the content: payloads hold what must not reach a log.
+    /// Shows the size, not the content: payloads may hold secrets that must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({} bytes)", self.0.len())
     }
 }
 
-/// One pass over the text: size, nesting, and NUL (valid JSON that PostgreSQL refuses, so refused everywhere).
+/// Checks size, nesting and NUL in one pass. NUL is valid JSON, but PostgreSQL rejects it, so all stores do.
 fn check(text: &str) -> Result<(), Invalid> {
     if text.len() > MAX_PAYLOAD_BYTES {
         return Err(Invalid::Payload(format!(

@@ -1,55 +1,55 @@
-//! A value that somebody outside will supply.
+//! Durable promises: values that someone outside will supply.
 
 use std::time::Duration;
 
 use super::{Failure, IdempotencyKey, Payload, PromiseId, RunId, Timestamp};
 
-/// What a settler says.
+/// How a promise is settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settlement {
-    /// The value.
+    /// With this value.
     Resolved(Payload),
-    /// There will be none, and why.
+    /// Without a value, for this reason.
     Rejected(Failure),
-    /// Nobody wants it any more; to those who wait this is a rejection.
+    /// Called off. Waiting runs see a rejection.
     Cancelled(Failure),
 }
 
-/// Where a promise stands.
+/// State of a promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PromiseState {
-    /// Nobody has settled it.
+    /// Not settled.
     Pending,
-    /// Somebody did; the first commit won.
+    /// Settled. The first commit won.
     Settled {
-        /// When.
+        /// When it was settled.
         at: Timestamp,
-        /// What they said.
+        /// The settlement.
         settlement: Settlement,
     },
-    /// Its time ran out first.
+    /// Its deadline passed first.
     TimedOut,
-    /// It never was one to be settled: its key names another.
+    /// Its key belongs to another promise, so it can never be settled.
     KeyTaken {
         /// The promise that has the key.
         by: PromiseId,
     },
 }
 
-/// The bare name of a promise's state.
+/// Name of a promise's state, without its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PromiseStatus {
-    /// Nobody has settled it.
+    /// Not settled.
     Pending,
-    /// It has a value.
+    /// Has a value.
     Resolved,
-    /// It will have none.
+    /// Has no value.
     Rejected,
-    /// It was called off.
+    /// Called off.
     Cancelled,
-    /// Its time ran out.
+    /// Its deadline passed.
     TimedOut,
-    /// Its key names another.
+    /// Its key belongs to another promise.
     KeyTaken,
 }
 
@@ -64,7 +64,7 @@ impl PromiseStatus {
         PromiseStatus::KeyTaken,
     ];
 
-    /// The status as shown.
+    /// Name of the status.
     pub const fn as_str(self) -> &'static str {
         match self {
             PromiseStatus::Pending => "pending",
@@ -76,14 +76,14 @@ impl PromiseStatus {
         }
     }
 
-    /// The status spelled so, if there is one.
+    /// The status with this name.
     pub fn from_name(text: &str) -> Option<Self> {
         PromiseStatus::ALL.into_iter().find(|status| status.as_str() == text)
     }
 }
 
 impl PromiseState {
-    /// The bare name.
+    /// The state without its data.
     pub const fn status(&self) -> PromiseStatus {
         match self {
             PromiseState::Pending => PromiseStatus::Pending,
@@ -96,43 +96,43 @@ impl PromiseState {
     }
 }
 
-/// A promise's business key: by it, who does not know the promise's id finds it.
+/// Business key of a promise. Lets callers find the promise without knowing its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromiseKey {
     /// The key.
     pub key: IdempotencyKey,
-    /// For how long it still names the promise once that is settled or has timed out. While it is pending the key lives,
-    /// however long that takes.
+    /// How long the key still names the promise after it is settled or has timed out. While the promise is
+    /// pending the key never expires.
     pub keep_for: Duration,
 }
 
-/// One promise.
+/// A durable promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Promise {
-    /// Its id.
+    /// Id of the promise.
     pub id: PromiseId,
-    /// The run that made it; [`RunId::NONE`] if it stands alone.
+    /// The run that created it. [`RunId::NONE`] for a standalone promise.
     pub run: RunId,
-    /// Its business key.
+    /// Business key.
     pub key: Option<PromiseKey>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it times out, if it does.
     pub deadline_at: Option<Timestamp>,
-    /// Where it stood when it was last written.
+    /// State when it was last written.
     pub state: PromiseState,
-    /// What its maker, from outside, knows the making by.
+    /// Idempotency key of the creation, if it was created from outside.
     pub create_key: Option<IdempotencyKey>,
-    /// What its maker said about it.
+    /// Data that the creator attached.
     pub about: Option<Payload>,
-    /// What its settler knows the settling by.
+    /// Idempotency key of the settlement.
     pub complete_key: Option<IdempotencyKey>,
-    /// What its settler said, word for word, if that is more than the settlement.
+    /// The settler's original data, if that is more than the settlement.
     pub said: Option<Payload>,
 }
 
 impl Promise {
-    /// A promise that nobody has settled, without a key.
+    /// A pending promise without a key.
     pub fn pending(
         id: PromiseId,
         run: RunId,
@@ -153,12 +153,12 @@ impl Promise {
         }
     }
 
-    /// Does it belong to no run?
-    pub fn stands_alone(&self) -> bool {
+    /// Returns true if it belongs to no run.
+    pub fn is_standalone(&self) -> bool {
         self.run == RunId::NONE
     }
 
-    /// Where it stands at `now`: past its deadline a pending promise has timed out, whether or not anybody wrote so.
+    /// State at `now`. A pending promise past its deadline has timed out, whether or not that was written.
     pub fn state_at(&self, now: Timestamp) -> PromiseState {
         match (&self.state, self.deadline_at) {
             (PromiseState::Pending, Some(deadline)) if now >= deadline => PromiseState::TimedOut,
@@ -166,25 +166,25 @@ impl Promise {
         }
     }
 
-    /// The promise as it stands at `now`.
+    /// The promise with its state at `now`.
     #[must_use]
     pub fn seen_at(mut self, now: Timestamp) -> Promise {
         self.state = self.state_at(now);
         self
     }
 
-    /// Is there more to know about it, for the run that just opened it or began to wait for it, than that it is open? Its own
-    /// promises without a key are as it left them.
-    pub fn is_worth_telling(&self, now: Timestamp) -> bool {
+    /// Returns true if the run that opened it, or began to wait for it, must learn more than that it is open. A run
+    /// already knows the state of its own promises without a key.
+    pub fn is_reported_on_open(&self, now: Timestamp) -> bool {
         let is_over = self.state_at(now) != PromiseState::Pending;
-        match self.stands_alone() {
+        match self.is_standalone() {
             true => is_over || self.deadline_at.is_some(),
             false => self.key.is_some() && is_over,
         }
     }
 
-    /// When it was, or will be, over as things are now: settled, or out of time.
-    pub fn over_at(&self) -> Option<Timestamp> {
+    /// When it ended, or will end unless it changes: settled or timed out.
+    pub fn ends_at(&self) -> Option<Timestamp> {
         match &self.state {
             PromiseState::Settled { at, .. } => Some(*at),
             PromiseState::Pending | PromiseState::TimedOut => self.deadline_at,
@@ -192,17 +192,17 @@ impl Promise {
         }
     }
 
-    /// When its key stops naming it, as things are now. Never while it can still be settled: a key that ended sooner would
-    /// leave it waiting for a settler who cannot find it (G4.2).
+    /// When its key expires, unless the promise changes. Never while it can be settled: the settler could not find it
+    /// any more, and its run would wait forever (G4.2).
     pub fn key_expires_at(&self) -> Option<Timestamp> {
         let keep_for = self.key.as_ref()?.keep_for;
-        self.over_at().map(|at| at.plus(keep_for))
+        self.ends_at().map(|at| at.plus(keep_for))
     }
 }
 
 impl Settlement {
-    /// Do both say the same? Values are compared by meaning, not by spelling.
-    pub fn says_same(&self, other: &Settlement) -> bool {
+    /// Returns true if both settle a promise in the same way. Values are compared by meaning, not by spelling.
+    pub fn is_same_as(&self, other: &Settlement) -> bool {
         match (self, other) {
             (Settlement::Resolved(a), Settlement::Resolved(b)) => a == b || same_meaning(a, b),
             (Settlement::Rejected(a), Settlement::Rejected(b))
@@ -211,7 +211,7 @@ impl Settlement {
         }
     }
 
-    /// The status of a promise that is settled so.
+    /// Status of a promise settled in this way.
     pub const fn status(&self) -> PromiseStatus {
         match self {
             Settlement::Resolved(_) => PromiseStatus::Resolved,
@@ -248,14 +248,14 @@ mod tests {
     #[test]
     fn values_are_compared_by_meaning() {
         let resolved = |text: &str| Settlement::Resolved(Payload::parse(text).unwrap());
-        assert!(resolved(r#"{"a":1,"b":2}"#).says_same(&resolved(r#"{"b":2.0,"a":1}"#)));
-        assert!(!resolved("1").says_same(&resolved("2")));
-        assert!(!resolved("1").says_same(&Settlement::Rejected(Failure::permanent("1"))));
+        assert!(resolved(r#"{"a":1,"b":2}"#).is_same_as(&resolved(r#"{"b":2.0,"a":1}"#)));
+        assert!(!resolved("1").is_same_as(&resolved("2")));
+        assert!(!resolved("1").is_same_as(&Settlement::Rejected(Failure::permanent("1"))));
         let failure = Failure::permanent("no");
-        assert!(!Settlement::Cancelled(failure.clone()).says_same(&Settlement::Rejected(failure)));
+        assert!(!Settlement::Cancelled(failure.clone()).is_same_as(&Settlement::Rejected(failure)));
     }
 
-    /// G4.2: the key of a promise never ends before the promise does.
+    /// G4.2: the key of a promise never expires before the promise ends.
     #[test]
     fn a_key_outlives_its_promise() {
         let key = IdempotencyKey::new("stripe:ch_1").unwrap();

@@ -1,44 +1,46 @@
-//! Reopening a failed run: which steps run again, which effects stay done, and who must allow an effect to happen again.
+//! Reopening a failed run: which steps run again, which effects are kept, and who must allow an effect to be
+//! repeated.
 
 use super::command::changed;
 use super::{
-    Actor, CommandResult, Drive, EffectClass, EffectKey, EventKind, Evidence, FailureClass, JournalEntry,
-    JournalEvent, Occurrence, PendingRequest, Refusal, RulingRefused, RunHead, RunId, RunState, RunStatus,
-    StepId, StepKind, StepRecord, StepState, StepStatus, Timestamp, Version, check_authority,
+    Actor, CommandResult, EffectClass, EffectKey, EventKind, Evidence, FailureClass, JournalEntry,
+    JournalEvent, Occurrence, PendingRequest, Refusal, RulingError, RunHead, RunId, RunState, RunStatus,
+    RunningState, StepId, StepKind, StepRecord, StepState, StepStatus, Timestamp, Version, check_authority,
 };
 
-/// A person's permission to run effects again that have happened. It needs what the ruling `did_not_happen` needs.
+/// A person's permission to repeat effects that have happened. It needs the same authority as the ruling
+/// `did_not_happen`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repeat {
-    /// The steps whose effects may happen again. It allows no others.
+pub struct RepeatPermission {
+    /// The steps whose effects may be repeated. No others may.
     pub effects: Vec<StepId>,
-    /// Who allows it.
+    /// The person who allows it.
     pub by: Actor,
     /// A second person who agrees, where one is needed.
     pub seconded_by: Option<Actor>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Checks who allows effects to happen again.
-pub fn check_repeat(repeat: &Repeat) -> Result<(), RulingRefused> {
+/// Checks the authority behind a permission.
+pub fn check_repeat_permission(repeat: &RepeatPermission) -> Result<(), RulingError> {
     let what = "running an effect again that has happened";
     check_authority(&repeat.by, repeat.seconded_by.as_ref(), &repeat.reason, Some(what))
 }
 
-/// What a retry of a run would do to its effects.
+/// Consequences of a retry for the effects of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPlan {
-    /// The version of the run that the plan is made for.
+    /// Version of the run that the plan applies to.
     pub version: Version,
-    /// Effects that have happened and stay as they are.
+    /// Effects that have happened and are kept.
     pub stays_done: Vec<PlannedEffect>,
     /// Steps with an effect that run again.
     pub runs_again: Vec<PlannedEffect>,
 }
 
 impl RetryPlan {
-    /// The steps that a [`Repeat`] must name.
+    /// The steps that a [`RepeatPermission`] must name.
     pub fn repeats(&self) -> Vec<StepId> {
         let repeated = self.runs_again.iter().filter(|effect| effect.happens_again);
         repeated.map(|effect| effect.step.clone()).collect()
@@ -48,22 +50,23 @@ impl RetryPlan {
 /// One effect in a [`RetryPlan`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedEffect {
-    /// The step.
+    /// Id of the step.
     pub step: StepId,
-    /// What the provider knows the effect by.
+    /// Key that the provider received.
     pub key: EffectKey,
-    /// How it is kept from happening twice; absent if the step is a child, whose effects are its own.
+    /// Class of the effect. Absent for a child, whose effects are its own.
     pub class: Option<EffectClass>,
-    /// Where the step stands.
+    /// Status of the step.
     pub status: StepStatus,
-    /// The child that the step waited for. If it runs again it is another run, and all of its effects happen anew.
+    /// The child that the step waited for. If the step runs again, it starts a new child, and all effects of
+    /// the child happen again.
     pub child: Option<RunId>,
-    /// Does it happen a second time if the step runs again? False for effects that run again under the same key, and for those that did
-    /// not happen.
+    /// True if the effect happens a second time if the step runs again. False for effects that run again
+    /// under the same key, and for effects that did not happen.
     pub happens_again: bool,
 }
 
-/// Works out what a retry would do. `steps` are the records of the run.
+/// Plans a retry. `steps` are the records of the run.
 pub fn plan_retry(head: &RunHead, from: Option<&StepId>, steps: &[StepRecord]) -> Result<RetryPlan, Refusal> {
     let rerun = rerun_of(head, from, steps)?;
     let is_rerun = |step: &StepRecord| rerun.iter().any(|again| again.id == step.id);
@@ -87,12 +90,13 @@ pub fn plan_retry(head: &RunHead, from: Option<&StepId>, steps: &[StepRecord]) -
     })
 }
 
-/// Does a step of this kind do anything to the outside world? A child does whatever its own steps do.
+/// Returns true if the step can affect the outside world. A child does whatever its own steps do.
 fn has_effect(step: &StepRecord) -> bool {
     step.kind.effect_class().is_some() || step.kind == StepKind::Child
 }
 
-/// Would its effect happen a second time, if it ran again? One that is idempotent runs under the same key.
+/// Returns true if the effect would happen a second time if the step ran again. An idempotent effect runs under the
+/// same key.
 fn would_repeat(step: &StepRecord) -> bool {
     let is_done = step.state.status() == StepStatus::Completed;
     let is_kept_by_key = step.kind.effect_class() == Some(EffectClass::Idempotent);
@@ -103,7 +107,7 @@ fn would_repeat(step: &StepRecord) -> bool {
 pub(super) fn reopen(
     head: &RunHead,
     from: Option<&StepId>,
-    repeat: Option<&Repeat>,
+    repeat: Option<&RepeatPermission>,
     steps: &[StepRecord],
     now: Timestamp,
 ) -> Result<CommandResult, Refusal> {
@@ -123,7 +127,7 @@ pub(super) fn reopen(
     }
     notes.sort_by(|a, b| a.step.cmp(&b.step));
     let mut steered = changed(head, EventKind::Retried, from.map(|id| format!("from {id}")), now);
-    steered.head.state = RunState::Running(Drive::Ready { due_at: now });
+    steered.head.state = RunState::Running(RunningState::Ready { due_at: now });
     steered.head.asked = PendingRequest::Nothing;
     steered.head.stalls = 0;
     steered.rerun = rerun.iter().map(|step| step.id.clone()).collect();
@@ -152,11 +156,12 @@ fn rerun_of<'a>(
         }
     };
     let has_failed = |step: &StepRecord| step.state.status() == StepStatus::Failed;
-    // A failure after which other steps began is one that the code has dealt with: were its record gone, the code would
-    // be asked to go another way than the records that follow it.
+    // If other steps began after a failure, the code has handled it. Without the record of the failure, the
+    // code could take another path than the later records.
     let is_last = |step: &StepRecord| !steps.iter().any(|other| other.started_version > step.changed_version);
     let none_is_last = from.is_none() && !steps.iter().any(|step| has_failed(step) && is_last(step));
-    // Short steps are recorded when they end, so one recorded later may have been under way beside it all along.
+    // Short steps are recorded when they end, so a step recorded later may have been running at the same
+    // time.
     let is_overtaken = |step: &StepRecord| {
         none_is_last && !steps.iter().any(|other| Some(other.started_at) > failed_at(step))
     };
@@ -165,7 +170,7 @@ fn rerun_of<'a>(
         let failed = has_failed(step) && (is_last(step) || is_overtaken(step));
         given_up || failed || from_version.is_some_and(|from| step.started_version >= from)
     };
-    // An effect that was given up in doubt may have happened as well as one that still is.
+    // An effect that was abandoned in doubt may have happened, like one still in doubt.
     let is_in_doubt = |step: &&StepRecord| match &step.state {
         StepState::InDoubt { .. } => true,
         StepState::Failed { failure, .. } => {
@@ -179,9 +184,9 @@ fn rerun_of<'a>(
     Ok(steps.iter().filter(runs_again).collect())
 }
 
-/// What is known of an effect whose record goes.
+/// Journal entry that preserves the evidence about an effect whose record is deleted.
 fn superseded(head: &RunHead, step: &StepRecord, now: Timestamp) -> Option<JournalEntry> {
-    // One that was given up may have been entered before. If it was not, the journal says so.
+    // The effect of a cancelled step may have been entered. If it was not, the journal says so.
     let occurrence = Occurrence::of_state(&step.state).unwrap_or(Occurrence::MayHaveHappened);
     let (run, generation, attempt) = (head.id(), head.generation, step.attempts);
     let evidence = Evidence::of_step(run, generation, &step.id, step.kind, attempt, occurrence)?;
@@ -189,8 +194,8 @@ fn superseded(head: &RunHead, step: &StepRecord, now: Timestamp) -> Option<Journ
     Some(JournalEntry { evidence: Some(evidence), ..note_on(head, step, now, what) })
 }
 
-/// Who allowed an effect to happen again, for the ledger and the audit log.
-fn permitted(head: &RunHead, step: &StepRecord, repeat: &Repeat, now: Timestamp) -> JournalEntry {
+/// Journal entry of the permission, for the ledger and the audit log.
+fn permitted(head: &RunHead, step: &StepRecord, repeat: &RepeatPermission, now: Timestamp) -> JournalEntry {
     let what = JournalEvent::RepeatAllowed {
         attempt: step.attempts,
         seconded_by: repeat.seconded_by.clone(),
@@ -231,7 +236,7 @@ mod tests {
 
     fn retry(
         from: Option<&str>,
-        repeat: Option<Repeat>,
+        repeat: Option<RepeatPermission>,
         steps: &[StepRecord],
     ) -> Result<CommandResult, Refusal> {
         let command = RunCommand::Retry { from: from.map(StepId::from_stored), repeat: repeat.map(Box::new) };
@@ -251,20 +256,21 @@ mod tests {
         assert!(matches!(rerun(Some("x"), &steps), Err(Refusal::NoSuchStep(_))));
     }
 
-    /// What the code did after a failure that it dealt with would otherwise stand in a history that lacks its cause.
+    /// Otherwise the records of what the code did after the failure would lack their cause.
     #[test]
     fn a_failure_that_was_dealt_with_stands() {
         let rerun = |steps: &[StepRecord]| rerun(None, steps).unwrap();
         assert_eq!(rerun(&[step("a", 2, false), step("b", 4, true), step("c", 6, false)]), "c");
-        // Side by side, the one that failed may have been overtaken.
+        // Of two concurrent steps, the one that failed may have been overtaken.
         assert_eq!(rerun(&[step("a", 2, false), step("b", 4, true)]), "a");
-        // What began after the failure tells that it was dealt with, and that the code itself failed the run.
+        // A step that began after the failure shows that the failure was handled and that the code itself
+        // failed the run.
         assert_eq!(rerun(&[step("a", 2, false), StepRecord { started_at: NOW, ..step("b", 4, true) }]), "");
         let given_up = StepState::Cancelled { at: NOW };
         assert_eq!(rerun(&[step("a", 2, true), StepRecord { state: given_up, ..step("b", 4, true) }]), "b");
     }
 
-    /// Nobody may run again, by the way of a retry, what people gave up because it may have happened.
+    /// A retry must not repeat an effect that was abandoned because it may have happened.
     #[test]
     fn an_effect_that_was_given_up_in_doubt_is_not_retried() {
         let wire = |failure| StepRecord {
@@ -284,7 +290,8 @@ mod tests {
         assert_eq!(retry(None, None, &[undo]).unwrap_err(), Refusal::Undone);
     }
 
-    /// A fax that was sent, an entry in the books, a charge under its key, and what failed after them.
+    /// A fax that was sent, a database entry, a charge under its key, a child, and a step that failed after
+    /// them.
     fn faxed() -> [StepRecord; 5] {
         [
             StepRecord { kind: StepKind::Claimed, ..step("fax", 2, true) },
@@ -295,8 +302,8 @@ mod tests {
         ]
     }
 
-    fn allow(effects: &[&str], role: Role) -> Repeat {
-        Repeat {
+    fn allow(effects: &[&str], role: Role) -> RepeatPermission {
+        RepeatPermission {
             effects: effects.iter().map(|step| StepId::from_stored(step)).collect(),
             by: Actor::new("ada", role),
             seconded_by: None,
@@ -343,12 +350,12 @@ mod tests {
 
     #[test]
     fn to_let_an_effect_happen_again_takes_a_manager_or_two_people_and_a_reason() {
-        assert!(check_repeat(&allow(&["fax"], Role::Manager)).is_ok());
+        assert!(check_repeat_permission(&allow(&["fax"], Role::Manager)).is_ok());
         let alone = allow(&["fax"], Role::Operator);
-        assert!(matches!(check_repeat(&alone), Err(RulingRefused::NeedsManager(_))));
+        assert!(matches!(check_repeat_permission(&alone), Err(RulingError::NeedsManager(_))));
         let second = Some(Actor::new("bob", Role::Operator));
-        assert!(check_repeat(&Repeat { seconded_by: second, ..alone.clone() }).is_ok());
-        let silent = Repeat { reason: " ".into(), ..allow(&["fax"], Role::Manager) };
-        assert_eq!(check_repeat(&silent), Err(RulingRefused::NoReason));
+        assert!(check_repeat_permission(&RepeatPermission { seconded_by: second, ..alone.clone() }).is_ok());
+        let silent = RepeatPermission { reason: " ".into(), ..allow(&["fax"], Role::Manager) };
+        assert_eq!(check_repeat_permission(&silent), Err(RulingError::NoReason));
     }
 }

@@ -1,4 +1,5 @@
-//! Requests under a request key: one begins, the others wait for its answer or are told that they are not the same.
+//! Requests under a request key: the first one runs, repeats get its answer, and different requests are
+//! refused.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,39 +8,39 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Fingerprint, IdempotencyKey, Name, Outline, RunId, Timestamp, WorkspaceId, WriteToken};
+use super::{Fingerprint, IdempotencyKey, LeafDigests, Name, RunId, Timestamp, WorkspaceId, WriteToken};
 
-/// Who may use a request key again: the same key of another caller is another key.
+/// Scope of a request key. The same key of another caller is another key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestScope {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// The credential; rotating its secret does not change it.
+    /// The credential. Rotating its secret does not change the scope.
     pub caller: Name,
 }
 
-/// One operation that a request began. It stays the same when another process takes over after a crash, so that what is made
-/// under it is made once.
+/// Id of a request. It stays the same when another process takes over after a crash, so whatever is created
+/// under it is created once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId(u128);
 
 impl RequestId {
-    /// A fresh id that sorts at `at`.
+    /// A fresh id that sorts by `at`.
     pub fn new(at: Timestamp) -> Self {
         RequestId(RunId::new(at).as_u128())
     }
 
-    /// The id as a number; stores keep it as 16 bytes.
+    /// The id as a number. Stores keep it as 16 bytes.
     pub const fn as_u128(self) -> u128 {
         self.0
     }
 
-    /// The id a store kept.
+    /// An id read from a store.
     pub const fn from_u128(value: u128) -> Self {
         RequestId(value)
     }
 
-    /// The run that the request makes: the same one however often the request is taken up.
+    /// Id of the run that the request starts: the same however often the request is processed.
     pub const fn as_run(self) -> RunId {
         RunId::from_u128(self.0)
     }
@@ -51,25 +52,25 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// What is told of a request when another one comes under its key.
+/// Summary of a request, for reporting a conflict with another request under the same key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestSummary {
-    /// The method.
+    /// HTTP method.
     pub method: String,
-    /// The path, with its query.
+    /// Path with query.
     pub path: String,
-    /// Enough of the body to say where another one differs.
-    pub outline: Outline,
+    /// Digests of the body, to report where another body differs.
+    pub outline: LeafDigests,
 }
 
-/// An answer as it went out, to be given again byte for byte.
+/// A stored response. Retries get it byte for byte.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// The headers that matter.
+    /// Headers to replay.
     pub headers: Vec<(String, String)>,
-    /// The body; `None` if it was larger than what is kept.
+    /// Body. `None` if it was too large to store.
     pub body: Option<Arc<[u8]>>,
 }
 
@@ -81,119 +82,123 @@ impl fmt::Debug for StoredAnswer {
     }
 }
 
-/// How far a request is.
+/// State of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestState {
-    /// Somebody works on it.
+    /// A process is working on it.
     InFlight {
-        /// Marks the one who does.
+        /// Token of that process.
         token: WriteToken,
-        /// Until when it counts as worked on; afterwards the next of the same may take it over.
+        /// End of the hold. Afterwards the next identical request may take over.
         until: Timestamp,
     },
-    /// It was answered.
+    /// It has been answered.
     Answered {
-        /// With what.
+        /// The answer.
         answer: StoredAnswer,
-        /// When.
+        /// When it was answered.
         at: Timestamp,
-        /// Until when it is given again.
+        /// How long the answer is replayed.
         expires_at: Timestamp,
-        /// From when on the key is free; until then it is refused as expired.
+        /// When the key becomes free. Between `expires_at` and this instant the key is refused as expired.
         free_at: Timestamp,
     },
 }
 
-/// What a store keeps of a request under a key.
+/// Record of a request under a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// Whose key.
+    /// Scope of the key.
     pub scope: RequestScope,
     /// The key.
     pub key: IdempotencyKey,
-    /// The operation.
+    /// Id of the request.
     pub id: RequestId,
-    /// What sameness means under the key.
+    /// Fingerprint that a request under the key must have.
     pub fingerprint: Fingerprint,
-    /// What it was.
+    /// Summary of the request.
     pub summary: RequestSummary,
-    /// When it first came.
+    /// When it was first seen.
     pub first_seen_at: Timestamp,
-    /// How far it is.
+    /// State of the request.
     pub state: RequestState,
 }
 
 impl RequestRecord {
-    /// Is the key free again at `now`?
+    /// Returns true if the key is free at `now`.
     pub fn is_free(&self, now: Timestamp) -> bool {
         matches!(self.state, RequestState::Answered { free_at, .. } if free_at <= now)
     }
 
-    /// Does somebody work on it at `now`, as far as anybody knows?
+    /// Returns true if a process is working on it at `now`, as far as the store knows.
     pub fn is_held(&self, now: Timestamp) -> bool {
         matches!(self.state, RequestState::InFlight { until, .. } if until > now)
     }
 }
 
-/// A request comes in under a key.
+/// Request to begin work under a key.
 #[derive(Debug, Clone)]
 pub struct BeginRequest {
-    /// Whose key.
+    /// Scope of the key.
     pub scope: RequestScope,
     /// The key.
     pub key: IdempotencyKey,
-    /// The operation, should it be new.
+    /// Id to use if the request is new.
     pub id: RequestId,
-    /// What sameness means under the key.
+    /// Fingerprint of the request.
     pub fingerprint: Fingerprint,
-    /// What it is.
+    /// Summary of the request.
     pub summary: RequestSummary,
-    /// Marks this try; sent again with the same token, it holds the request for longer.
+    /// Identifies this attempt. Sent again with the same token, it extends the hold.
     pub token: WriteToken,
-    /// For how long it counts as worked on.
+    /// Duration of the hold.
     pub hold_for: Duration,
 }
 
-/// What a request that comes in is told.
+/// Outcome of [`BeginRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
-pub enum Begun {
-    /// It is the caller's to do.
-    Yours {
-        /// The operation: not the one the caller proposed, if it takes over from somebody who vanished.
+pub enum BeginOutcome {
+    /// The caller must process the request.
+    Acquired {
+        /// Id of the request. Not the one the caller proposed if it takes over.
         id: RequestId,
-        /// Did somebody begin it before and vanish?
+        /// True if the previous holder began it and vanished.
         is_taken_over: bool,
     },
-    /// Somebody works on it.
+    /// Another process is working on it.
     InFlight {
-        /// Since when.
+        /// When it began.
         since: Timestamp,
-        /// Until when at least, unless it ends.
+        /// End of the current hold.
         until: Timestamp,
     },
-    /// It was answered.
+    /// It has been answered.
     Answered(RequestRecord),
     /// The key names another request.
     Conflict(RequestRecord),
-    /// The answer is no longer given, and the key not free yet.
+    /// The answer has expired, and the key is not free yet.
     Expired {
-        /// Since when.
+        /// When it expired.
         at: Timestamp,
     },
 }
 
-/// What a store is to do about a request that comes in: write this, or only say so.
+/// Decision on a [`BeginRequest`]: the record to write and the outcome to return.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BeginDecision {
-    /// The record to write in place of what is there.
+    /// Record to write in place of the existing one. `None` writes nothing.
     pub write: Option<RequestRecord>,
-    /// What to say.
-    pub answer: Begun,
+    /// The outcome.
+    pub answer: BeginOutcome,
 }
 
-/// Decides what becomes of a request that comes in at `now` under a key that `found` names.
-pub fn decide_begin(found: Option<&RequestRecord>, request: &BeginRequest, now: Timestamp) -> BeginDecision {
+/// Decides on a request that arrives at `now`. `found` is the record of its key.
+pub fn decide_begin_request(
+    found: Option<&RequestRecord>,
+    request: &BeginRequest,
+    now: Timestamp,
+) -> BeginDecision {
     let say = |answer| BeginDecision { write: None, answer };
     let hold = |id: RequestId, first_seen_at: Timestamp, is_taken_over: bool| BeginDecision {
         write: Some(RequestRecord {
@@ -205,23 +210,23 @@ pub fn decide_begin(found: Option<&RequestRecord>, request: &BeginRequest, now: 
             first_seen_at,
             state: RequestState::InFlight { token: request.token, until: now.plus(request.hold_for) },
         }),
-        answer: Begun::Yours { id, is_taken_over },
+        answer: BeginOutcome::Acquired { id, is_taken_over },
     };
     let Some(found) = found.filter(|found| !found.is_free(now)) else {
         return hold(request.id, now, false);
     };
     match &found.state {
         RequestState::Answered { expires_at, .. } if *expires_at <= now => {
-            say(Begun::Expired { at: *expires_at })
+            say(BeginOutcome::Expired { at: *expires_at })
         }
-        _ if found.fingerprint != request.fingerprint => say(Begun::Conflict(found.clone())),
-        RequestState::Answered { .. } => say(Begun::Answered(found.clone())),
+        _ if found.fingerprint != request.fingerprint => say(BeginOutcome::Conflict(found.clone())),
+        RequestState::Answered { .. } => say(BeginOutcome::Answered(found.clone())),
         RequestState::InFlight { token, .. } if *token == request.token => {
             hold(found.id, found.first_seen_at, false)
         }
         RequestState::InFlight { until, .. } if *until <= now => hold(found.id, found.first_seen_at, true),
         RequestState::InFlight { until, .. } => {
-            say(Begun::InFlight { since: found.first_seen_at, until: *until })
+            say(BeginOutcome::InFlight { since: found.first_seen_at, until: *until })
         }
     }
 }
@@ -229,45 +234,45 @@ pub fn decide_begin(found: Option<&RequestRecord>, request: &BeginRequest, now: 
 /// How a request ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestEnd {
-    /// It has an answer that counts.
+    /// With an answer to store.
     Answered {
         /// The answer.
         answer: StoredAnswer,
-        /// For how long it is given again.
+        /// How long it is replayed.
         keep_for: Duration,
-        /// For how long the key is refused afterwards.
+        /// How long the key is refused after that.
         grace: Duration,
     },
-    /// Nothing began, so that the same key may be used again at once.
+    /// Nothing began, so the key may be used again at once.
     Released,
 }
 
-/// Whoever works on a request says how it ended.
+/// Report of a holder on how its request ended.
 #[derive(Debug, Clone)]
 pub struct FinishRequest {
-    /// Whose key.
+    /// Scope of the key.
     pub scope: RequestScope,
     /// The key.
     pub key: IdempotencyKey,
-    /// Marks the one who works on it.
+    /// Token of the holder.
     pub token: WriteToken,
-    /// How.
+    /// How it ended.
     pub end: RequestEnd,
 }
 
-/// What a store is to do about an end.
+/// Decision on a [`FinishRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FinishDecision {
-    /// Write this.
+    /// Write this record.
     Write(Box<RequestRecord>),
     /// Delete the record.
     Delete,
-    /// Somebody else works on it, or it has ended: change nothing.
+    /// Another process holds the request, or it has ended. Change nothing.
     NotYours,
 }
 
-/// Decides what becomes of a request whose holder says how it ended.
-pub fn decide_finish(
+/// Decides what to write when a holder reports the end of its request.
+pub fn decide_finish_request(
     found: Option<&RequestRecord>,
     request: &FinishRequest,
     now: Timestamp,
@@ -314,7 +319,7 @@ mod tests {
             summary: RequestSummary {
                 method: "POST".into(),
                 path: "/payments".into(),
-                outline: Outline::default(),
+                outline: LeafDigests::default(),
             },
             token: WriteToken::from_stored(token),
             hold_for: HOLD,
@@ -322,7 +327,7 @@ mod tests {
     }
 
     fn begun(request: &BeginRequest, now: Timestamp) -> RequestRecord {
-        decide_begin(None, request, now).write.unwrap()
+        decide_begin_request(None, request, now).write.unwrap()
     }
 
     fn answered(record: &RequestRecord, token: i64, now: Timestamp, grace: Duration) -> RequestRecord {
@@ -333,7 +338,7 @@ mod tests {
             token: WriteToken::from_stored(token),
             end: RequestEnd::Answered { answer, keep_for: DAY, grace },
         };
-        match decide_finish(Some(record), &finish, now) {
+        match decide_finish_request(Some(record), &finish, now) {
             FinishDecision::Write(record) => *record,
             other => panic!("{other:?}"),
         }
@@ -342,38 +347,38 @@ mod tests {
     #[test]
     fn the_first_does_the_work_and_the_second_waits() {
         let first = begun(&request(1, 1), at(0));
-        let second = decide_begin(Some(&first), &request(1, 2), at(10));
+        let second = decide_begin_request(Some(&first), &request(1, 2), at(10));
         assert_eq!(second.write, None);
-        assert_eq!(second.answer, Begun::InFlight { since: at(0), until: at(60_000) });
+        assert_eq!(second.answer, BeginOutcome::InFlight { since: at(0), until: at(60_000) });
     }
 
     #[test]
     fn who_takes_over_from_one_that_vanished_goes_on_with_the_same_operation() {
         let first = begun(&request(1, 1), at(0));
-        let later = decide_begin(Some(&first), &request(1, 2), at(60_000));
-        assert_eq!(later.answer, Begun::Yours { id: first.id, is_taken_over: true });
+        let later = decide_begin_request(Some(&first), &request(1, 2), at(60_000));
+        assert_eq!(later.answer, BeginOutcome::Acquired { id: first.id, is_taken_over: true });
         assert_eq!(later.write.unwrap().first_seen_at, at(0));
     }
 
-    /// S2.12: never silently succeed.
+    /// S2.12: never succeed silently.
     #[test]
     fn another_body_is_a_conflict_in_flight_and_answered() {
         let first = begun(&request(1, 1), at(0));
         for found in [first.clone(), answered(&first, 1, at(5), Duration::ZERO)] {
-            let decision = decide_begin(Some(&found), &request(2, 2), at(70_000));
-            assert_eq!(decision, BeginDecision { write: None, answer: Begun::Conflict(found) });
+            let decision = decide_begin_request(Some(&found), &request(2, 2), at(70_000));
+            assert_eq!(decision, BeginDecision { write: None, answer: BeginOutcome::Conflict(found) });
         }
     }
 
-    /// S2.24, S2.29: outside the window the key is new, or refused as long as the grace lasts.
+    /// S2.24, S2.29: after the window the key is new, or refused during the grace period.
     #[test]
     fn an_answer_is_given_until_it_expires_then_refused_then_forgotten() {
         let record = answered(&begun(&request(1, 1), at(0)), 1, at(0), Duration::from_secs(10));
         let day = 86_400_000;
-        let ask = |now| decide_begin(Some(&record), &request(1, 2), at(now)).answer;
-        assert_eq!(ask(day - 1), Begun::Answered(record.clone()));
-        assert_eq!(ask(day), Begun::Expired { at: at(day) });
-        assert_eq!(ask(day + 10_000), Begun::Yours { id: request(1, 2).id, is_taken_over: false });
+        let ask = |now| decide_begin_request(Some(&record), &request(1, 2), at(now)).answer;
+        assert_eq!(ask(day - 1), BeginOutcome::Answered(record.clone()));
+        assert_eq!(ask(day), BeginOutcome::Expired { at: at(day) });
+        assert_eq!(ask(day + 10_000), BeginOutcome::Acquired { id: request(1, 2).id, is_taken_over: false });
     }
 
     #[test]
@@ -385,17 +390,17 @@ mod tests {
             token: WriteToken::from_stored(2),
             end: RequestEnd::Released,
         };
-        assert_eq!(decide_finish(Some(&first), &finish, at(1)), FinishDecision::NotYours);
-        assert_eq!(decide_finish(None, &finish, at(1)), FinishDecision::NotYours);
+        assert_eq!(decide_finish_request(Some(&first), &finish, at(1)), FinishDecision::NotYours);
+        assert_eq!(decide_finish_request(None, &finish, at(1)), FinishDecision::NotYours);
         finish.token = WriteToken::from_stored(1);
-        assert_eq!(decide_finish(Some(&first), &finish, at(1)), FinishDecision::Delete);
+        assert_eq!(decide_finish_request(Some(&first), &finish, at(1)), FinishDecision::Delete);
     }
 
     #[test]
     fn the_same_try_sent_again_holds_on() {
         let first = begun(&request(1, 1), at(0));
-        let again = decide_begin(Some(&first), &request(1, 1), at(30_000));
-        assert_eq!(again.answer, Begun::Yours { id: first.id, is_taken_over: false });
+        let again = decide_begin_request(Some(&first), &request(1, 1), at(30_000));
+        assert_eq!(again.answer, BeginOutcome::Acquired { id: first.id, is_taken_over: false });
         let until = at(90_000);
         assert!(matches!(again.write.unwrap().state, RequestState::InFlight { until: u, .. } if u == until));
     }

@@ -1,29 +1,29 @@
-//! How long a run's key lives.
+//! Lifetime of the key of a run.
 
 use std::time::Duration;
 
 use super::{Ending, Timestamp};
 
-/// What becomes of the key of a run that failed or was cancelled.
+/// Policy for the key of a run that failed or was cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KeyOnFailure {
-    /// The key goes on naming the failed run.
+    /// The key keeps naming the failed run.
     #[default]
     Keep,
-    /// The key is free at once, for a new run.
+    /// The key is free at once for a new run.
     Release,
 }
 
-/// The lifetime of a run's key: never less than the run, then this long, counted from its end.
+/// Lifetime of the key of a run. It never expires before the run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeyRetention {
-    /// How long the key outlives the run; `None` is for ever.
+    /// How long the key outlives the run. `None` means forever.
     pub keep_for: Option<Duration>,
-    /// What becomes of it if the run did not complete.
+    /// Policy for the key if the run did not complete.
     pub on_failure: KeyOnFailure,
 }
 
-/// When the key of a run that ended at `closed_at` expires; `None` is never.
+/// When the key of a run that ended at `closed_at` expires. `None` means never.
 pub fn decide_key_expiry(retention: KeyRetention, ending: Ending, closed_at: Timestamp) -> Option<Timestamp> {
     match (ending, retention.on_failure) {
         (Ending::Failed | Ending::Cancelled, KeyOnFailure::Release) => Some(closed_at),

@@ -1,11 +1,12 @@
-//! Whether and when a failed attempt is made again.
+//! Retry policies: whether and when a failed attempt is repeated.
 
 use std::time::Duration;
 
 use super::{Failure, FailureClass, Timestamp};
 use crate::limits::{MAX_ATTEMPTS, MAX_SPAN, RETRY_FOR};
 
-/// For how long and how often a step is tried, and how long it waits in between: exponential backoff, capped, with full jitter.
+/// Retry policy of a step: exponential backoff with a cap and full jitter, limited by time and by number of
+/// attempts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryPolicy {
     give_up_after: Duration,
@@ -16,18 +17,18 @@ pub struct RetryPolicy {
     on_exhausted: OnExhausted,
 }
 
-/// What follows when the last try that a policy allows has failed.
+/// Policy for a step whose last allowed attempt has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnExhausted {
-    /// The step fails, and with it the run unless its code handles the failure.
+    /// The step fails. The run fails too, unless its code handles the failure.
     #[default]
     Fail,
-    /// The run pauses. When people resume it, the step is tried again by the whole policy.
+    /// The run pauses. When it is resumed, the step starts over with the whole policy.
     Pause,
 }
 
 impl Default for RetryPolicy {
-    /// 24 hours; 1 s then twice as long each time, at most 60 s.
+    /// Retries for 24 hours. Waits 1 s, then twice as long each time, at most 60 s.
     fn default() -> Self {
         RetryPolicy {
             give_up_after: RETRY_FOR,
@@ -41,64 +42,64 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// One attempt and no other.
+    /// One attempt, no retries.
     pub fn never() -> Self {
         RetryPolicy::default().max_attempts(1)
     }
 
-    /// How long after the first attempt began the last one may be made.
+    /// Sets how long after the start of the first attempt the last one may be made.
     #[must_use]
     pub fn give_up_after(mut self, span: Duration) -> Self {
         self.give_up_after = span.min(MAX_SPAN);
         self
     }
 
-    /// How many attempts, the first included; at least 1. Without it only the time limits them.
+    /// Limits the number of attempts, including the first; at least 1. Without it only the time is limited.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts.clamp(1, MAX_ATTEMPTS));
         self
     }
 
-    /// The longest wait after the first failed attempt.
+    /// Sets the longest wait after the first failed attempt.
     #[must_use]
     pub fn first_wait(mut self, wait: Duration) -> Self {
         self.first_wait = wait.min(MAX_SPAN);
         self
     }
 
-    /// What each further wait is multiplied by; at least 1.
+    /// Sets the factor between consecutive waits; at least 1.
     #[must_use]
     pub fn factor(mut self, factor: f64) -> Self {
         self.factor = if factor.is_finite() { factor.max(1.0) } else { 1.0 };
         self
     }
 
-    /// No wait between attempts is longer than this, unless the provider asks for more.
+    /// Sets the longest wait between attempts. A provider may ask for a longer one.
     #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = wait.min(MAX_SPAN);
         self
     }
 
-    /// What follows when the last attempt has failed.
+    /// Sets what happens when the last attempt has failed.
     #[must_use]
     pub fn on_exhausted(mut self, on_exhausted: OnExhausted) -> Self {
         self.on_exhausted = on_exhausted;
         self
     }
 
-    /// How many attempts may be made in all.
+    /// Maximum number of attempts.
     pub fn attempts(&self) -> u32 {
         self.max_attempts.unwrap_or(u32::MAX)
     }
 
-    /// Whether the run pauses when the last attempt has failed.
+    /// Returns true if the run pauses when the last attempt has failed.
     pub fn pauses(&self) -> bool {
         self.on_exhausted == OnExhausted::Pause
     }
 
-    /// Is the time over for a step whose first attempt began at `since`?
+    /// Returns true if time is up for a step whose first attempt began at `since`.
     pub(crate) fn is_over(&self, since: Timestamp, now: Timestamp) -> bool {
         now.since(since) >= self.give_up_after
     }
@@ -110,29 +111,30 @@ impl RetryPolicy {
     }
 }
 
-/// What to do after a failed attempt.
+/// Decision after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum RetryDecision {
     /// Try again at this instant.
     At(Timestamp),
-    /// Do not try again: the failure is the step's outcome.
+    /// Do not try again. The failure is the outcome of the step.
     GiveUp,
-    /// Do not try again before people resume the run.
+    /// Do not try again until the run is resumed.
     Pause,
 }
 
-/// The attempts of a step so far.
+/// Attempts of a step so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptsMade {
-    /// How many.
+    /// Number of attempts.
     pub count: u32,
     /// When the first one began.
     pub since: Timestamp,
 }
 
-/// Decides by class, time, count and the provider's wish; `jitter` in `[0, 1)` spreads the waits. The last attempt is made when the time
-/// is up, even if the provider asked for a longer wait.
+/// Decides by failure class, time, number of attempts, and the wait that the provider asked for. `jitter` in
+/// `[0, 1)` spreads the waits. The last attempt is made when time is up, even if the provider asked for a
+/// longer wait.
 pub fn decide_retry(
     policy: &RetryPolicy,
     made: AttemptsMade,
@@ -154,7 +156,7 @@ pub fn decide_retry(
             OnExhausted::Pause => RetryDecision::Pause,
         };
     }
-    let wait = match failure.wait_asked() {
+    let wait = match failure.requested_wait() {
         Some(asked) => asked,
         None => policy.backoff(made.count).mul_f64(jitter.clamp(0.0, 1.0)),
     };

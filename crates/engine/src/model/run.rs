@@ -1,4 +1,4 @@
-//! One run: what never changes about it, and the state that does.
+//! A run: its immutable facts and its changing state.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use super::{
     Version, WorkflowRef, WorkspaceId,
 };
 
-/// The bare name of a run's state, for lists and columns.
+/// Name of a run's state, without its data; for lists and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RunStatus {
     /// Accepted, not yet driven.
     Pending,
-    /// Being driven, or ready to be driven on.
+    /// Being driven, or ready to be driven.
     Running,
     /// Waiting for a timer, a promise, a signal, a child or the next attempt of a step.
     Waiting,
-    /// Stopped by people, until they resume it.
+    /// Stopped until it is resumed.
     Paused,
     /// Ended with an output.
     Completed,
@@ -52,12 +52,12 @@ impl RunStatus {
         }
     }
 
-    /// The status spelled so, if there is one.
+    /// The status with this name.
     pub fn from_name(text: &str) -> Option<Self> {
         RunStatus::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
-    /// Has the run ended?
+    /// Returns true if the run has ended.
     pub const fn is_closed(self) -> bool {
         match self {
             RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled => true,
@@ -69,21 +69,21 @@ impl RunStatus {
 /// A worker's time-limited right to drive a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// Who holds it.
+    /// The holder.
     pub owner: OwnerId,
-    /// When it ends, by the store's clock.
+    /// When it expires, by the store's clock.
     pub until: Timestamp,
 }
 
-/// Who drives a running run.
+/// True if a running run has a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drive {
-    /// Nobody yet: whoever claims it first from `due_at` on.
+pub enum RunningState {
+    /// Not yet. Any worker may claim it from `due_at` on.
     Ready {
-        /// From when on it may be claimed.
+        /// Earliest time to claim it.
         due_at: Timestamp,
     },
-    /// The holder of this lease, until it ends.
+    /// The holder of this lease drives it until the lease expires.
     Leased(Lease),
 }
 
@@ -98,34 +98,34 @@ pub enum Ending {
     Cancelled,
 }
 
-/// A run's state, each variant with only its own data.
+/// State of a run. Each variant carries only its own data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunState {
     /// Accepted, to be driven from `due_at` on.
     Pending {
-        /// From when on it may be claimed.
+        /// Earliest time to claim it.
         due_at: Timestamp,
     },
     /// Being driven, or ready to be.
-    Running(Drive),
-    /// Parked; woken by an arrival, or at `wake_at`.
+    Running(RunningState),
+    /// Parked. An arrival or `wake_at` makes it due.
     Waiting {
         /// The earliest timer, if it waits for one.
         wake_at: Option<Timestamp>,
     },
-    /// Stopped by people.
+    /// Stopped until it is resumed.
     Paused,
     /// Ended.
     Closed {
-        /// When.
+        /// When it ended.
         at: Timestamp,
-        /// How.
+        /// How it ended.
         ending: Ending,
     },
 }
 
 impl RunState {
-    /// The bare name of the state.
+    /// The state without its data.
     pub const fn status(&self) -> RunStatus {
         match self {
             RunState::Pending { .. } => RunStatus::Pending,
@@ -138,21 +138,22 @@ impl RunState {
         }
     }
 
-    /// From when on anybody may claim the run; a live lease counts until it ends. `None`: not by time alone.
+    /// When any worker may claim the run. For a leased run, the end of the lease. `None` if time alone never
+    /// makes it due.
     pub const fn wake_at(&self) -> Option<Timestamp> {
         match self {
-            RunState::Pending { due_at } | RunState::Running(Drive::Ready { due_at }) => Some(*due_at),
-            RunState::Running(Drive::Leased(lease)) => Some(lease.until),
+            RunState::Pending { due_at } | RunState::Running(RunningState::Ready { due_at }) => Some(*due_at),
+            RunState::Running(RunningState::Leased(lease)) => Some(lease.until),
             RunState::Waiting { wake_at } => *wake_at,
             RunState::Paused | RunState::Closed { .. } => None,
         }
     }
 
-    /// The lease, if somebody holds one.
+    /// The lease, if a worker holds one.
     pub const fn lease(&self) -> Option<Lease> {
         match self {
-            RunState::Running(Drive::Leased(lease)) => Some(*lease),
-            RunState::Running(Drive::Ready { .. })
+            RunState::Running(RunningState::Leased(lease)) => Some(*lease),
+            RunState::Running(RunningState::Ready { .. })
             | RunState::Pending { .. }
             | RunState::Waiting { .. }
             | RunState::Paused
@@ -161,19 +162,19 @@ impl RunState {
     }
 }
 
-/// What people asked of a run that is not yet done.
+/// A request to the run that has not been carried out yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum PendingRequest {
-    /// Nothing.
+    /// No request.
     #[default]
     Nothing,
-    /// To stop at the next boundary.
+    /// Pause at the next step boundary.
     Pause,
-    /// To undo what can be undone and end.
+    /// Undo what can be undone, then end.
     Cancel,
 }
 
-/// Which due runs go first.
+/// Priority among due runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Priority {
     /// After all others.
@@ -186,53 +187,53 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// Every priority, first to be served first.
+    /// Every priority, highest first.
     pub const FIRST_TO_LAST: [Priority; 3] = [Priority::High, Priority::Normal, Priority::Low];
 }
 
-/// What becomes of a child when its parent ends.
+/// Policy for a child whose parent ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ClosePolicy {
     /// It is asked to cancel.
     #[default]
     Cancel,
-    /// It goes on alone.
+    /// It continues.
     Abandon,
 }
 
-/// The run that started this one, and where.
+/// The parent of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parent {
-    /// The parent run.
+    /// Id of the parent.
     pub run: RunId,
-    /// The step that waits for this run.
+    /// The step of the parent that waits for this run.
     pub step: StepId,
-    /// What becomes of this run when the parent ends.
+    /// Policy for this run when the parent ends.
     pub on_close: ClosePolicy,
-    /// The run that this one descends from and that has no parent itself.
+    /// The ancestor that has no parent itself.
     pub root: RunId,
-    /// How many runs are above this one: 1 for a child of the root.
+    /// Number of ancestors: 1 for a child of the root.
     pub depth: u32,
 }
 
-/// What is fixed when a run is started.
+/// Immutable facts about a run, fixed at its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunFacts {
-    /// The workspace it belongs to.
+    /// Workspace of the run.
     pub workspace: WorkspaceId,
-    /// Its id.
+    /// Id of the run.
     pub id: RunId,
     /// The workflow and version it is pinned to.
     pub workflow: WorkflowRef,
-    /// The key that names it, if one does.
+    /// Its idempotency key.
     pub key: Option<IdempotencyKey>,
-    /// What sameness means under the key; present exactly when a key is.
+    /// Fingerprint that a start under the key must have. Present exactly if a key is.
     pub fingerprint: Option<Fingerprint>,
-    /// How long that key lives.
+    /// Lifetime of the key.
     pub retention: KeyRetention,
-    /// What it is about, if it must be the only open one.
+    /// What the run is about. At most one run per subject is open.
     pub subject: Option<Subject>,
-    /// Its place among due runs.
+    /// Priority among due runs.
     pub priority: Priority,
     /// When it must have ended, if it must.
     pub deadline_at: Option<Timestamp>,
@@ -242,23 +243,23 @@ pub struct RunFacts {
     pub created_at: Timestamp,
 }
 
-/// The row that changes: a run's state and the counters that guard it.
+/// The mutable row of a run: its state and the counters that guard it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunHead {
-    /// What never changes.
+    /// Immutable facts.
     pub facts: Arc<RunFacts>,
-    /// Where it stands.
+    /// Current state.
     pub state: RunState,
-    /// How many state changes it has seen.
+    /// Number of state changes.
     pub version: Version,
-    /// How many leases were granted.
+    /// Number of leases granted.
     pub fence: Fence,
-    /// How many times it continued as new.
+    /// Number of times it continued as new.
     pub generation: Generation,
-    /// What people asked of it.
+    /// Request that has not been carried out yet.
     pub asked: PendingRequest,
-    /// How many signals, settlements and endings of children came in for it. Not a state change: it only
-    /// tells a run that parks whether it has seen everything.
+    /// Number of signals, settlements and child endings that came in. An arrival is not a state change. The
+    /// count only tells a parking run whether it has processed everything.
     pub arrivals: u64,
     /// Leases in a row that ended without progress.
     pub stalls: u32,
@@ -269,35 +270,35 @@ pub struct RunHead {
 }
 
 impl RunFacts {
-    /// The root of its family: itself, if no run started it.
+    /// Root of its family. The run itself, if no run started it.
     pub fn root(&self) -> RunId {
         self.parent.as_ref().map_or(self.id, |parent| parent.root)
     }
 
-    /// How many runs are above it.
+    /// Number of ancestors.
     pub fn depth(&self) -> u32 {
         self.parent.as_ref().map_or(0, |parent| parent.depth)
     }
 
-    /// This run as the parent of another that waits for it in `step`.
+    /// This run as the parent of a child that `step` waits for.
     pub fn as_parent(&self, step: StepId, on_close: ClosePolicy) -> Parent {
         Parent { run: self.id, step, on_close, root: self.root(), depth: self.depth() + 1 }
     }
 }
 
 impl RunHead {
-    /// The run's id.
+    /// Id of the run.
     pub fn id(&self) -> RunId {
         self.facts.id
     }
 
-    /// The bare name of its state.
+    /// The state without its data.
     pub fn status(&self) -> RunStatus {
         self.state.status()
     }
 }
 
-/// What a closed run ended with.
+/// Result of a closed run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunResult {
     /// The output.
@@ -309,7 +310,7 @@ pub enum RunResult {
 }
 
 impl RunResult {
-    /// The bare name of the ending.
+    /// The ending without its data.
     pub const fn ending(&self) -> Ending {
         match self {
             RunResult::Completed(_) => Ending::Completed,

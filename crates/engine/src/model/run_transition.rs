@@ -1,8 +1,8 @@
-//! The lifecycle of a run as a table: what is not in it cannot happen.
+//! The lifecycle of a run as a table. Transitions that are not in the table cannot happen.
 
 use super::RunStatus::{self, Cancelled, Completed, Failed, Paused, Pending, Running, Waiting};
 
-/// A change of a run's state.
+/// A transition of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RunTransition {
     /// It is accepted.
@@ -13,33 +13,33 @@ pub enum RunTransition {
     Claim,
     /// A step starts, waits, fails an attempt or finishes.
     Step,
-    /// It parks until something arrives or a timer is due.
+    /// It parks until an arrival or a timer.
     Wait,
-    /// The holder gives the lease back, for another to go on.
+    /// The holder releases the lease, so that another worker can continue.
     Release,
-    /// It stops, because people asked.
+    /// It pauses on request.
     Pause,
-    /// People let it go on, or take back a pause that is still pending.
+    /// It is resumed, or a pending pause is withdrawn.
     Resume,
-    /// People ask it to cancel.
-    AskCancel,
-    /// People ask it to pause at the next boundary.
-    AskPause,
-    /// It lost its worker too often without progress and is put aside for people.
+    /// A cancellation is requested.
+    RequestCancel,
+    /// A pause at the next step boundary is requested.
+    RequestPause,
+    /// It lost its worker too often without progress and is quarantined.
     Quarantine,
-    /// It begins again with a new input and an empty history.
+    /// It starts again with a new input and an empty history.
     ContinueAsNew,
-    /// It ends with an output.
+    /// It completes with an output.
     Complete,
-    /// It ends with a failure.
+    /// It fails.
     Fail,
     /// It ends by cancellation.
     Cancel,
-    /// People reopen a failed run.
+    /// A failed run is reopened.
     Retry,
 }
 
-/// Every legal change: from (`None` is "not there yet"), by, to.
+/// Every legal transition: source (`None` if the run does not exist yet), transition, target.
 pub const RUN_TRANSITIONS: &[(Option<RunStatus>, RunTransition, RunStatus)] = &[
     (None, RunTransition::Start, Pending),
     (None, RunTransition::StartLeased, Running),
@@ -49,9 +49,9 @@ pub const RUN_TRANSITIONS: &[(Option<RunStatus>, RunTransition, RunStatus)] = &[
     (Some(Running), RunTransition::Claim, Running),
     (Some(Running), RunTransition::Step, Running),
     (Some(Running), RunTransition::Release, Running),
-    (Some(Running), RunTransition::AskPause, Running),
+    (Some(Running), RunTransition::RequestPause, Running),
     (Some(Running), RunTransition::Resume, Running),
-    (Some(Running), RunTransition::AskCancel, Running),
+    (Some(Running), RunTransition::RequestCancel, Running),
     (Some(Running), RunTransition::ContinueAsNew, Running),
     (Some(Running), RunTransition::Wait, Waiting),
     (Some(Running), RunTransition::Pause, Paused),
@@ -62,20 +62,20 @@ pub const RUN_TRANSITIONS: &[(Option<RunStatus>, RunTransition, RunStatus)] = &[
     (Some(Waiting), RunTransition::Claim, Running),
     (Some(Waiting), RunTransition::Pause, Paused),
     (Some(Waiting), RunTransition::Resume, Waiting),
-    (Some(Waiting), RunTransition::AskCancel, Running),
+    (Some(Waiting), RunTransition::RequestCancel, Running),
     (Some(Paused), RunTransition::Resume, Running),
-    (Some(Paused), RunTransition::AskCancel, Running),
+    (Some(Paused), RunTransition::RequestCancel, Running),
     (Some(Paused), RunTransition::Cancel, Cancelled),
     (Some(Failed), RunTransition::Retry, Running),
 ];
 
 impl RunTransition {
-    /// Where this change leads from `from`, or `None` if the table does not have it.
+    /// Target of this transition from `from`. `None` if the table does not have it.
     pub fn target(self, from: Option<RunStatus>) -> Option<RunStatus> {
         RUN_TRANSITIONS.iter().find(|(f, by, _)| *f == from && *by == self).map(|(_, _, to)| *to)
     }
 
-    /// The change in words, for diagrams.
+    /// Label in diagrams.
     pub const fn as_str(self) -> &'static str {
         match self {
             RunTransition::Start => "start",
@@ -86,8 +86,8 @@ impl RunTransition {
             RunTransition::Release => "release",
             RunTransition::Pause => "pause",
             RunTransition::Resume => "resume",
-            RunTransition::AskCancel => "ask to cancel",
-            RunTransition::AskPause => "ask to pause",
+            RunTransition::RequestCancel => "ask to cancel",
+            RunTransition::RequestPause => "ask to pause",
             RunTransition::Quarantine => "quarantine",
             RunTransition::ContinueAsNew => "continue as new",
             RunTransition::Complete => "complete",
@@ -98,7 +98,7 @@ impl RunTransition {
     }
 }
 
-/// The table as a Mermaid state diagram; ARCHITECTURE.md shows it.
+/// The table as a Mermaid state diagram, shown in ARCHITECTURE.md.
 pub fn draw_run_lifecycle() -> String {
     let mut diagram = String::from("stateDiagram-v2\n");
     for (from, by, to) in RUN_TRANSITIONS {
@@ -115,7 +115,7 @@ pub fn draw_run_lifecycle() -> String {
 mod tests {
     use super::*;
 
-    /// Invariant 25: a terminal state never changes, but for the explicit retry of a failed run.
+    /// Invariant 25: a terminal state never changes, except by the explicit retry of a failed run.
     #[test]
     fn only_a_failed_run_can_be_reopened() {
         for (from, by, _) in RUN_TRANSITIONS {

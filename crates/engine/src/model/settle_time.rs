@@ -1,21 +1,22 @@
-//! When a claimed effect in doubt may be taken for one that did not happen.
+//! Settle times: when an effect in doubt may be treated as one that did not happen.
 //!
-//! A request can be at work long after its sender has given up on it, or vanished. Until it can no longer be, the provider may truthfully
-//! say "I do not know this key" and do the effect a second later. So a denial counts only after a while, and only if it is given twice.
+//! A request can be at work long after its sender gave up on it or vanished. Until then, the provider may
+//! truthfully answer "I do not know this key" and perform the effect a second later. So a denial counts only
+//! after some time, and only if it is given twice.
 
 use std::time::Duration;
 
 use super::Timestamp;
 use crate::limits::{DENIAL_PAUSE, EFFECT_WITHOUT_TIMEOUT, IN_FLIGHT_MARGIN};
 
-/// How long a doubt about one step must stand before it may be taken for "did not happen".
+/// How long a doubt about a step must last before it may be treated as "did not happen".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SettleTime {
-    /// Longest time a request of a vanished holder may still be on its way or at work.
+    /// Longest time that a request of a vanished holder may be in flight or at work.
     in_flight_for: Duration,
     /// Time after which a denial of the provider counts.
     settle: Duration,
-    /// Does the provider itself reject requests of earlier holders?
+    /// True if the provider itself rejects requests of earlier holders.
     rejects_stale_fences: bool,
 }
 
@@ -26,8 +27,8 @@ impl SettleTime {
         SettleTime { in_flight_for, settle: settle.unwrap_or(in_flight_for), rejects_stale_fences }
     }
 
-    /// The first instant at which the effect may be run again after a doubt since `since`. If the holder vanished, its last request may
-    /// have left just before its lease ended, which was before `since`.
+    /// Earliest time to run the effect again after a doubt since `since`. If the holder vanished, its last
+    /// request may have left just before its lease ended, which was before `since`.
     pub fn retry_from(&self, since: Timestamp, holder_vanished: bool) -> Timestamp {
         match holder_vanished && !self.rejects_stale_fences {
             true => since.plus(self.in_flight_for),
@@ -35,23 +36,24 @@ impl SettleTime {
         }
     }
 
-    /// The first instant at which a probe's denial counts.
+    /// Earliest time at which a probe's denial counts.
     pub fn denial_counts_from(&self, since: Timestamp, holder_vanished: bool) -> Timestamp {
         since.plus(self.settle).max(self.retry_from(since, holder_vanished))
     }
 }
 
-/// What a probe's "did not happen" comes to.
+/// Decision about a probe's "did not happen".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Denial {
-    /// It is too early to count, or has to be confirmed: ask again then.
+    /// Too early, or not confirmed yet. Ask again at this instant.
     AskAgainAt(Timestamp),
     /// The effect did not happen.
     Believed,
 }
 
-/// Decides about a denial that was asked for at `asked_at`. `earlier` is when the last one that counts was asked for.
+/// Decides about a denial to a question asked at `asked_at`. `earlier` is when the last denial that counts
+/// was asked for.
 pub fn decide_denial(counts_from: Timestamp, earlier: Option<Timestamp>, asked_at: Timestamp) -> Denial {
     if asked_at < counts_from {
         return Denial::AskAgainAt(counts_from);

@@ -1,20 +1,20 @@
-//! Messages sent to a run, kept until it asks for them.
+//! Signals: messages to a run, kept until it consumes them.
 
 use super::{Name, Payload, SignalId, Timestamp};
 
-/// One stored signal.
+/// A stored signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signal {
-    /// Its place among the arrivals of the run.
+    /// Sequence number among the arrivals of the run.
     pub seq: u64,
-    /// What the run asks for it by.
+    /// Name that the run waits for.
     pub name: Name,
-    /// What the sender calls this sending, if it does.
+    /// Id of this sending, if the sender gave one.
     pub id: Option<SignalId>,
-    /// What it carries.
+    /// Content.
     pub payload: Payload,
     /// When it was stored.
     pub at: Timestamp,
-    /// Was it given to a step?
+    /// True if a step has consumed it.
     pub consumed: bool,
 }

@@ -1,35 +1,35 @@
-//! How a run comes to be, and how a worker comes to hold it.
+//! How a run starts, and how a worker claims it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Drive, EventKind, Fence, Generation, Lease, OwnerId, Payload, PendingRequest, RunEvent, RunFacts,
-    RunHead, RunState, Serves, Timestamp, Version,
+    EventKind, Fence, Generation, Lease, OwnerId, Payload, PendingRequest, RunEvent, RunFacts, RunHead,
+    RunState, RunningState, ServedWorkflows, Timestamp, Version,
 };
 use crate::limits::MAX_STALLS;
 
 /// An engine's offer to drive a run at once, so that a wake-up and its lease are one write.
 #[derive(Debug, Clone)]
 pub struct Grant {
-    /// Who offers.
+    /// The engine.
     pub owner: OwnerId,
-    /// For how long the lease would be.
+    /// Duration of the lease.
     pub lease_for: Duration,
-    /// The workflows it has the code of.
-    pub serves: Arc<Serves>,
+    /// The workflows whose code it has.
+    pub serves: Arc<ServedWorkflows>,
 }
 
-/// A run that somebody wants to exist.
+/// Request for a new run.
 #[derive(Debug, Clone)]
 pub struct NewRun {
-    /// What will never change about it. Its id is made by the caller, who so knows its own run again.
+    /// Immutable facts. The caller chooses the id, so it can recognise its own run after a retry.
     pub facts: Arc<RunFacts>,
-    /// What it works on.
+    /// Input of the run.
     pub input: Payload,
-    /// Not before this instant, if it is to wait.
+    /// Earliest start, if it is delayed.
     pub due_at: Option<Timestamp>,
-    /// The starter's offer to drive it at once.
+    /// Offer of the caller to drive it at once.
     pub grant: Option<Grant>,
 }
 
@@ -42,7 +42,7 @@ pub fn decide_start(new: &NewRun, now: Timestamp) -> (RunHead, RunEvent) {
     let (state, fence, started_at) = match grant {
         Some(grant) => {
             let lease = Lease { owner: grant.owner, until: now.plus(grant.lease_for) };
-            (RunState::Running(Drive::Leased(lease)), Fence::new(1), Some(now))
+            (RunState::Running(RunningState::Leased(lease)), Fence::new(1), Some(now))
         }
         None => (RunState::Pending { due_at }, Fence::default(), None),
     };
@@ -68,24 +68,24 @@ pub fn decide_start(new: &NewRun, now: Timestamp) -> (RunHead, RunEvent) {
     (head, event)
 }
 
-/// What a claim on a run comes to.
+/// Outcome of a claim on a run.
 #[derive(Debug, Clone)]
 #[must_use]
 pub enum ClaimDecision {
-    /// Not due, or held by a living lease: leave it alone.
+    /// Not due, or held by a live lease. Leave it alone.
     NotDue,
-    /// Granted: drive it under the new fence.
+    /// Granted. Drive it under the new fence.
     Granted(RunHead, RunEvent),
-    /// It lost its worker too often: put aside, and not granted.
+    /// It lost its worker too often. It is quarantined and not granted.
     Quarantined(RunHead, RunEvent),
 }
 
-/// Why a run is quarantined, for its history.
+/// Reason for a quarantine, for the history.
 pub(super) fn quarantine_note() -> String {
     format!("{MAX_STALLS} leases in a row ended without progress; resume it once the cause is gone")
 }
 
-/// Grants the lease if the run is due at `now`; an arrival makes a waiting run due (`arrived`).
+/// Grants the lease if the run is due at `now`. An arrival (`arrived`) makes a waiting run due.
 pub fn decide_claim(
     head: &RunHead,
     owner: OwnerId,
@@ -95,9 +95,11 @@ pub fn decide_claim(
 ) -> ClaimDecision {
     let taken_over = match head.state {
         RunState::Waiting { .. } if arrived => false,
-        RunState::Pending { due_at } | RunState::Running(Drive::Ready { due_at }) if due_at <= now => false,
+        RunState::Pending { due_at } | RunState::Running(RunningState::Ready { due_at }) if due_at <= now => {
+            false
+        }
         RunState::Waiting { wake_at: Some(wake_at) } if wake_at <= now => false,
-        RunState::Running(Drive::Leased(lease)) if lease.until <= now => true,
+        RunState::Running(RunningState::Leased(lease)) if lease.until <= now => true,
         RunState::Pending { .. }
         | RunState::Running(_)
         | RunState::Waiting { .. }
@@ -117,7 +119,7 @@ pub fn decide_claim(
         return ClaimDecision::Quarantined(next, event(EventKind::Quarantined, head.fence, note));
     }
     next.fence = head.fence.next();
-    next.state = RunState::Running(Drive::Leased(Lease { owner, until: now.plus(lease_for) }));
+    next.state = RunState::Running(RunningState::Leased(Lease { owner, until: now.plus(lease_for) }));
     next.started_at = head.started_at.or(Some(now));
     let kind = if taken_over { EventKind::TakenOver } else { EventKind::Claimed };
     let event = event(kind, next.fence, Some(owner.to_string()));
@@ -144,7 +146,7 @@ mod tests {
         assert_eq!(head.state, RunState::Pending { due_at: at(9) }, "a delayed run is not granted early");
     }
 
-    /// Invariants 17 and 19: each grant raises the fence, and a living lease is never taken.
+    /// Invariants 17 and 19: each grant raises the fence, and a live lease is never taken.
     #[test]
     fn a_living_lease_is_not_taken_and_a_dead_one_is() {
         let (held, _) = decide_start(&new_run(Some(owner(1))), at(0));
@@ -166,7 +168,7 @@ mod tests {
         assert!(matches!(decide_claim(&paused, owner(2), TTL, at(0), true), ClaimDecision::NotDue));
     }
 
-    /// Fault 44: input that kills every worker ends in a person's hands, not in a crash loop.
+    /// Fault 44: an input that kills every worker ends in quarantine, not in a crash loop.
     #[test]
     fn a_run_that_keeps_losing_its_worker_is_put_aside() {
         let (mut run, _) = decide_start(&new_run(Some(owner(1))), at(0));

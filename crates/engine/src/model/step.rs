@@ -1,8 +1,8 @@
-//! One step of a run and its record.
+//! Steps of a run and their records.
 
 use super::{Failure, Fence, Payload, RunId, StepId, Timestamp, Version};
 
-/// What a step does; a replay that meets another kind under the same id is a determinism violation.
+/// Kind of a step. A replay that finds another kind under the same id is a determinism violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StepKind {
     /// Runs user code with an effect.
@@ -13,7 +13,7 @@ pub enum StepKind {
     Transaction,
     /// Undoes an earlier effect.
     Undo,
-    /// Waits for a span of time.
+    /// Waits for a duration.
     Sleep,
     /// Waits for a promise.
     Promise,
@@ -21,11 +21,11 @@ pub enum StepKind {
     Signal,
     /// Waits for a child run.
     Child,
-    /// Remembers a value: the time, a random number.
+    /// Records a value, such as the time or a random number.
     Value,
-    /// Remembers which of several branches came first.
+    /// Records which of several branches finished first.
     Select,
-    /// Leaves an after-effect to be delivered.
+    /// Adds a message to the outbox.
     AfterEffect,
 }
 
@@ -62,25 +62,25 @@ impl StepKind {
         }
     }
 
-    /// May code that asks for this kind be given the outcome of a step of the `recorded` kind? How an effect is kept from
-    /// happening twice may change from one version of the code to the next; once it has happened that no longer matters.
+    /// Returns true if code that asks for this kind may use the outcome of a `recorded` step. The effect class may
+    /// change between versions of the code. Once the effect has happened, its class no longer matters.
     pub fn takes_outcome_of(self, recorded: StepKind) -> bool {
         let is_forward = |kind| matches!(kind, StepKind::Effect | StepKind::Claimed | StepKind::Transaction);
         self == recorded || (is_forward(self) && is_forward(recorded))
     }
 
-    /// The kind spelled so, if there is one.
+    /// The kind with this name.
     pub fn from_name(text: &str) -> Option<Self> {
         StepKind::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
-/// The bare name of a step's state.
+/// Name of a step's state, without its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StepStatus {
     /// Waiting for its next attempt.
     Pending,
-    /// Marked as started.
+    /// Started.
     Running,
     /// Waiting for a timer, a promise, a signal or a child.
     Waiting,
@@ -88,11 +88,11 @@ pub enum StepStatus {
     Completed,
     /// Failed for good.
     Failed,
-    /// Passed over.
+    /// Skipped.
     Skipped,
-    /// Given up, because its run ended or another branch came first.
+    /// Cancelled, because its run ended or another branch finished first.
     Cancelled,
-    /// Its effect may or may not have happened; people or a probe must say.
+    /// The effect may or may not have happened. A probe or a ruling must resolve it.
     InDoubt,
 }
 
@@ -123,7 +123,7 @@ impl StepStatus {
         }
     }
 
-    /// Is the record final? A final record is never run again.
+    /// Returns true if the record is final. A final record is never run again.
     pub const fn is_final(self) -> bool {
         match self {
             StepStatus::Completed | StepStatus::Failed | StepStatus::Skipped | StepStatus::Cancelled => true,
@@ -132,58 +132,58 @@ impl StepStatus {
     }
 }
 
-/// A step's state, each variant with only its own data.
+/// State of a step. Each variant carries only its own data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StepState {
-    /// The last attempt failed; the next one is due at this instant.
+    /// The last attempt failed. Another will follow.
     Pending {
         /// When the next attempt is due.
         due_at: Timestamp,
-        /// Why the last one failed.
+        /// Failure of the last attempt.
         failure: Failure,
     },
-    /// Marked as started before its code ran.
+    /// The start was recorded before the code ran.
     Running,
     /// Waiting for something outside.
     Waiting {
-        /// The timer: the end of a sleep, the timeout of a promise or a signal.
+        /// End of a sleep, or timeout of a promise or signal.
         until: Option<Timestamp>,
     },
     /// Done.
     Completed {
-        /// When.
+        /// When it completed.
         at: Timestamp,
-        /// With what.
+        /// The output.
         output: Payload,
     },
     /// Failed for good.
     Failed {
-        /// When.
+        /// When it failed.
         at: Timestamp,
-        /// Why.
+        /// The failure.
         failure: Failure,
     },
-    /// Passed over.
+    /// Skipped.
     Skipped {
-        /// When.
+        /// When it was skipped.
         at: Timestamp,
     },
-    /// Given up.
+    /// Cancelled.
     Cancelled {
-        /// When.
+        /// When it was cancelled.
         at: Timestamp,
     },
     /// The effect may or may not have happened.
     InDoubt {
-        /// Since when nobody knows.
+        /// When it came into doubt.
         since: Timestamp,
-        /// Why.
+        /// The failure.
         failure: Failure,
     },
 }
 
 impl StepState {
-    /// The bare name of the state.
+    /// The state without its data.
     pub const fn status(&self) -> StepStatus {
         match self {
             StepState::Pending { .. } => StepStatus::Pending,
@@ -198,24 +198,24 @@ impl StepState {
     }
 }
 
-/// What a store keeps of a step: one record per run, generation and step id.
+/// Stored record of a step: one per run, generation and step id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepRecord {
-    /// Which step.
+    /// Id of the step.
     pub id: StepId,
-    /// What it does.
+    /// Kind of the step.
     pub kind: StepKind,
-    /// Where it stands.
+    /// Current state.
     pub state: StepState,
-    /// Attempts begun, crashed ones included.
+    /// Attempts begun, including crashed ones.
     pub attempts: u32,
     /// When the first attempt began.
     pub started_at: Timestamp,
-    /// The run's version at which it started.
+    /// Version of the run at which it started.
     pub started_version: Version,
-    /// The run's version at which it last changed.
+    /// Version of the run at which it last changed.
     pub changed_version: Version,
-    /// The fence under which it last changed.
+    /// Fence of its last change.
     pub fence: Fence,
     /// The child run it waits for, if it is a [`StepKind::Child`].
     pub child: Option<RunId>,

@@ -2,38 +2,39 @@
 
 use super::StepStatus::{self, Cancelled, Completed, Failed, InDoubt, Pending, Running, Skipped, Waiting};
 
-/// A change of a step's state.
+/// A transition of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StepTransition {
     /// An attempt begins.
     Begin,
     /// It begins to wait for something outside.
     Await,
-    /// The attempt failed and another will follow.
+    /// The attempt failed, and another will follow.
     ScheduleRetry,
     /// It is done.
     Complete,
     /// It failed for good.
     Fail,
-    /// It is passed over.
+    /// It is skipped.
     Skip,
-    /// It is given up. An attempt that was under way may have happened.
+    /// It is cancelled. An attempt that was running may have happened.
     Cancel,
-    /// It is given up after its attempt was put on record and before its code was entered.
+    /// It is cancelled after its attempt was recorded but before its code was entered.
     Withdraw,
     /// The outcome of a claimed effect was lost.
     Doubt,
-    /// People or a probe say that the effect happened.
+    /// A probe or a ruling says that the effect happened.
     Happened,
-    /// The same, of an effect that a retry of the run repeats. They know it by its key, so an attempt before the retry may have made it.
+    /// The same, for an effect that a retry of the run repeats. The effect was found by its key, so an
+    /// attempt before the retry may have caused it.
     Stands,
-    /// People or a probe say that it did not; it may run.
+    /// A probe or a ruling says that the effect did not happen. It may run.
     DidNotHappen,
-    /// People give it up.
+    /// A ruling gives it up.
     Abandon,
 }
 
-/// Every legal change: from (`None` is "no record yet"), by, to.
+/// Every legal transition: source (`None` if there is no record yet), transition, target.
 pub const STEP_TRANSITIONS: &[(Option<StepStatus>, StepTransition, StepStatus)] = &[
     (None, StepTransition::Begin, Running),
     (None, StepTransition::Await, Waiting),
@@ -59,12 +60,13 @@ pub const STEP_TRANSITIONS: &[(Option<StepStatus>, StepTransition, StepStatus)] 
 ];
 
 impl StepTransition {
-    /// Where this change leads from `from`, or `None` if the table does not have it.
+    /// Target of this transition from `from`. `None` if the table does not have it.
     pub fn target(self, from: Option<StepStatus>) -> Option<StepStatus> {
         STEP_TRANSITIONS.iter().find(|(f, by, _)| *f == from && *by == self).map(|(_, _, to)| *to)
     }
 
-    /// Does it tell what the attempt itself came to? A probe or a person may have spoken of an attempt that somebody else made.
+    /// Returns true if it shows the outcome of the attempt itself. A probe or a ruling may speak about an attempt of
+    /// another holder.
     pub const fn is_of_attempt(self) -> bool {
         match self {
             StepTransition::Complete | StepTransition::Fail | StepTransition::ScheduleRetry => true,
@@ -81,7 +83,7 @@ impl StepTransition {
         }
     }
 
-    /// The change in words, for diagrams.
+    /// Label in diagrams.
     pub const fn as_str(self) -> &'static str {
         match self {
             StepTransition::Begin => "begin",
@@ -101,7 +103,7 @@ impl StepTransition {
     }
 }
 
-/// The table as a Mermaid state diagram; ARCHITECTURE.md shows it.
+/// The table as a Mermaid state diagram, shown in ARCHITECTURE.md.
 pub fn draw_step_lifecycle() -> String {
     let mut diagram = String::from("stateDiagram-v2\n");
     for (from, by, to) in STEP_TRANSITIONS {

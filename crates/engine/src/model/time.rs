@@ -1,4 +1,4 @@
-//! Instants in milliseconds, the one resolution all stores keep exactly.
+//! Instants in milliseconds, the resolution that all stores keep exactly.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,17 +21,17 @@ impl Timestamp {
         self.0
     }
 
-    /// This instant plus `span`, saturating at the end of time.
+    /// This instant plus `span`, saturating at the largest instant.
     pub fn plus(self, span: Duration) -> Self {
         Timestamp(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// This instant less `span`, saturating at the beginning of time.
+    /// This instant minus `span`, saturating at the smallest instant.
     pub fn minus(self, span: Duration) -> Self {
         Timestamp(self.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// The span from `earlier` to this instant; zero if it is not later.
+    /// Time from `earlier` to this instant. Zero if this instant is not later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }

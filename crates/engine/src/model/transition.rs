@@ -3,136 +3,142 @@
 use std::time::Duration;
 
 use super::{
-    Actor, ClaimTo, Entity, EntityNote, EntityRef, Fingerprint, Home, IdempotencyKey, Invalid, Irreversible,
-    JournalEntry, JournalEvent, Name, Operation, OperationEnd, OperationId, OperationState, OutboxMessage,
-    OwnerId, Payload, Recovery, RetryAnswer, RunId, Timestamp, Version, WorkspaceId, merge_data,
+    Actor, ClaimTo, Entity, EntityJournalEntry, EntityRef, EntityStorage, Fingerprint, IdempotencyKey,
+    Invalid, Irreversible, JournalEntry, JournalEvent, Name, Operation, OperationEnd, OperationId,
+    OperationState, OutboxMessage, OwnerId, Payload, Recovery, RetryAnswer, RunId, Timestamp, Version,
+    WorkspaceId, merge_data,
 };
 
-/// A transition that somebody asks for, with all that the configured step says about it.
+/// A requested transition, with everything the configured step says about it.
 #[derive(Debug, Clone)]
 pub struct BeginOperation {
-    /// The id it gets if it is new.
+    /// Id to use if it is new.
     pub id: OperationId,
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// What is to be moved.
+    /// The entity to move.
     pub entity: EntityRef,
-    /// Where that lives.
-    pub home: Home,
+    /// Where the entity is stored.
+    pub home: EntityStorage,
     /// The entity workflow.
     pub workflow: Name,
-    /// The module whose janitor looks after it.
+    /// The module whose janitor is responsible for it.
     pub module: Name,
-    /// The step.
+    /// Key of the step.
     pub step: Name,
-    /// As whom it is asked for.
+    /// The requester role it is asked for with.
     pub requester: Option<Name>,
-    /// Who asks.
+    /// The person or credential that asks.
     pub by: Option<Actor>,
-    /// The key it is asked for under.
+    /// The idempotency key.
     pub key: Option<IdempotencyKey>,
-    /// What sameness means under the key.
+    /// Fingerprint that a request under the key must have.
     pub fingerprint: Fingerprint,
-    /// What the action is given.
+    /// Input of the action.
     pub input: Payload,
-    /// The statuses where the step applies.
+    /// Statuses the step applies to.
     pub from: Vec<Name>,
-    /// The status after it.
+    /// Status after the step.
     pub to: Name,
-    /// How it is claimed, if it is.
+    /// The claim, if the step has one.
     pub claim: Option<ClaimTo>,
-    /// Every transient status of the workflow: an entity in one of them is claimed, whoever did it.
+    /// Every transient status of the workflow. An entity in one of them is claimed, even if no operation holds it.
     pub transient: Vec<Name>,
-    /// What becomes of it if its holder vanishes.
+    /// Policy if its holder vanishes.
     pub recovery: Recovery,
-    /// What a caller is told who asks again after it was done.
+    /// Answer to a caller who asks again after it was done.
     pub retry: RetryAnswer,
-    /// May it be done again once it is done, or may be?
+    /// True if it may be repeated once it has happened, or may have.
     pub irreversible: Irreversible,
-    /// Does its action reach outside the transaction that records its end? Not if it has none, shares the transaction, or is a run, which has effects of its own.
+    /// True if its action reaches outside the transaction that records its end. False if it has no action,
+    /// shares the transaction, or is a run, which has effects of its own.
     pub has_effect: bool,
-    /// A manager's word that it is to be done although it may have happened.
+    /// A manager's decision to take the step although it may have happened.
     pub overridden: Option<Override>,
     /// The document that the request follows. `None` if the workflow is code.
     pub document: Option<DocumentRef>,
-    /// How long after its holder was last heard of its action may still take effect. No janitor touches it before.
+    /// How long after the last heartbeat its action may still take effect. The janitor leaves it alone until
+    /// then.
     pub grace: Duration,
-    /// The version of the entity that was looked at and found fit.
+    /// Version of the entity that the request was checked against.
     pub seen: Version,
-    /// The run that will carry it out, if a run does.
+    /// The run that will carry it out, if one does.
     pub run: Option<RunId>,
     /// The engine that asks.
     pub owner: OwnerId,
 }
 
-/// A manager's word that an irreversible step is to be done although it may have happened.
+/// A manager's decision to take an irreversible step although it may have happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Override {
-    /// Who.
+    /// The manager.
     pub by: Actor,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 /// One version of an entity workflow in the catalog ([`super::CatalogKind::EntityWorkflow`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentRef {
-    /// Id of the item.
+    /// Id of the catalog item.
     pub item: Name,
-    /// Version of the item.
+    /// Version of the catalog item.
     pub version: Version,
 }
 
-/// What a store knows that bears on whether an operation may begin.
+/// Stored facts that decide whether an operation may begin.
 #[derive(Debug, Clone, Default)]
 pub struct BeginFacts {
-    /// The operation under the same key; without a key, the one with the same id.
+    /// The operation under the same key. Without a key, the one with the same id.
     pub known: Option<Operation>,
     /// The entity.
     pub entity: Option<Entity>,
     /// The operation that holds the entity ([`Operation::holds_entity`]).
     pub holder: Option<Operation>,
-    /// The newest operation of the same step on the entity ([`Operation::seniority`]). Only needed if [`BeginOperation::asks_for_last`].
+    /// The newest operation of the same step on the entity ([`Operation::begin_order`]). Needed only if
+    /// [`BeginOperation::asks_for_last`].
     pub last: Option<Operation>,
-    /// Version of the document now. It must not change before the operation is committed. Only needed if the request names a document.
+    /// Current version of the document. It must not change before the operation is committed. Needed only if
+    /// the request names a document.
     pub document: Option<Version>,
 }
 
-/// What a request to begin came to.
+/// Outcome of a request to begin.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
-pub enum OperationBegun {
-    /// The operation is begun, and its action is the caller's to run.
+pub enum BeginOperationOutcome {
+    /// The operation has begun. The caller must run its action.
     Begun {
         /// The operation.
         operation: Box<Operation>,
-        /// The entity, as the claim left it.
+        /// The entity after the claim.
         entity: Entity,
-        /// What is to be noted about it. Only of interest to stores.
-        notes: Vec<EntityNote>,
-        /// What it proves of tries under its effect key, for the journal. Only of interest to stores.
+        /// Entries to append to the journal of the entity. For stores.
+        notes: Vec<EntityJournalEntry>,
+        /// Evidence about attempts under its effect key, for the journal. For stores.
         evidence: Vec<JournalEntry>,
     },
-    /// It was asked for before: this is what is recorded of it, which may be that it is under way.
+    /// The same request came before. This is its record; it may still be running.
     Recorded(Box<Operation>),
-    /// The key stands for something else.
+    /// The key names another operation.
     KeyConflict(Box<Operation>),
-    /// Another operation is in progress; `None` if somebody claimed the entity in a table of the user's by themselves.
+    /// Another operation is in progress. `None` if something else claimed the entity in a user's table.
     ClaimFailed(Option<Box<Operation>>),
     /// The step does not apply in this status.
     NotAllowed(Entity),
-    /// It is irreversible and may have happened, by this operation: only a manager may have it done.
+    /// The step is irreversible and may have happened, by this operation. Only a manager's override allows
+    /// it.
     OverrideRequired(Box<Operation>),
-    /// The document was replaced: begin again under this version of it. `None` if there is no document any more.
+    /// The document was replaced. Begin again under this version. `None` if the document no longer exists.
     DocumentChanged(Option<Version>),
-    /// The entity is no longer as it was when it was looked at: look again.
+    /// The entity has changed since it was read. Read it again.
     Stale(Entity),
-    /// There is no such entity.
+    /// The entity does not exist.
     NoSuchEntity,
 }
 
 impl BeginOperation {
-    /// Must a store look for the newest operation of the same step before it decides?
+    /// Returns true if a store must read the newest operation of the same step before it decides.
     pub fn asks_for_last(&self, entity: &Entity) -> bool {
         self.may_ask_for_last()
             && (self.has_effect
@@ -140,60 +146,65 @@ impl BeginOperation {
                 || !self.from.contains(&entity.status))
     }
 
-    /// May it, whatever status the entity has?
+    /// Returns true if it may have to, for any status of the entity.
     pub fn may_ask_for_last(&self) -> bool {
         self.has_effect || self.irreversible == Irreversible::Once || self.retry == RetryAnswer::Returns
     }
 }
 
-/// Decides whether an operation begins. A store writes the operation, the entity, the notes and the evidence of `Begun`, and nothing else.
-pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: Timestamp) -> OperationBegun {
+/// Decides whether an operation begins. A store writes the operation, the entity, the entries and the
+/// evidence of `Begun`, and nothing else.
+pub fn decide_begin_operation(
+    request: &BeginOperation,
+    facts: BeginFacts,
+    now: Timestamp,
+) -> BeginOperationOutcome {
     let BeginFacts { known, entity, holder, last, document } = facts;
     let mut before = None;
     if let Some(known) = known {
         if known.fingerprint != request.fingerprint {
-            return OperationBegun::KeyConflict(Box::new(known));
+            return BeginOperationOutcome::KeyConflict(Box::new(known));
         }
         match known.state {
-            // The caller's own, whose acknowledgement was lost.
+            // The caller's own request, whose acknowledgement was lost.
             OperationState::Pending { .. } if known.id == request.id && known.owner == request.owner => {
                 return match entity {
                     Some(entity) => {
                         let (notes, evidence) = (Vec::new(), Vec::new());
-                        OperationBegun::Begun { operation: Box::new(known), entity, notes, evidence }
+                        BeginOperationOutcome::Begun { operation: Box::new(known), entity, notes, evidence }
                     }
-                    None => OperationBegun::NoSuchEntity,
+                    None => BeginOperationOutcome::NoSuchEntity,
                 };
             }
-            // There is no result to return: it goes on as another attempt of the same operation.
+            // There is no result to return. It continues as another attempt of the same operation.
             OperationState::Reverted { .. } => before = Some(known),
             OperationState::Pending { .. }
             | OperationState::Done { .. }
             | OperationState::Rejected { .. }
             | OperationState::Failed { .. }
-            | OperationState::InDoubt { .. } => return OperationBegun::Recorded(Box::new(known)),
+            | OperationState::InDoubt { .. } => return BeginOperationOutcome::Recorded(Box::new(known)),
         }
     }
     if request.document.as_ref().is_some_and(|seen| document != Some(seen.version)) {
-        return OperationBegun::DocumentChanged(document);
+        return BeginOperationOutcome::DocumentChanged(document);
     }
-    let Some(mut entity) = entity else { return OperationBegun::NoSuchEntity };
+    let Some(mut entity) = entity else { return BeginOperationOutcome::NoSuchEntity };
     if holder.is_some() {
-        return OperationBegun::ClaimFailed(holder.map(Box::new));
+        return BeginOperationOutcome::ClaimFailed(holder.map(Box::new));
     }
     if entity.version != request.seen {
-        return OperationBegun::Stale(entity);
+        return BeginOperationOutcome::Stale(entity);
     }
     if !request.from.contains(&entity.status) {
         return match last {
-            _ if request.transient.contains(&entity.status) => OperationBegun::ClaimFailed(None),
+            _ if request.transient.contains(&entity.status) => BeginOperationOutcome::ClaimFailed(None),
             Some(last)
                 if request.retry == RetryAnswer::Returns
                     && matches!(last.state, OperationState::Done { .. }) =>
             {
-                OperationBegun::Recorded(Box::new(last))
+                BeginOperationOutcome::Recorded(Box::new(last))
             }
-            _ => OperationBegun::NotAllowed(entity),
+            _ => BeginOperationOutcome::NotAllowed(entity),
         };
     }
     let mut notes = Vec::new();
@@ -201,13 +212,21 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
     let attempt = before.as_ref().map_or(1, |before| before.attempt + 1);
     let mut note = |by, what| {
         let (workspace, entity) = (request.workspace.clone(), request.entity.clone());
-        notes.push(EntityNote { workspace, entity, operation: Some(id), at: now, by, what, evidence: None });
+        notes.push(EntityJournalEntry {
+            workspace,
+            entity,
+            operation: Some(id),
+            at: now,
+            by,
+            what,
+            evidence: None,
+        });
     };
     let is_barred = |last: &Operation| request.irreversible == Irreversible::Once && last.needs_override();
     let mut is_new_effect = false;
     match (&request.overridden, &last) {
         (None, Some(last)) if is_barred(last) => {
-            return OperationBegun::OverrideRequired(Box::new(last.clone()));
+            return BeginOperationOutcome::OverrideRequired(Box::new(last.clone()));
         }
         (Some(word), Some(last)) if is_barred(last) || last.leaves_doubt() => {
             is_new_effect = true;
@@ -234,7 +253,7 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
     let continued = before.as_ref().or_else(|| last.as_ref().filter(continues));
     let effect_of = continued.map_or(id, |continued| continued.effect_of);
     let may_repeat = continued.is_some_and(Operation::leaves_doubt);
-    // Another operation may have gone on with the effect since this one was given back.
+    // Another operation may have continued the effect since this one was reverted.
     let of_effect = before.iter().chain(&last).filter(|other| other.effect_of == effect_of);
     let tries_before = of_effect.map(|other| other.tries_before + other.tries).max().unwrap_or(0);
     let done_before = last.as_ref().is_some_and(Operation::is_done)
@@ -280,95 +299,97 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
         state: OperationState::Pending { heard_at: now },
     };
     let evidence = operation.proofs_of_begin(now);
-    OperationBegun::Begun { operation: Box::new(operation), entity, notes, evidence }
+    BeginOperationOutcome::Begun { operation: Box::new(operation), entity, notes, evidence }
 }
 
-/// What becomes of an operation.
+/// A request to end an operation.
 #[derive(Debug, Clone)]
 pub struct FinishOperation {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// Which operation.
+    /// Id of the operation.
     pub operation: OperationId,
-    /// Which attempt of it.
+    /// Number of the attempt.
     pub attempt: u32,
-    /// By what right.
+    /// Authority of the writer.
     pub by: FinishBy,
-    /// What becomes of it.
+    /// How it ends.
     pub end: OperationEnd,
-    /// How often the action was entered in this attempt. `None` if whoever writes does not know.
+    /// How often the action was entered in this attempt. `None` if the writer does not know.
     pub tries: Option<u32>,
-    /// After-effects of it.
+    /// Outbox messages to add.
     pub posts: Vec<OutboxMessage>,
-    /// What is noted about it.
-    pub notes: Vec<EntityNote>,
+    /// Entries to append to the journal of the entity.
+    pub notes: Vec<EntityJournalEntry>,
 }
 
-/// By what right an operation is finished.
+/// Authority to end an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinishBy {
     /// Its holder ran the action.
     Holder(OwnerId),
-    /// Its holder has not been heard of since before this instant.
+    /// The janitor: the holder has sent no heartbeat since before this instant.
     Janitor {
         /// The instant.
         unheard_since: Timestamp,
     },
-    /// A run carried it out and has ended; whoever sees it may say so.
+    /// A run carried it out and has ended. Any engine that sees this may write it.
     Run,
-    /// Its holder learnt that the action happened after the operation had been put in doubt.
+    /// Its holder learned that the action happened after the operation had been put in doubt.
     LateResult,
-    /// A probe found out what became of a doubt.
+    /// A probe resolved a doubt.
     Probe,
-    /// People decided on a doubt.
+    /// A person ruled on a doubt.
     People,
 }
 
-/// What a request to finish came to.
+/// Outcome of a request to end an operation.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
-pub enum Finished {
+pub enum FinishOperationOutcome {
     /// It is written.
     Finished {
         /// The operation.
         operation: Box<Operation>,
-        /// The entity as it is now; `None` if it was not touched.
+        /// The entity as it is now. `None` if it was not changed.
         entity: Option<Entity>,
-        /// What it proves of tries under its effect key, for the journal. Only of interest to stores.
+        /// Evidence about attempts under its effect key, for the journal. For stores.
         evidence: Vec<JournalEntry>,
     },
-    /// It stands, since an earlier sending of the same request.
+    /// An earlier sending of the same request was written.
     Again(Box<Operation>),
-    /// The operation is no longer the caller's to finish; nothing is written. `None` if there is none.
+    /// The operation is no longer the caller's to finish. Nothing is written. `None` if it does not exist.
     Lost(Option<Box<Operation>>),
-    /// The entity is no longer as the operation left it, so the new status cannot be written; nothing is.
+    /// The entity has changed since the operation claimed it, so the new status cannot be written. Nothing is
+    /// written.
     Stale(Option<Entity>),
 }
 
-/// Decides what becomes of an operation. A store writes what `Finished` says, evidence included, with the posts and notes, or nothing.
+/// Decides how an operation ends. A store writes everything in `Finished`, together with the messages and
+/// entries of the request, or nothing.
 pub fn decide_finish_operation(
     request: &FinishOperation,
     operation: Option<Operation>,
     entity: Option<Entity>,
     now: Timestamp,
-) -> Result<Finished, Invalid> {
-    let Some(mut operation) = operation else { return Ok(Finished::Lost(None)) };
+) -> Result<FinishOperationOutcome, Invalid> {
+    let Some(mut operation) = operation else { return Ok(FinishOperationOutcome::Lost(None)) };
     if operation.attempt != request.attempt || !may_finish(request.by, &request.end, &operation) {
         let again = operation.attempt == request.attempt
             && is_end(&request.end, &operation.state, operation.owner, request.by);
         return Ok(match again {
-            true => Finished::Again(Box::new(operation)),
-            false => Finished::Lost(Some(Box::new(operation))),
+            true => FinishOperationOutcome::Again(Box::new(operation)),
+            false => FinishOperationOutcome::Lost(Some(Box::new(operation))),
         });
     }
-    // As the operation left it: in its transient status, or, if it has none, not changed at all.
+    // As the operation left it: in its transient status, or, without a claim, unchanged.
     let is_held = |entity: &Entity| match &operation.claim {
         Some(claim) => entity.status == claim.into,
         None => entity.status == operation.from && entity.version == operation.version,
     };
     let held = entity.as_ref().is_some_and(is_held);
     let (status, data) = match &request.end {
-        OperationEnd::Done { .. } if !held => return Ok(Finished::Stale(entity)),
+        OperationEnd::Done { .. } if !held => return Ok(FinishOperationOutcome::Stale(entity)),
         OperationEnd::Done { data, .. } => (Some(operation.to.clone()), data.as_ref()),
         OperationEnd::Rejected(_)
         | OperationEnd::Failed(_)
@@ -400,7 +421,7 @@ pub fn decide_finish_operation(
     };
     operation.tries = request.tries.unwrap_or(operation.tries);
     let evidence = operation.proofs_of_change(&before, now);
-    Ok(Finished::Finished { operation: Box::new(operation), entity, evidence })
+    Ok(FinishOperationOutcome::Finished { operation: Box::new(operation), entity, evidence })
 }
 
 fn may_finish(by: FinishBy, end: &OperationEnd, operation: &Operation) -> bool {
@@ -411,14 +432,14 @@ fn may_finish(by: FinishBy, end: &OperationEnd, operation: &Operation) -> bool {
             *heard_at < unheard_since
         }
         (FinishBy::Run, OperationState::Pending { .. }) => operation.run.is_some(),
-        // What comes late can only say that it happened.
+        // A late result can only say that the action happened.
         (FinishBy::LateResult, OperationState::InDoubt { .. }) => matches!(end, OperationEnd::Done { .. }),
         (FinishBy::Probe | FinishBy::People, OperationState::InDoubt { .. }) => true,
         _ => false,
     }
 }
 
-/// Did an earlier sending of the same request bring the operation there?
+/// Returns true if an earlier sending of the same request brought the operation into this state.
 fn is_end(end: &OperationEnd, state: &OperationState, owner: OwnerId, by: FinishBy) -> bool {
     if matches!(by, FinishBy::Holder(asks) if asks != owner) {
         return false;

@@ -1,16 +1,16 @@
-//! What becomes of an operation when nobody knows whether its action happened.
+//! Decisions about an operation when the outcome of its action is unknown.
 
 use std::time::Duration;
 
 use super::{Action, Failure, Operation, Recovery, StepView};
 use crate::limits::{ACTION_PAUSE, MAX_ACTION_PAUSE, MAX_ACTION_TRIES};
 
-/// The code of the failure of an action that panicked.
+/// Failure code of an action that panicked.
 pub const PANICKED: &str = "panicked";
-/// The code of the failure of a request that was answered well, by an answer that could not be used.
+/// Failure code of a request that succeeded with an answer that could not be used.
 pub const ANSWER_UNUSABLE: &str = "expression_failed";
 
-/// What to do about an action that failed.
+/// Decision about an action that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum AfterFailure {
@@ -19,17 +19,21 @@ pub enum AfterFailure {
         /// The pause.
         after: Duration,
     },
-    /// Keep the claim, and let a probe or people find out whether it happened.
+    /// Keep the claim until a probe or a ruling resolves it.
     Doubt,
-    /// Give the claim back. If it may have happened, the next operation of the step acts under the same effect key.
+    /// Release the claim. If the action may have happened, the next operation of the step uses the same
+    /// effect key.
     Release,
 }
 
-/// Decides what to do about an action of `operation` that failed after `tries` tries.
+/// Decides what to do after the action of `operation` failed in attempt number `tries`.
 ///
-/// A known failure and a panic release at once. An unknown outcome (whatever class the failure has: a document may call a 5xx retryable) is tried again under the same key where the class of the action allows it. What is declared
-/// not to be idempotent, and what people want to look at (`recovery: hold`), is held in doubt; so is what a run carried out, which cannot be started again
-/// under the same key, and what happened but gave no usable answer. What has no claim cannot be held.
+/// - A known failure or a panic releases the claim at once.
+/// - An unknown outcome is tried again under the same key, if the action may be run again. The failure class
+///   does not matter: a document may call a 5xx retryable.
+/// - An action that is declared non-idempotent, or has `recovery: hold`, is held in doubt. So is a run, which
+///   cannot be started again under the same key, and an action that happened but gave no usable answer.
+/// - Without a claim nothing can be held.
 pub fn decide_after_failure(
     view: &StepView,
     operation: &Operation,
@@ -40,7 +44,7 @@ pub fn decide_after_failure(
         return AfterFailure::Release;
     }
     let is_run = matches!(view.action, Some(Action::Workflow(_)));
-    // What shares the transaction of its record did not happen if it failed.
+    // An action that shares the transaction of its record did not happen if it failed.
     if operation.tries == 0 && !is_run {
         return AfterFailure::Release;
     }
@@ -49,7 +53,7 @@ pub fn decide_after_failure(
     match () {
         () if may_try_again && tries < MAX_ACTION_TRIES => {
             let pause = ACTION_PAUSE * 2_u32.saturating_pow(tries.saturating_sub(1));
-            let after = failure.wait_asked().map_or(pause, |asked| asked.max(pause));
+            let after = failure.requested_wait().map_or(pause, |asked| asked.max(pause));
             AfterFailure::TryAgain { after: after.min(MAX_ACTION_PAUSE) }
         }
         () if operation.claim.is_none() => AfterFailure::Release,

@@ -3,7 +3,7 @@
 use super::doubts::{decided_in, fresh_request};
 use super::{Engine, Error};
 use crate::model::{
-    Actor, Decided, EventKind, JournalEntry, JournalEvent, Payload, RunId, SignalId, StepId, Version,
+    Actor, EventKind, JournalEntry, JournalEvent, Payload, RecordedDecision, RunId, SignalId, StepId, Version,
 };
 
 /// How ids of signals begin that the engine chooses itself. Callers cannot use them.
@@ -61,7 +61,7 @@ impl Engine {
     /// What is said to an answer that is not the first.
     async fn answered_before(&self, run: RunId, step: String, request: &str) -> Result<(), Error> {
         let id = StepId::from_stored(&step);
-        let mut last: Option<Decided> = None;
+        let mut last: Option<RecordedDecision> = None;
         for placed in self.notes_of(run).await? {
             let note = placed.note;
             if note.step.as_ref() != Some(&id) || !matches!(note.what, JournalEvent::Answered { .. }) {

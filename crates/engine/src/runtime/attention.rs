@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use super::doubts::open_promise;
 use super::{Engine, Error};
-use crate::limits::{MAX_DOUBTS_LOOKED_AT, MAX_PAGE};
+use crate::limits::{MAX_DOUBTS_SCANNED, MAX_PAGE};
 use crate::model::{
-    Attention, RunHead, RunId, RunStatus, StepState, Version, attention_of_doubt, attention_of_pause,
+    Attention, RunHead, RunId, RunStatus, StepState, Version, attention_for_doubt, attention_for_pause,
 };
-use crate::store::{DoubtPlace, ListDoubts, ListRuns, RunLog, RunPage, RunView, StoredDoubt};
+use crate::store::{DoubtCursor, ListDoubts, ListRuns, RunLog, RunPage, RunView, StoredDoubt};
 
 /// One page of runs, each with what people must look at.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +25,7 @@ impl Engine {
         let in_doubt = log.steps.iter().filter(|step| matches!(step.state, StepState::InDoubt { .. }));
         let mut open = in_doubt.filter(|step| open_promise(log, step).is_some());
         match open.next() {
-            Some(step) => Ok(Some(attention_of_doubt(step))),
+            Some(step) => Ok(Some(attention_for_doubt(step))),
             None => self.attention_of_paused(&log.head).await,
         }
     }
@@ -47,7 +47,7 @@ impl Engine {
 
     /// Runs that people must look at, newest first. A page may be short and not the last; `next` says.
     ///
-    /// At most [`MAX_DOUBTS_LOOKED_AT`] steps in doubt are looked at, those longest in doubt: beyond that, runs are found when older doubts are
+    /// At most [`MAX_DOUBTS_SCANNED`] steps in doubt are looked at, those longest in doubt: beyond that, runs are found when older doubts are
     /// resolved.
     pub async fn list_needing_attention(&self, request: ListRuns) -> Result<AttentionPage, Error> {
         let limit = request.limit.clamp(1, MAX_PAGE);
@@ -103,19 +103,19 @@ impl Engine {
         }
         let before = Version::new(head.version.get().saturating_sub(1));
         let events = self.list_events(head.id(), before).await?;
-        Ok(attention_of_pause(head, events.last()))
+        Ok(attention_for_pause(head, events.last()))
     }
 
     /// Runs that have a step in doubt, and whether these are all.
     async fn doubts_by_run(&self) -> Result<(BTreeSet<RunId>, bool), Error> {
-        let (mut runs, mut after, mut looked_at) = (BTreeSet::new(), None::<DoubtPlace>, 0);
+        let (mut runs, mut after, mut looked_at) = (BTreeSet::new(), None::<DoubtCursor>, 0);
         loop {
             let request = ListDoubts { workspace: Some(self.workspace.clone()), after, limit: MAX_PAGE };
             let doubts = self.inner.answer(self.inner.store.list_doubts(request)).await?;
             looked_at += doubts.len();
             runs.extend(doubts.iter().map(|doubt| doubt.run));
             match doubts.last() {
-                Some(last) if doubts.len() == MAX_PAGE && looked_at < MAX_DOUBTS_LOOKED_AT => {
+                Some(last) if doubts.len() == MAX_PAGE && looked_at < MAX_DOUBTS_SCANNED => {
                     after = Some(place_of(last));
                 }
                 last => return Ok((runs, last.is_none() || doubts.len() < MAX_PAGE)),
@@ -124,10 +124,10 @@ impl Engine {
     }
 }
 
-fn place_of(doubt: &StoredDoubt) -> DoubtPlace {
+fn place_of(doubt: &StoredDoubt) -> DoubtCursor {
     let since = match doubt.step.state {
         StepState::InDoubt { since, .. } => since,
         _ => doubt.step.started_at,
     };
-    DoubtPlace { since, run: doubt.run, step: doubt.step.id.clone() }
+    DoubtCursor { since, run: doubt.run, step: doubt.step.id.clone() }
 }

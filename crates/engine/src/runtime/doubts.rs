@@ -3,16 +3,16 @@
 use serde::Serialize;
 
 use super::{Engine, Error};
-use crate::limits::MAX_NOTES_LOOKED_AT;
+use crate::limits::MAX_JOURNAL_ENTRIES_SCANNED;
 use crate::model::{
-    Actor, Decided, DoubtRef, DoubtedAttempt, EffectKey, Evidence, Failure, Generation, IdempotencyKey,
-    JournalEntry, JournalEvent, Payload, PromiseId, PromiseRef, PromiseState, Ruling, RunId, SettleRule,
-    Settlement, StepId, StepRecord, StepState, Timestamp, Version, Wish, WorkspaceId, WriteToken,
-    can_be_carried_out, check_ruling,
+    Actor, DoubtRef, DoubtedAttempt, EffectKey, Evidence, Failure, Generation, IdempotencyKey, JournalEntry,
+    JournalEvent, Payload, PromiseId, PromiseRef, PromiseState, RecordedDecision, Ruling, RunId,
+    SettleRequest, SettleRule, Settlement, StepId, StepRecord, StepState, Timestamp, Version, WorkspaceId,
+    WriteToken, can_be_carried_out, check_ruling,
 };
 use crate::store::{
-    AuditFilter, AuditPlace, DoubtPlace, ListAudit, ListDoubts, ListJournal, PlacedEntry, RunLog,
-    SettleOutcome, StoredDoubt,
+    AuditCursor, AuditFilter, DoubtCursor, ListAudit, ListDoubts, ListJournal, RunLog, SettleOutcome,
+    StoredDoubt, StoredJournalEntry,
 };
 
 /// An effect of which nobody knows whether it happened.
@@ -51,7 +51,7 @@ pub struct DoubtPage {
     /// The doubts.
     pub doubts: Vec<Doubt>,
     /// Where the next page begins; `None` at the end.
-    pub next: Option<DoubtPlace>,
+    pub next: Option<DoubtCursor>,
 }
 
 /// One entry of the audit log, as it is printed.
@@ -76,8 +76,8 @@ pub struct AuditEntry {
 
 impl AuditEntry {
     /// The entry of a note, if a person made it.
-    pub fn of(placed: PlacedEntry) -> Option<Self> {
-        let PlacedEntry { place, note: JournalEntry { run, step, at, by, what, .. } } = placed;
+    pub fn of(placed: StoredJournalEntry) -> Option<Self> {
+        let StoredJournalEntry { place, note: JournalEntry { run, step, at, by, what, .. } } = placed;
         let step = step.map(|step| step.to_string());
         let run = (run != RunId::NONE).then(|| run.to_string());
         by.map(|by| AuditEntry { place, at: at.to_string(), by, run, step, what })
@@ -86,18 +86,18 @@ impl AuditEntry {
 
 impl Engine {
     /// Effects in doubt that nobody has ruled on, the oldest first.
-    pub async fn list_doubts(&self, after: Option<DoubtPlace>, limit: usize) -> Result<DoubtPage, Error> {
+    pub async fn list_doubts(&self, after: Option<DoubtCursor>, limit: usize) -> Result<DoubtPage, Error> {
         let limit = limit.clamp(1, crate::limits::MAX_PAGE);
         let request = ListDoubts { workspace: Some(self.workspace.clone()), after, limit };
         let stored = self.inner.answer(self.inner.store.list_doubts(request)).await?;
         let last = stored.last().filter(|_| stored.len() == limit);
-        let next = last.map(|last| DoubtPlace {
+        let next = last.map(|last| DoubtCursor {
             since: since(&last.step).0,
             run: last.run,
             step: last.step.id.clone(),
         });
         let mut doubts = Vec::new();
-        let mut notes_left = MAX_NOTES_LOOKED_AT;
+        let mut notes_left = MAX_JOURNAL_ENTRIES_SCANNED;
         for doubt in stored {
             let run = self.inner.answer(self.inner.store.find_run(&doubt.workspace, doubt.run)).await?;
             if let Some(run) = run
@@ -239,15 +239,15 @@ impl Engine {
         };
         // An equal ruling of somebody else is not this one: only the request tells them apart.
         let rule = SettleRule::SameKey { key, strict: true };
-        let wish = Wish { rule, ..Wish::new(Settlement::Resolved(Payload::of(&ruling)?)) };
+        let wish = SettleRequest { rule, ..SettleRequest::new(Settlement::Resolved(Payload::of(&ruling)?)) };
         match self.settle_promise(PromiseRef::Id(promise), wish, None, Some(note)).await? {
             SettleOutcome::Settled { .. } | SettleOutcome::AlreadySettled { same: true, .. } => Ok(()),
             SettleOutcome::AlreadySettled { same: false, .. } | SettleOutcome::TimedOut { .. } => {
                 self.ruled_before(run, &step, request).await
             }
-            SettleOutcome::NoSuchPromise | SettleOutcome::Kept { .. } | SettleOutcome::AlreadyKept { .. } => {
-                Err(gone())
-            }
+            SettleOutcome::NoSuchPromise
+            | SettleOutcome::KeptEarly { .. }
+            | SettleOutcome::AlreadyKept { .. } => Err(gone()),
         }
     }
 
@@ -267,10 +267,10 @@ impl Engine {
         run: RunId,
         step: &StepId,
         request: &str,
-    ) -> Result<Option<(Decided, bool)>, Error> {
+    ) -> Result<Option<(RecordedDecision, bool)>, Error> {
         let notes = self.notes_of(run).await?;
         let on_step = notes.iter().rev().filter(|placed| placed.note.step.as_ref() == Some(step));
-        let rulings: Vec<_> = on_step.filter_map(|PlacedEntry { note, .. }| ruling_in(note)).collect();
+        let rulings: Vec<_> = on_step.filter_map(|StoredJournalEntry { note, .. }| ruling_in(note)).collect();
         let own = rulings.iter().find(|(_, by_request)| *by_request == Some(request));
         let found = own.or(rulings.first());
         Ok(found.map(|(decided, by_request)| (decided.clone(), *by_request == Some(request))))
@@ -288,16 +288,16 @@ impl Engine {
     pub async fn search_audit(
         &self,
         filter: AuditFilter,
-        after: Option<AuditPlace>,
+        after: Option<AuditCursor>,
         limit: usize,
-    ) -> Result<Vec<PlacedEntry>, Error> {
+    ) -> Result<Vec<StoredJournalEntry>, Error> {
         let request = ListAudit { workspace: self.workspace.clone(), filter, after, limit };
         Ok(self.inner.answer(self.inner.store.list_audit(request)).await?)
     }
 
     /// Everything the journal has on a run.
-    pub(super) async fn notes_of(&self, run: RunId) -> Result<Vec<PlacedEntry>, Error> {
-        let mut all: Vec<PlacedEntry> = Vec::new();
+    pub(super) async fn notes_of(&self, run: RunId) -> Result<Vec<StoredJournalEntry>, Error> {
+        let mut all: Vec<StoredJournalEntry> = Vec::new();
         loop {
             let after = all.last().map_or(0, |last| last.place);
             let limit = crate::limits::MAX_PAGE;
@@ -338,7 +338,7 @@ pub(super) fn fresh_request() -> String {
 }
 
 /// The ruling that an entry tells of, and the request that brought it.
-fn ruling_in(note: &JournalEntry) -> Option<(Decided, Option<&str>)> {
+fn ruling_in(note: &JournalEntry) -> Option<(RecordedDecision, Option<&str>)> {
     decided_in(&note.what, note.by.as_ref(), note.at)
 }
 
@@ -347,11 +347,11 @@ pub(super) fn decided_in<'a>(
     what: &'a JournalEvent,
     by: Option<&Actor>,
     at: Timestamp,
-) -> Option<(Decided, Option<&'a str>)> {
+) -> Option<(RecordedDecision, Option<&'a str>)> {
     let (decision, request) = match what {
         JournalEvent::Resolved { resolution, request, .. } => (resolution.as_str().to_owned(), request),
         JournalEvent::Answered { decision, request, .. } => (decision.clone(), request),
         _ => return None,
     };
-    Some((Decided { by: by?.clone(), decision, at }, request.as_deref()))
+    Some((RecordedDecision { by: by?.clone(), decision, at }, request.as_deref()))
 }

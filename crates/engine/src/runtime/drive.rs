@@ -196,7 +196,7 @@ impl Driver {
         let (_, changes, closing, covers) = self.commit.take().expect("polled just now");
         self.activation.desk().leaving = false;
         match outcome {
-            Ok(CommitOutcome::Advanced { woken, opened }) => {
+            Ok(CommitOutcome::Committed { woken, opened }) => {
                 engine.wake(&woken);
                 Counters::add_many(&engine.counters.created, advance.children.len() as u64);
                 for promise in opened {
@@ -665,7 +665,7 @@ async fn commit(
     let mut unknown = false;
     loop {
         active.write_sent(engine.clock.monotonic());
-        let answer = engine.store.advance_run((*advance).clone()).await;
+        let answer = engine.store.commit_run((*advance).clone()).await;
         active.write_answered();
         match answer {
             Ok(outcome) => {

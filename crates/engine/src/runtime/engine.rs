@@ -15,13 +15,13 @@ use super::{EngineOptions, Error, RunHandle, Start, Stats};
 use crate::clock::Clock;
 use crate::ctx::Ctx;
 use crate::model::{
-    Actor, Failure, HumanText, Invalid, JournalEntry, JournalEvent, Name, OwnerId, Payload, Refusal, Repeat,
-    RetryPlan, RunCommand, RunEvent, RunHead, RunId, Signal, SignalId, StepId, Version, WorkspaceId,
-    check_repeat, plan_retry,
+    Actor, Failure, HumanText, Invalid, JournalEntry, JournalEvent, Name, OwnerId, Payload, Refusal,
+    RepeatPermission, RetryPlan, RunCommand, RunEvent, RunHead, RunId, Signal, SignalId, StepId, Version,
+    WorkspaceId, check_repeat_permission, plan_retry,
 };
 use crate::store::{
-    CommandRun, ListJournal, ListRuns, PlacedEntry, RunCommandOutcome, RunLog, RunPage, RunView, SendSignal,
-    SignalOutcome, Store,
+    CommandRun, ListJournal, ListRuns, RunCommandOutcome, RunLog, RunPage, RunView, SendSignal,
+    SignalOutcome, Store, StoredJournalEntry,
 };
 
 /// Drives runs and answers about them. Cheap to clone; the last clone to go stops the engine as a crash would:
@@ -239,7 +239,7 @@ impl Engine {
     /// Asks a run to undo what it can and end. Cancelling a run that has ended, or was asked before, changes nothing.
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<RunHead, Error> {
         match self.try_steer(run, RunCommand::Cancel { reason: reason.into() }, None).await? {
-            Ok(head) | Err((Refusal::AlreadyAsked | Refusal::Ended(_), head)) => Ok(head),
+            Ok(head) | Err((Refusal::AlreadyRequested | Refusal::Ended(_), head)) => Ok(head),
             Err((refusal, _)) => Err(Error::Refused { run, refusal }),
         }
     }
@@ -262,7 +262,7 @@ impl Engine {
         &self,
         run: RunId,
         from: Option<&str>,
-        repeat: Repeat,
+        repeat: RepeatPermission,
     ) -> Result<RunHead, Error> {
         let from = from.map(StepId::from_stored);
         self.steer(run, RunCommand::Retry { from, repeat: Some(Box::new(repeat)) }, None).await
@@ -298,7 +298,7 @@ impl Engine {
             HumanText::Reason.check(reason)?;
         }
         let head = self.get(run).await?.head;
-        let what = JournalEvent::Steered { command: command.as_str().into(), reason: reason.into() };
+        let what = JournalEvent::Commanded { command: command.as_str().into(), reason: reason.into() };
         let note = JournalEntry {
             workspace: self.workspace.clone(),
             run,
@@ -316,7 +316,7 @@ impl Engine {
             Ok(head) => Ok(head),
             Err((Refusal::Stale(version), _)) => Err(Error::Concurrency { run, version }),
             Err((Refusal::NotPaused(_), head)) => Ok(head),
-            Err((Refusal::AlreadyAsked | Refusal::Ended(_), head)) if is_cancel => Ok(head),
+            Err((Refusal::AlreadyRequested | Refusal::Ended(_), head)) if is_cancel => Ok(head),
             Err((refusal, _)) => Err(Error::Refused { run, refusal }),
         }
     }
@@ -338,12 +338,12 @@ impl Engine {
         note: Option<JournalEntry>,
     ) -> Result<Result<RunHead, (Refusal, RunHead)>, Error> {
         if let RunCommand::Retry { repeat: Some(repeat), .. } = &command {
-            check_repeat(repeat)?;
+            check_repeat_permission(repeat)?;
         }
         let (workspace, announce) = (self.workspace.clone(), self.inner.subscribers(&self.workspace));
         let request = CommandRun { workspace, run, command, expected, note, announce };
         match self.inner.answer(self.inner.store.command_run(request)).await? {
-            RunCommandOutcome::Steered(head) => {
+            RunCommandOutcome::Accepted(head) => {
                 if let Some(active) = self.inner.active.find(run) {
                     active.post(RunMessage::Steered(Box::new(head.clone())));
                 }
@@ -397,7 +397,7 @@ impl Engine {
         by_people: bool,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<PlacedEntry>, Error> {
+    ) -> Result<Vec<StoredJournalEntry>, Error> {
         if let Some(run) = run {
             self.get(run).await?;
         }

@@ -28,15 +28,15 @@ use registry::{ActionCode, Registered};
 use super::{Engine, Error};
 use crate::limits::MAX_PAGE;
 use crate::model::{
-    Actor, AllowedAction, DocumentRef, Entity, EntityId, EntityNote, EntityRef, EntityWorkflow, Failure,
-    Finished, Home, HumanText, IdempotencyKey, JournalEvent, Name, Operation, OperationEnd, OperationId,
-    OperationState, Payload, Resolution, Ruling, RulingRefused, allowed_actions, check_entity_workflow,
-    check_ruling,
+    Actor, AllowedAction, DocumentRef, Entity, EntityId, EntityJournalEntry, EntityRef, EntityStorage,
+    EntityWorkflow, Failure, FinishOperationOutcome, HumanText, IdempotencyKey, JournalEvent, Name,
+    Operation, OperationEnd, OperationId, OperationState, Payload, Resolution, Ruling, RulingError,
+    allowed_actions, check_entity_workflow, check_ruling,
 };
 use crate::runtime::doubts::{decided_in, fresh_request};
 use crate::store::{
-    CreatedEntity, FindLatest, LatestOperations, ListEntities, ListEntityNotes, ListOperations, NewEntity,
-    PlacedEntityNote,
+    CreateEntityOutcome, FindLatestOperations, LatestOperations, ListEntities, ListEntityJournal,
+    ListOperations, NewEntity, StoredEntityEntry,
 };
 
 /// An entity with what may be done with it.
@@ -96,7 +96,7 @@ impl Engine {
         if !problems.is_empty() {
             return Err(Error::EntityWorkflowRefused { workflow: workflow.name.to_string(), problems });
         }
-        if let Home::Table(table) = &workflow.home {
+        if let EntityStorage::UserTable(table) = &workflow.home {
             table.check()?;
             self.inner.answer(self.entity_store()?.check_table(table)).await?;
         }
@@ -146,7 +146,7 @@ impl Engine {
         id: &str,
         status: &str,
         data: &T,
-    ) -> Result<CreatedEntity, Error> {
+    ) -> Result<CreateEntityOutcome, Error> {
         self.create_entity_payload(kind, id, status, Payload::of(data)?).await
     }
 
@@ -157,7 +157,7 @@ impl Engine {
         id: &str,
         status: &str,
         data: Payload,
-    ) -> Result<CreatedEntity, Error> {
+    ) -> Result<CreateEntityOutcome, Error> {
         let kind = Name::new("entity type", kind)?;
         let entity = EntityRef { kind: kind.clone(), id: EntityId::new(id)? };
         entity.id.check_addressable()?;
@@ -193,7 +193,7 @@ impl Engine {
         let found = found.ok_or_else(|| Error::NoSuchEntity(entity.clone()))?;
         // The newest of each step and the holder: however many operations there were.
         let steps = registered.workflow.steps.iter().map(|step| step.key.clone()).collect();
-        let request = FindLatest { workspace: self.workspace.clone(), entity, steps };
+        let request = FindLatestOperations { workspace: self.workspace.clone(), entity, steps };
         let LatestOperations { holder, last } = inner.answer(book.find_latest_operations(request)).await?;
         let allowed =
             allowed_actions(&registered.workflow, requester.as_ref(), &found, holder.as_ref(), &last);
@@ -239,7 +239,7 @@ impl Engine {
         id: &str,
         by: Actor,
         text: &str,
-    ) -> Result<EntityNote, Error> {
+    ) -> Result<EntityJournalEntry, Error> {
         HumanText::Actor.check(&by.name)?;
         HumanText::Remark.check(text)?;
         let (entity, registered) = self.named(kind, id).await?;
@@ -248,7 +248,7 @@ impl Engine {
         let found = inner.answer(book.find_entity(&self.workspace, &entity, home)).await?;
         found.ok_or_else(|| Error::NoSuchEntity(entity.clone()))?;
         let what = JournalEvent::Remarked { text: text.into() };
-        let note = EntityNote {
+        let note = EntityJournalEntry {
             workspace: self.workspace.clone(),
             entity,
             operation: None,
@@ -257,23 +257,24 @@ impl Engine {
             what,
             evidence: None,
         };
-        inner.answer(book.append_entity_notes(vec![note.clone()])).await?;
+        inner.answer(book.append_entity_journal(vec![note.clone()])).await?;
         Ok(note)
     }
 
     /// What was noted about an entity, or about one of its operations, oldest first.
-    pub async fn list_entity_notes(
+    pub async fn list_entity_journal(
         &self,
         kind: &str,
         id: &str,
         operation: Option<OperationId>,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<PlacedEntityNote>, Error> {
+    ) -> Result<Vec<StoredEntityEntry>, Error> {
         let kind = Name::new("entity type", kind)?;
         let entity = EntityRef { kind, id: EntityId::new(id)? };
-        let request = ListEntityNotes { workspace: self.workspace.clone(), entity, operation, after, limit };
-        Ok(self.inner.answer(self.entity_store()?.list_entity_notes(request)).await?)
+        let request =
+            ListEntityJournal { workspace: self.workspace.clone(), entity, operation, after, limit };
+        Ok(self.inner.answer(self.entity_store()?.list_entity_journal(request)).await?)
     }
 
     /// Decides about an operation in doubt, as it was seen at its attempt `seen`: that it happened, with what result, or that it did not, so that the
@@ -306,7 +307,7 @@ impl Engine {
             }
             Resolution::DidNotHappen => OperationEnd::DidNotHappen,
             Resolution::Compensate { .. } | Resolution::Abandon => {
-                return Err(RulingRefused::NotForOperations.into());
+                return Err(RulingError::NotForOperations.into());
             }
         };
         let registered = self.inner.entities.find(&self.workspace, &operation.entity.kind);
@@ -317,7 +318,7 @@ impl Engine {
             reason: ruling.reason.clone(),
             request: Some(request.into()),
         };
-        let note = EntityNote {
+        let note = EntityJournalEntry {
             workspace: self.workspace.clone(),
             entity: operation.entity.clone(),
             operation: Some(id),
@@ -327,13 +328,13 @@ impl Engine {
             evidence: None,
         };
         match acting::finish(self, janitor::decided(&operation, view.as_ref(), end, note)).await? {
-            Finished::Finished { operation, .. } => {
+            FinishOperationOutcome::Finished { operation, .. } => {
                 self.inner.posted.notify_one();
                 self.inner.operated.notify_waiters();
                 Ok(*operation)
             }
             // It ended so. Whether by this ruling or by an equal one of somebody else, its notes tell.
-            Finished::Again(operation) | Finished::Lost(Some(operation)) => {
+            FinishOperationOutcome::Again(operation) | FinishOperationOutcome::Lost(Some(operation)) => {
                 let answer = self.operation_ruled_before(*operation, request).await;
                 if answer.is_ok() {
                     self.inner.posted.notify_one();
@@ -341,8 +342,8 @@ impl Engine {
                 }
                 answer
             }
-            Finished::Lost(None) => Err(Error::OperationNotInDoubt(id)),
-            Finished::Stale(_) => Err(Error::EntityBusy(operation.entity)),
+            FinishOperationOutcome::Lost(None) => Err(Error::OperationNotInDoubt(id)),
+            FinishOperationOutcome::Stale(_) => Err(Error::EntityBusy(operation.entity)),
         }
     }
 
@@ -352,8 +353,8 @@ impl Engine {
         let (kind, entity) = (operation.entity.kind.as_str(), operation.entity.id.as_str());
         let (mut after, mut last) = (0, None);
         loop {
-            let notes = self.list_entity_notes(kind, entity, Some(id), after, MAX_PAGE).await?;
-            for PlacedEntityNote { note, .. } in &notes {
+            let notes = self.list_entity_journal(kind, entity, Some(id), after, MAX_PAGE).await?;
+            for StoredEntityEntry { note, .. } in &notes {
                 if let Some((decided, by_request)) = decided_in(&note.what, note.by.as_ref(), note.at) {
                     if by_request == Some(request) {
                         return Ok(operation);

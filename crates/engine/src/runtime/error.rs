@@ -1,7 +1,7 @@
 //! What the operations of an engine may answer instead of what was asked.
 
 use crate::model::{
-    Decided, EntityProblem, Failure, Invalid, OperationId, Refusal, RunId, RunStatus, Version,
+    EntityProblem, Failure, Invalid, OperationId, RecordedDecision, Refusal, RunId, RunStatus, Version,
 };
 use crate::store::StoreError;
 
@@ -50,7 +50,7 @@ pub enum Error {
         /// The step.
         step: crate::model::StepId,
         /// Who decided what; `None` if no person did.
-        decided: Option<Box<Decided>>,
+        decided: Option<Box<RecordedDecision>>,
     },
     /// Somebody answered the approval before, or it asks no more.
     #[error("the approval of step {step} of run {run} is over{}; your answer does not count", tell(.decided))]
@@ -60,7 +60,7 @@ pub enum Error {
         /// The step.
         step: String,
         /// Who decided what; `None` if nobody answered in time.
-        decided: Option<Box<Decided>>,
+        decided: Option<Box<RecordedDecision>>,
     },
     /// No code is left that could do what the ruling asks for.
     #[error(
@@ -75,10 +75,10 @@ pub enum Error {
     },
     /// The ruling is not one that counts.
     #[error(transparent)]
-    Ruling(#[from] crate::model::RulingRefused),
+    Ruling(#[from] crate::model::RulingError),
     /// There is no such after-effect.
     #[error("there is no after-effect {0} in this workspace")]
-    NoSuchPost(String),
+    NoSuchMessage(String),
     /// The after-effect has not come to its end yet.
     #[error("after-effect {0} is still on its way; it is delivered by itself")]
     PostUnderWay(String),
@@ -241,7 +241,7 @@ pub enum Error {
         /// The operation.
         operation: OperationId,
         /// Who decided what.
-        decided: Box<Decided>,
+        decided: Box<RecordedDecision>,
     },
     /// Only a manager may have an irreversible step done that may have happened.
     #[error("only a manager may have an irreversible step done that may have happened")]
@@ -276,6 +276,6 @@ fn list_problems(problems: &[EntityProblem]) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-fn tell(decided: &Option<Box<Decided>>) -> String {
+fn tell(decided: &Option<Box<RecordedDecision>>) -> String {
     decided.as_ref().map(|decided| format!(": {decided}")).unwrap_or_default()
 }

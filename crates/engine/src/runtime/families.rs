@@ -41,7 +41,7 @@ impl Engine {
             fence: head.fence,
             owner: None,
             by: Some(by),
-            what: JournalEvent::Steered { command: COMMAND.into(), reason: reason.into() },
+            what: JournalEvent::Commanded { command: COMMAND.into(), reason: reason.into() },
             evidence: None,
         };
         self.cancel_family_noted(root, reason, expected, Some(note)).await

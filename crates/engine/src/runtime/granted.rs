@@ -59,10 +59,10 @@ async fn release_stalled(inner: &Arc<Inner>, active: &RunSlot) -> Result<(), Sto
             return Ok(());
         }
         let wake_at = write.head().state.wake_at();
-        match inner.answer(inner.store.advance_run(write.finish())).await? {
+        match inner.answer(inner.store.commit_run(write.finish())).await? {
             CommitOutcome::Stale(_) => {}
             CommitOutcome::ChildrenRefused(_) | CommitOutcome::LeaseLost => return Ok(()),
-            CommitOutcome::Advanced { .. } => {
+            CommitOutcome::Committed { .. } => {
                 if let Some(wake_at) = wake_at {
                     inner.look_by(wake_at);
                 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::inner::{Inner, Phase};
 use super::stats::Counters;
-use crate::limits::{KEEP_HOOKS_FOR, MAX_PURGE, PURGE_HURRY_AFTER, PURGE_SHARE};
+use crate::limits::{KEEP_INBOUND_EVENTS_FOR, MAX_PURGE, PURGE_HURRY_AFTER, PURGE_SHARE};
 use crate::model::{RunId, Timestamp};
-use crate::store::{OperationPlace, Purge, PurgeOperations, StoreResult};
+use crate::store::{OperationCursor, Purge, PurgeOperations, StoreResult};
 
 /// Deletes expired keys, closed runs, promises and operations past their retention, and events of webhooks that are no longer sent again.
 ///
@@ -69,7 +69,7 @@ async fn wait(inner: &Inner, pause: Duration) -> bool {
 #[derive(Default)]
 struct Places {
     run: Option<RunId>,
-    operation: Option<OperationPlace>,
+    operation: Option<OperationCursor>,
 }
 
 /// One pass over everything there is: which kinds are done.
@@ -129,8 +129,9 @@ impl Pass {
             self.operations = self.is_done(inner, "old operations", purged);
         }
         if let (false, Some(book)) = (self.hooks, inner.store.webhook_store()) {
-            let purged =
-                inner.answer(book.purge_inbound_events(self.now.minus(KEEP_HOOKS_FOR), MAX_PURGE)).await;
+            let purged = inner
+                .answer(book.purge_inbound_events(self.now.minus(KEEP_INBOUND_EVENTS_FOR), MAX_PURGE))
+                .await;
             self.hooks = self.is_done(inner, "old events of webhooks", purged);
         }
         self.runs && self.requests && self.promises && self.operations && self.hooks

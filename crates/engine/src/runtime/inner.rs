@@ -23,12 +23,12 @@ use super::targets::Targets;
 use super::waiters::Waiters;
 use crate::clock::{Clock, Sleep};
 use crate::hold::Hold;
-use crate::limits::{LONGEST_NAP, MAX_STORE_WAIT};
+use crate::limits::{MAX_CLOCK_SLEEP, MAX_STORE_WAIT};
 use crate::model::{
     Grant, Name, OwnerId, Payload, RunHead, RunId, Subscribers, Timestamp, Version, WorkspaceId,
 };
-use crate::patience::answer_within;
 use crate::store::{RunLog, Store, StoreError, StoreResult};
+use crate::timeout::answer_within;
 
 /// How far the engine is on its way to the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,7 +185,7 @@ impl Inner {
     pub(crate) fn sleep_until(&self, at: Timestamp) -> Sleep {
         let wait = at.since(self.store.now());
         // Those who wait for longer look again: the store's clock may be set meanwhile.
-        self.clock.sleep(wait.min(LONGEST_NAP))
+        self.clock.sleep(wait.min(MAX_CLOCK_SLEEP))
     }
 
     /// Awaits an answer of the store, but not for ever: one that never comes is like one that was lost.

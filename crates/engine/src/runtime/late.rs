@@ -9,8 +9,8 @@ use super::doubts::open_promise;
 use super::inner::{Inner, Phase};
 use crate::model::{
     Actor, Evidence, Fence, Generation, JournalEntry, JournalEvent, Occurrence, Payload, PromiseRef,
-    Resolution, Role, Ruling, RunId, Settlement, StepId, StepKind, StepRecord, StepState, Timestamp, Wish,
-    WorkspaceId,
+    Resolution, Role, Ruling, RunId, SettleRequest, Settlement, StepId, StepKind, StepRecord, StepState,
+    Timestamp, WorkspaceId,
 };
 use crate::store::StoreError;
 
@@ -111,7 +111,7 @@ impl LateOutcome {
         let promise = is_in_doubt.then(|| open_promise(&log, record)).flatten();
         let Some((promise, settlement)) = promise.zip(happened(output)) else { return Ok(true) };
         tracing::info!(run = %self.run, step = %self.step, attempt = self.attempt, "a late result settles a doubt");
-        let wish = Wish::new(settlement);
+        let wish = SettleRequest::new(settlement);
         // If somebody was faster, what they said counts.
         let _ = engine.settle_promise(&self.workspace, PromiseRef::Id(promise), wish, None, None).await?;
         Ok(true)

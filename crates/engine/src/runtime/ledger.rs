@@ -8,7 +8,7 @@ use super::{Engine, Error};
 use crate::limits::MAX_PAGE;
 use crate::model::{
     ClassCount, EffectClass, Invalid, JournalEntry, LedgerEntry, OperationId, RepeatCount, RunEvent, RunId,
-    Version, count_repeats, ledger_of,
+    Version, build_ledger, count_repeats,
 };
 use crate::store::{ListRuns, RunLog};
 
@@ -86,7 +86,7 @@ impl Engine {
         }
         let notes: Vec<JournalEntry> =
             self.notes_of(run).await?.into_iter().map(|placed| placed.note).collect();
-        Ok(ledger_of(run, log.head.generation, &log.steps, &events, &notes))
+        Ok(build_ledger(run, log.head.generation, &log.steps, &events, &notes))
     }
 
     /// Walks the effects of the workspace: those of runs, newest run first, then those of operations on entities, newest operation first.

@@ -21,10 +21,10 @@ use crate::model::{
     Actor, EffectKey, Failure, JournalEntry, JournalEvent, Name, OperationId, OutboxMessage, OutboxStatus,
     Payload, RunId, StepId, Timestamp, check_actor_and_reason, decide_delivery,
 };
-use crate::patience::answer_within;
 use crate::store::{
     ClaimOutbox, FinishOutboxMessage, ListOutbox, OutboxCommand, Redeliver, RedeliverOutcome,
 };
+use crate::timeout::answer_within;
 
 impl Engine {
     /// Registers the code that receives after-effects for `target`. It may be called more than once for the same
@@ -129,7 +129,8 @@ impl Engine {
             what: JournalEvent::Redelivered { reason: reason.to_string() },
             evidence: None,
         };
-        let request = Redeliver { workspace, id: id.clone(), wish: OutboxCommand::Again, note: Some(note) };
+        let request =
+            Redeliver { workspace, id: id.clone(), wish: OutboxCommand::Redeliver, note: Some(note) };
         let post = self.settle_post(request).await?;
         self.inner.posted.notify_one();
         Ok(post)
@@ -145,7 +146,7 @@ impl Engine {
     ) -> Result<OutboxMessage, Error> {
         check_actor_and_reason(&by, reason)?;
         if id.announced().is_none() {
-            return Err(Error::NoSuchPost(id.to_string()));
+            return Err(Error::NoSuchMessage(id.to_string()));
         }
         let (workspace, now) = (self.workspace.clone(), self.inner.store.now());
         let what = JournalEvent::SetUp {
@@ -154,22 +155,22 @@ impl Engine {
             change: format!("discarded: {reason}"),
         };
         let note = JournalEntry::on_workspace(workspace.clone(), by, now, what);
-        let wish = OutboxCommand::Never;
+        let wish = OutboxCommand::Discard;
         self.settle_post(Redeliver { workspace, id: id.clone(), wish, note: Some(note) }).await
     }
 
     async fn settle_post(&self, request: Redeliver) -> Result<OutboxMessage, Error> {
         let id = request.id.clone();
         match self.inner.answer(self.inner.store.redeliver(request)).await? {
-            RedeliverOutcome::Due(post) | RedeliverOutcome::Forgotten(post) => Ok(post),
+            RedeliverOutcome::Due(post) | RedeliverOutcome::Discarded(post) => Ok(post),
             RedeliverOutcome::UnderWay(post) => Err(Error::PostUnderWay(post.id.to_string())),
-            RedeliverOutcome::NoSuchPost => Err(Error::NoSuchPost(id.to_string())),
+            RedeliverOutcome::NoSuchMessage => Err(Error::NoSuchMessage(id.to_string())),
         }
     }
 
     /// One after-effect.
     pub async fn get_after_effect(&self, id: &EffectKey) -> Result<OutboxMessage, Error> {
-        let missing = || Error::NoSuchPost(id.as_str().chars().take(200).collect());
+        let missing = || Error::NoSuchMessage(id.as_str().chars().take(200).collect());
         // All of one run, or of one operation, are together, after the id of that.
         let of = id.as_str().split([':', '.']).next().unwrap_or_default();
         if of.parse::<RunId>().is_err() && of.parse::<OperationId>().is_err() {

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use super::inner::{Inner, Phase};
 use super::run_slot::{RunMessage, RunSlot};
 use crate::lease::{Lease, LeaseError, LeaseToken};
-use crate::patience::answer_within;
+use crate::timeout::answer_within;
 
 /// Held while a run is driven; dropped, it is given back.
 pub(crate) struct OutsideLease {

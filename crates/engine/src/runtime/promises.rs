@@ -9,15 +9,16 @@ use super::inner::Inner;
 use super::run_slot::NewArrival;
 use super::stats::Counters;
 use super::{Engine, Error};
-use crate::limits::{KEEP_EARLY_FOR, KEEP_PROMISE_KEY_FOR, MAX_SPAN};
+use crate::limits::{KEEP_EARLY_SETTLEMENT_FOR, KEEP_PROMISE_KEY_FOR, MAX_SPAN};
 use crate::model::{
     Actor, Failure, IdempotencyKey, Invalid, JournalEntry, JournalEvent, Payload, Promise, PromiseId,
-    PromiseKey, PromiseRef, PromiseState, RunHead, RunId, Settlement, Timestamp, Wish, WorkspaceId,
+    PromiseKey, PromiseRef, PromiseState, RunHead, RunId, SettleRequest, Settlement, Timestamp, WorkspaceId,
     WriteToken,
 };
 use crate::store::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromisePage, PromiseStore,
-    PutSettleToken, SettleOutcome, SettlePromise, SettleToken, StoreError, TokenDigest,
+    CreateOutcome, CreatePromise, ListEarlySettlements, ListPromises, PromisePage, PromiseStore,
+    PutSettleToken, SettleOutcome, SettlePromise, SettleToken, StoreError, StoredEarlySettlement,
+    TokenDigest,
 };
 
 /// What a settlement came to.
@@ -67,7 +68,7 @@ impl Inner {
         self: &Arc<Self>,
         workspace: &WorkspaceId,
         promise: PromiseRef,
-        wish: Wish,
+        wish: SettleRequest,
         keep_for: Option<Duration>,
         note: Option<JournalEntry>,
     ) -> Result<SettleOutcome, StoreError> {
@@ -99,42 +100,42 @@ impl Engine {
         value: &T,
     ) -> Result<Settling, Error> {
         let promise = PromiseRef::Id(PromiseId::from_stored(id));
-        self.settle(promise, Wish::new(Settlement::Resolved(Payload::of(value)?))).await
+        self.settle(promise, SettleRequest::new(Settlement::Resolved(Payload::of(value)?))).await
     }
 
     /// Rejects a promise: the run that waits for it sees this failure.
     pub async fn reject_promise(&self, id: &str, failure: Failure) -> Result<Settling, Error> {
         let promise = PromiseRef::Id(PromiseId::from_stored(id));
-        self.settle(promise, Wish::new(Settlement::Rejected(failure))).await
+        self.settle(promise, SettleRequest::new(Settlement::Rejected(failure))).await
     }
 
     /// Resolves the promise that a business key names. If there is none yet, the value is kept for it, for
-    /// [`crate::limits::KEEP_EARLY_FOR`].
+    /// [`crate::limits::KEEP_EARLY_SETTLEMENT_FOR`].
     pub async fn resolve_by_key<T: Serialize + ?Sized>(
         &self,
         key: &str,
         value: &T,
     ) -> Result<Settling, Error> {
         let promise = PromiseRef::Key(IdempotencyKey::new(key)?);
-        self.settle(promise, Wish::new(Settlement::Resolved(Payload::of(value)?))).await
+        self.settle(promise, SettleRequest::new(Settlement::Resolved(Payload::of(value)?))).await
     }
 
     /// Rejects the promise that a business key names, in the same way.
     pub async fn reject_by_key(&self, key: &str, failure: Failure) -> Result<Settling, Error> {
         let promise = PromiseRef::Key(IdempotencyKey::new(key)?);
-        self.settle(promise, Wish::new(Settlement::Rejected(failure))).await
+        self.settle(promise, SettleRequest::new(Settlement::Rejected(failure))).await
     }
 
     /// Settles a promise as a wish asks; by key, it is kept for a promise that is still to be made.
-    pub async fn settle(&self, promise: PromiseRef, wish: Wish) -> Result<Settling, Error> {
-        self.settle_early(promise, wish, Some(KEEP_EARLY_FOR)).await
+    pub async fn settle(&self, promise: PromiseRef, wish: SettleRequest) -> Result<Settling, Error> {
+        self.settle_early(promise, wish, Some(KEEP_EARLY_SETTLEMENT_FOR)).await
     }
 
     /// The same, with how long a settlement that comes early is kept; `None` does not keep it.
     pub async fn settle_early(
         &self,
         promise: PromiseRef,
-        wish: Wish,
+        wish: SettleRequest,
         keep_for: Option<Duration>,
     ) -> Result<Settling, Error> {
         self.settle_as(promise, wish, keep_for, None).await
@@ -144,13 +145,13 @@ impl Engine {
     pub async fn settle_as(
         &self,
         promise: PromiseRef,
-        wish: Wish,
+        wish: SettleRequest,
         keep_for: Option<Duration>,
         by: Option<Actor>,
     ) -> Result<Settling, Error> {
         let missing = || Error::NoSuchPromise(promise.to_string().chars().take(300).collect());
         if let PromiseRef::Id(id) = &promise
-            && id.is_of_doubt()
+            && id.is_doubt_promise()
         {
             // Only a ruling settles it: with a name, a reason, and the rank that it takes.
             return Err(missing());
@@ -176,7 +177,7 @@ impl Engine {
             }
             SettleOutcome::TimedOut { promise } if is_met_by_timeout => Ok(Settling::AlreadySo(promise)),
             SettleOutcome::TimedOut { .. } => Err(Error::PromiseTimedOut),
-            SettleOutcome::Kept { until } | SettleOutcome::AlreadyKept { same: true, until } => {
+            SettleOutcome::KeptEarly { until } | SettleOutcome::AlreadyKept { same: true, until } => {
                 Ok(Settling::Kept { until })
             }
             SettleOutcome::NoSuchPromise => Err(missing()),
@@ -187,7 +188,7 @@ impl Engine {
     pub(super) async fn settle_promise(
         &self,
         promise: PromiseRef,
-        wish: Wish,
+        wish: SettleRequest,
         keep_for: Option<Duration>,
         note: Option<JournalEntry>,
     ) -> Result<SettleOutcome, Error> {
@@ -198,7 +199,7 @@ impl Engine {
     pub async fn make_promise(&self, new: NewPromise) -> Result<Made, Error> {
         let now = self.inner.store.now();
         let id = match &new.id {
-            Some(id) => PromiseId::alone(id)?,
+            Some(id) => PromiseId::standalone(id)?,
             None => PromiseId::fresh(now),
         };
         check_span("keeping of a promise's key", new.keep_key_for)?;
@@ -226,7 +227,7 @@ impl Engine {
     /// One promise, as it stands now.
     pub async fn find_promise(&self, promise: &PromiseRef) -> Result<Option<Promise>, Error> {
         Ok(match promise {
-            PromiseRef::Id(id) if id.is_of_doubt() => None,
+            PromiseRef::Id(id) if id.is_doubt_promise() => None,
             PromiseRef::Id(id) => {
                 self.inner.answer(self.inner.store.find_promise(&self.workspace, id)).await?
             }
@@ -265,14 +266,14 @@ impl Engine {
     }
 
     /// Settlements that came before their promise and still wait for it, in the order of their keys, after `after`.
-    pub async fn list_early(
+    pub async fn list_early_settlements(
         &self,
         after: Option<IdempotencyKey>,
         limit: usize,
-    ) -> Result<Vec<KeptEarly>, Error> {
+    ) -> Result<Vec<StoredEarlySettlement>, Error> {
         let after = after.map(|key| (self.workspace.clone(), key));
-        let request = ListEarly { workspace: Some(self.workspace.clone()), after, limit };
-        Ok(self.inner.answer(self.promise_store()?.list_early(request)).await?)
+        let request = ListEarlySettlements { workspace: Some(self.workspace.clone()), after, limit };
+        Ok(self.inner.answer(self.promise_store()?.list_early_settlements(request)).await?)
     }
 
     /// Lets whoever has the token of this digest settle a promise until `expires_at`. The audit log names who issued it, if somebody did.
@@ -284,7 +285,7 @@ impl Engine {
         by: Option<Actor>,
     ) -> Result<(), Error> {
         let missing = || Error::NoSuchPromise(promise.as_str().chars().take(300).collect());
-        if promise.is_of_doubt() {
+        if promise.is_doubt_promise() {
             return Err(missing());
         }
         let token =

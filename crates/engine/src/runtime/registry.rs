@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use super::Error;
 use crate::ctx::Ctx;
 use crate::model::{
-    EffectClass, Failure, IgnorePaths, KeyOnFailure, KeyRetention, Name, Payload, Serves, WorkflowRef,
-    WorkspaceId,
+    EffectClass, Failure, IgnorePaths, KeyOnFailure, KeyRetention, Name, Payload, ServedWorkflows,
+    WorkflowRef, WorkspaceId,
 };
 
 /// A workflow's future, once its types are erased.
@@ -154,7 +154,7 @@ impl Owned {
 struct RegistryState {
     workflows: HashMap<WorkflowRef, Owned>,
     newest: HashMap<String, Owned>,
-    serves: Arc<Serves>,
+    serves: Arc<ServedWorkflows>,
 }
 
 impl Registry {
@@ -241,7 +241,7 @@ impl Registry {
         state.workflows.get(reference).and_then(|owned| owned.of(workspace)).cloned()
     }
 
-    pub(crate) fn serves(&self) -> Arc<Serves> {
+    pub(crate) fn serves(&self) -> Arc<ServedWorkflows> {
         self.state.read().expect("registering never panics").serves.clone()
     }
 }

@@ -365,7 +365,7 @@ impl ReplayState {
             self.changes.iter().any(closes)
         };
         let is_open_doubt = |promise: &Promise| {
-            promise.id.is_of_doubt() && promise.state == PromiseState::Pending && !is_closed(&promise.id)
+            promise.id.is_doubt_promise() && promise.state == PromiseState::Pending && !is_closed(&promise.id)
         };
         let collected = |id: &StepId| {
             self.changes.iter().rev().find_map(|change| match change {

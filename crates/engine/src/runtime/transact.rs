@@ -95,7 +95,7 @@ impl Driver {
         let InFlight { reply, changes, covers, .. } = self.transaction.take().expect("polled just now");
         let mut again = Some(changes);
         let (answer, end) = match outcome {
-            Ok(TransactOutcome::Done { output, advance, woken }) => {
+            Ok(TransactOutcome::Done { output, commit: advance, woken }) => {
                 again = None;
                 engine.wake(&woken);
                 let end = self.written(engine, *advance, Closing::GoOn, covers);

@@ -1,59 +1,63 @@
-//! What is set up in workspaces.
+//! The catalog: configuration of workspaces.
 
 use async_trait::async_trait;
 
 use super::{StoreError, StoreResult};
 use crate::limits::MAX_ITEM_NAME_CHARS;
-use crate::model::{CatalogKind, Item, JournalEntry, Name, Payload, Timestamp, Version, WorkspaceId};
+use crate::model::{CatalogItem, CatalogKind, JournalEntry, Name, Payload, Timestamp, Version, WorkspaceId};
 
-/// Keeps what is set up: workspaces, credentials, definitions.
+/// Stores configuration: workspaces, credentials, definitions.
 #[async_trait]
 pub trait Catalog: Send + Sync {
-    /// Writes an item, if it is as the caller expects.
+    /// Writes an item if it is as the caller expects.
     ///
-    /// Absent is expected: an item of that kind and id (in any workspace) is `Exists`, then one of that name in the workspace is
-    /// `NameTaken`; else it is made, with version 1. A version is expected: `Missing` if there is no such item in the workspace, `Stale` if it has another
-    /// version, `NameTaken` if another item has the name; else it is written with the next version, and keeps when it was made. The
-    /// note is appended to the journal in the same write, and only if it takes effect. A name that cannot be kept
-    /// ([`PutCatalogItem::check`]) is [`StoreError::Refused`].
+    /// - Without an `expected` version the item must be new. If an item of that kind and id exists in any
+    ///   workspace, the outcome is `Exists`. If another item of the workspace has the name, it is
+    ///   `NameTaken`. Otherwise the item is created with version 1.
+    /// - With an `expected` version the item must exist. If it is not in the workspace, the outcome is
+    ///   `Missing`. If it has another version, it is `Stale`. If another item has the name, it is
+    ///   `NameTaken`. Otherwise the item is written with the next version and keeps its creation time.
+    ///
+    /// The journal entry is appended in the same write, and only if the write takes effect. A name that
+    /// cannot be stored ([`PutCatalogItem::check`]) is [`StoreError::Refused`].
     async fn put_item(&self, request: PutCatalogItem) -> StoreResult<PutOutcome>;
 
-    /// One item by its id, in whatever workspace.
-    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<Item>>;
+    /// Finds an item by id, in any workspace.
+    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<CatalogItem>>;
 
-    /// One item by its name.
+    /// Finds an item by name.
     async fn find_named_item(
         &self,
         workspace: &WorkspaceId,
         kind: CatalogKind,
         name: &str,
-    ) -> StoreResult<Option<Item>>;
+    ) -> StoreResult<Option<CatalogItem>>;
 
-    /// Items in the order of their ids.
-    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<Item>>;
+    /// Lists items in the order of their ids.
+    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<CatalogItem>>;
 }
 
-/// An item to be written.
+/// An item to write.
 #[derive(Debug, Clone)]
 pub struct PutCatalogItem {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// What it is.
+    /// Kind of the item.
     pub kind: CatalogKind,
-    /// Its id.
+    /// Id of the item.
     pub id: Name,
-    /// Its name.
+    /// Name of the item.
     pub name: String,
-    /// What it says.
+    /// Content.
     pub body: Payload,
-    /// The version that is to be replaced; `None` if there must be none.
+    /// Version to replace. `None` if the item must be new.
     pub expected: Option<Version>,
-    /// Who did it, for the journal.
+    /// Entry for the journal.
     pub note: Option<JournalEntry>,
 }
 
 impl PutCatalogItem {
-    /// Refuses a name that is too long, or has the one character that not every store can keep.
+    /// Rejects a name that is too long or contains NUL, which not every store can keep.
     pub fn check(&self) -> StoreResult<()> {
         match self.name.chars().count() {
             _ if self.name.contains('\0') => {
@@ -66,9 +70,14 @@ impl PutCatalogItem {
         }
     }
 
-    /// Decides what becomes of it at `now`, given the item with its id and the one with its name in its workspace. A store
-    /// writes the item of [`PutOutcome::Put`] and nothing else.
-    pub fn decide(&self, found: Option<Item>, namesake: Option<Item>, now: Timestamp) -> PutOutcome {
+    /// Decides on the write at `now`, given the item with its id and the item with its name in its workspace.
+    /// A store writes the item in [`PutOutcome::Put`] and nothing else.
+    pub fn decide(
+        &self,
+        found: Option<CatalogItem>,
+        namesake: Option<CatalogItem>,
+        now: Timestamp,
+    ) -> PutOutcome {
         let (version, created_at) = match (self.expected, found) {
             (None, Some(found)) => return PutOutcome::Exists(found),
             (None, None) => (Version::new(1), now),
@@ -80,7 +89,7 @@ impl PutCatalogItem {
         if let Some(other) = namesake.filter(|other| other.id != self.id) {
             return PutOutcome::NameTaken(other);
         }
-        PutOutcome::Put(Item {
+        PutOutcome::Put(CatalogItem {
             workspace: self.workspace.clone(),
             kind: self.kind,
             id: self.id.clone(),
@@ -93,33 +102,33 @@ impl PutCatalogItem {
     }
 }
 
-/// What it came to.
+/// Outcome of [`Catalog::put_item`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum PutOutcome {
-    /// It is written.
-    Put(Item),
-    /// There is one with that id.
-    Exists(Item),
-    /// Another one has the name.
-    NameTaken(Item),
-    /// It was changed since.
-    Stale(Item),
-    /// There is none to replace.
+    /// The item was written.
+    Put(CatalogItem),
+    /// An item with that id exists.
+    Exists(CatalogItem),
+    /// Another item has the name.
+    NameTaken(CatalogItem),
+    /// The item has changed.
+    Stale(CatalogItem),
+    /// The item to replace does not exist.
     Missing,
 }
 
-/// Which items to list.
+/// Selects items to list.
 #[derive(Debug, Clone)]
 pub struct ListCatalogItems {
-    /// Of this workspace; `None` lists all.
+    /// Only this workspace. `None` lists all.
     pub workspace: Option<WorkspaceId>,
-    /// Of this kind.
+    /// Only this kind.
     pub kind: CatalogKind,
-    /// Only those written at this instant or later.
+    /// Only items written at this instant or later.
     pub changed_since: Option<Timestamp>,
-    /// Only items after this id; where the page before ended.
+    /// Only items after this id, the last of the previous page.
     pub after: Option<Name>,
-    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    /// Page size, at most [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }

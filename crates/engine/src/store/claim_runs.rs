@@ -1,21 +1,21 @@
-//! Taking leases on due runs.
+//! Claiming due runs.
 
 use crate::model::{Grant, RunHead, Timestamp};
 
-/// A worker asks for runs to drive.
+/// A worker's request for runs to drive.
 #[derive(Debug, Clone)]
 pub struct ClaimRuns {
-    /// Who asks, for how long, and for which workflows.
+    /// The worker, the duration of the lease, and the workflows it serves.
     pub grant: Grant,
-    /// How many at most; cut to [`crate::limits::MAX_CLAIM`].
+    /// Maximum number of runs, at most [`crate::limits::MAX_CLAIM`].
     pub limit: usize,
 }
 
-/// What it got.
+/// Outcome of [`ClaimRuns`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Claimed {
+pub struct ClaimedRuns {
     /// Runs granted to the caller, each under a new fence.
     pub runs: Vec<RunHead>,
-    /// When the next run of those workflows will be due, as far as time alone tells; earlier than now if more are due.
+    /// When the next run of those workflows is due by time alone. In the past if more runs are due.
     pub next_wake_at: Option<Timestamp>,
 }

@@ -1,32 +1,32 @@
-//! Commands of people.
+//! Operator commands.
 
 use crate::model::{JournalEntry, Refusal, RunCommand, RunHead, RunId, Subscribers, Version, WorkspaceId};
 
-/// A person's command on a run.
+/// An operator's command on a run.
 #[derive(Debug, Clone)]
 pub struct CommandRun {
-    /// The workspace of the run.
+    /// Workspace of the run.
     pub workspace: WorkspaceId,
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
-    /// What to do.
+    /// The command.
     pub command: RunCommand,
-    /// Only if the run still has this version.
+    /// Version that the run must have, if given.
     pub expected: Option<Version>,
-    /// What the journal is told, if the command is carried out.
+    /// Journal entry to append if the command is accepted.
     pub note: Option<JournalEntry>,
-    /// Who is told, if the command ends the run or others with it.
+    /// Subscribers to announce the runs to that this command ends.
     pub announce: Subscribers,
 }
 
-/// What became of it.
+/// Outcome of [`CommandRun`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum RunCommandOutcome {
-    /// Done, or durably asked for; the run as it is now.
-    Steered(RunHead),
-    /// Refused; the run as it is.
+    /// Carried out, or durably requested. The run as it is now.
+    Accepted(RunHead),
+    /// Refused. The run is unchanged.
     Refused(Refusal, RunHead),
-    /// There is no such run in the workspace.
+    /// The workspace has no such run.
     NoSuchRun,
 }

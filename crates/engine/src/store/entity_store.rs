@@ -5,65 +5,74 @@ use std::fmt;
 
 use async_trait::async_trait;
 
-use super::{PlacedEntry, StoreResult};
+use super::{StoreResult, StoredJournalEntry};
 use crate::model::{
-    BeginOperation, ClaimTo, EffectKey, Entity, EntityId, EntityNote, EntityRef, Failure, FinishOperation,
-    Finished, Home, IdempotencyKey, Name, Operation, OperationBegun, OperationId, OperationStatus, OwnerId,
-    Payload, TableRef, Timestamp, WorkspaceId,
+    BeginOperation, BeginOperationOutcome, ClaimTo, EffectKey, Entity, EntityId, EntityJournalEntry,
+    EntityRef, EntityStorage, Failure, FinishOperation, FinishOperationOutcome, IdempotencyKey, Name,
+    Operation, OperationId, OperationStatus, OwnerId, Payload, TableRef, Timestamp, WorkspaceId,
 };
 
-/// Keeps entities, or finds them in tables of the user's, and moves them by operations.
+/// Stores entities, or finds them in tables of the user, and moves them by operations.
 ///
-/// An entity that lives in a table of the user's ([`Home::Table`]) is the row with that id. Its id and status are read and written as text; its
-/// version is a whole number; `updated_at` is written as the column's type asks for (an instant, or milliseconds since 1970 in a column of whole numbers).
-/// What is known of it is an object of the columns in [`TableRef::data`]. A table that is not there, or lacks a column, is
-/// [`super::StoreError::Refused`], which says so.
+/// An entity in a user's table ([`EntityStorage::UserTable`]) is the row with its id. Id and status are read
+/// and written as text. The version is an integer. `updated_at` is written in the type of its column: an
+/// instant, or milliseconds since 1970 in an integer column. The data of the entity is an object of the
+/// columns in [`TableRef::data`]. If the table or a column is missing, calls return
+/// [`super::StoreError::Refused`] with the reason.
 #[async_trait]
 pub trait EntityStore: Send + Sync {
-    /// Makes an entity in the store's own table, with version 1; one that is there stays as it is.
-    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreatedEntity>;
+    /// Creates an entity in the store's own table, with version 1. An existing entity is left unchanged.
+    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreateEntityOutcome>;
 
-    /// One entity.
+    /// Finds an entity.
     async fn find_entity(
         &self,
         workspace: &WorkspaceId,
         entity: &EntityRef,
-        home: &Home,
+        home: &EntityStorage,
     ) -> StoreResult<Option<Entity>>;
 
-    /// Entities of one kind in the order of their ids; those in a table of the user's in the order in which the database sorts that column.
+    /// Lists entities of one kind in the order of their ids. For a user's table, the database defines the
+    /// order of the id column.
     async fn list_entities(&self, request: ListEntities) -> StoreResult<Vec<Entity>>;
 
-    /// Begins an operation, by [`crate::model::decide_begin_operation`]: the operation and the entity's claim are one write.
+    /// Begins an operation, by [`crate::model::decide_begin_operation`]. The operation and the claim on the
+    /// entity are one write.
     ///
-    /// If the request names a document, that has the version of [`crate::model::BeginFacts::document`] until the write is committed: whoever replaces it
-    /// ([`super::Catalog::put_item`]) comes before it or after it.
+    /// If the request names a document, the document keeps the version in
+    /// [`crate::model::BeginFacts::document`] until the write is committed. A concurrent
+    /// [`super::Catalog::put_item`] takes effect either before or after.
     ///
-    /// At most one operation per workspace and key, and at most one that holds an entity ([`Operation::holds_entity`]). The row of a table of the
-    /// user's is only written where it still has the status and the version that were decided on.
-    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<OperationBegun>;
+    /// There is at most one operation per workspace and key, and at most one that holds an entity
+    /// ([`Operation::holds_entity`]). A row of a user's table is written only if it still has the status and
+    /// version that the decision was based on.
+    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<BeginOperationOutcome>;
 
-    /// Ends an operation, or leaves it to people, by [`crate::model::decide_finish_operation`]: the entity's new status, the operation, the after-effects (one
-    /// whose id is there stays as it is) and the notes are one write.
-    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<Finished>;
+    /// Ends an operation or puts it in doubt, by [`crate::model::decide_finish_operation`]. The new status of
+    /// the entity, the operation, the outbox messages and the journal entries are one write. A message whose
+    /// id exists is left unchanged.
+    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<FinishOperationOutcome>;
 
-    /// Does work of the user's in a transaction of the store's own and finishes an operation in the same commit, as [`super::Store::transact`] does for
-    /// steps: if the work fails, or finishing does not take effect, nothing is there.
-    async fn transact_operation(&self, request: TransactOperation) -> StoreResult<TransactedOperation> {
+    /// Runs user code in a transaction of the store and finishes an operation in the same commit, as
+    /// [`super::Store::transact`] does for steps. If the code fails, or finishing does not take effect,
+    /// nothing is written.
+    async fn transact_operation(&self, request: TransactOperation) -> StoreResult<TransactOperationOutcome> {
         drop(request);
         Err(super::StoreError::Refused("this store has no transactions that user code could share".into()))
     }
 
-    /// Says that the holder of these pending operations lives; answers with those it no longer holds (another owner or attempt, or no
-    /// longer pending). One that a run carries out has no other holder than the run: whoever follows it may say that it lives. At most [`crate::limits::MAX_HEARD`], more are [`super::StoreError::Refused`].
-    async fn hear_of_operations(
+    /// Records a heartbeat of the holder of these pending operations. Returns the operations that it no
+    /// longer holds: they have another owner or attempt, or are no longer pending. If a run carries out an
+    /// operation, any engine that follows the run may send the heartbeat. More than
+    /// [`crate::limits::MAX_HEARTBEATS`] operations are [`super::StoreError::Refused`].
+    async fn heartbeat_operations(
         &self,
         owner: OwnerId,
         held: Vec<HeldOperation>,
     ) -> StoreResult<Vec<OperationId>>;
 
-    /// Pending operations of all workspaces of the module whose holder has not been heard of since before `unheard_since`, the longest
-    /// unheard first, at most `limit`, cut to [`crate::limits::MAX_STALE_CLAIMS`].
+    /// Lists pending operations of the module, in all workspaces, without a heartbeat since `unheard_since`.
+    /// The oldest heartbeat comes first. `limit` is at most [`crate::limits::MAX_STALE_CLAIMS`].
     async fn list_stale_operations(
         &self,
         module: &Name,
@@ -71,8 +80,8 @@ pub trait EntityStore: Send + Sync {
         limit: usize,
     ) -> StoreResult<Vec<Operation>>;
 
-    /// Operations of all workspaces of the module that are in doubt, the longest in doubt first, after `after`; at most `limit`, cut to
-    /// [`crate::limits::MAX_STALE_CLAIMS`].
+    /// Lists operations of the module, in all workspaces, that are in doubt. The oldest doubt comes first.
+    /// Starts after `after`. `limit` is at most [`crate::limits::MAX_STALE_CLAIMS`].
     async fn list_doubted_operations(
         &self,
         module: &Name,
@@ -80,78 +89,83 @@ pub trait EntityStore: Send + Sync {
         limit: usize,
     ) -> StoreResult<Vec<Operation>>;
 
-    /// Claims that pending operations of all workspaces hold, each once, in the order of modules; at most `limit`, cut to
-    /// [`crate::limits::MAX_PAGE`].
+    /// Lists the claims that pending operations hold, in all workspaces, each once, in the order of modules.
+    /// `limit` is at most [`crate::limits::MAX_PAGE`].
     async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>>;
 
-    /// The operation that holds an entity, and the newest operation of each of these steps on it.
-    async fn find_latest_operations(&self, request: FindLatest) -> StoreResult<LatestOperations>;
+    /// Finds the operation that holds an entity, and the newest operation of each of these steps on it.
+    async fn find_latest_operations(&self, request: FindLatestOperations) -> StoreResult<LatestOperations>;
 
-    /// Reverts rows in a table of the user's that are in a transient status without an operation, of whatever workspace, that holds them, because something else put them
-    /// there, and that were last changed before `before`; at most `limit`. Answers which.
+    /// Reverts rows of a user's table that are in a transient status although no operation of any workspace
+    /// holds them, because something else put them there. Only rows last changed before `before` are
+    /// reverted, at most `limit`. Returns their ids.
     async fn revert_strays(&self, request: RevertStrays) -> StoreResult<Vec<EntityId>>;
 
-    /// One operation.
+    /// Finds an operation.
     async fn find_operation(
         &self,
         workspace: &WorkspaceId,
         id: OperationId,
     ) -> StoreResult<Option<Operation>>;
 
-    /// The operation under a key.
+    /// Finds the operation under a key.
     async fn find_keyed_operation(
         &self,
         workspace: &WorkspaceId,
         key: &IdempotencyKey,
     ) -> StoreResult<Option<Operation>>;
 
-    /// Operations, newest (greatest id) first.
+    /// Lists operations, newest (greatest id) first.
     async fn list_operations(&self, request: ListOperations) -> StoreResult<Vec<Operation>>;
 
-    /// Deletes operations that ended before an instant, by [`Operation::is_forgettable`], each with its key and its after-effects. One
-    /// pass looks at so many, in the order of workspaces and, within one, of ids; where it stopped, the next goes on. Notes stay: they tell of the entity.
-    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations>;
+    /// Deletes operations that ended before an instant, by [`Operation::is_purgeable`], each with its key and
+    /// its outbox messages. One pass looks at a limited number, in the order of workspace and id. The next
+    /// pass continues where it stopped. Journal entries about the entity are kept.
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgeOperationsOutcome>;
 
-    /// Appends notes, and those of people and evidence ([`EntityNote::journalled`]) to the journal as well.
-    async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()>;
+    /// Appends entries to the journals of entities. Evidence and entries of people also go to the journal of
+    /// the workspace ([`EntityJournalEntry::to_journal_entry`]).
+    async fn append_entity_journal(&self, notes: Vec<EntityJournalEntry>) -> StoreResult<()>;
 
-    /// Notes about an entity, oldest first.
-    async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>>;
+    /// Lists entries about an entity, oldest first.
+    async fn list_entity_journal(&self, request: ListEntityJournal) -> StoreResult<Vec<StoredEntityEntry>>;
 
-    /// What the journal says of the tries under one effect key, in the order of tries; of one try the weakest evidence first, then the oldest.
-    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedEntry>>;
+    /// Lists the evidence in the journal about one effect key, in the order of attempts. For one attempt, the
+    /// weakest evidence comes first, then the oldest.
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<StoredJournalEntry>>;
 
-    /// Refuses a table that cannot be used: not there, without one of its columns, or without a unique index on the id alone.
+    /// Rejects a table that cannot be used: it does not exist, lacks one of its columns, or has no unique
+    /// index on the id alone.
     async fn check_table(&self, table: &TableRef) -> StoreResult<()>;
 }
 
-/// An entity to be made.
+/// An entity to create.
 #[derive(Debug, Clone)]
 pub struct NewEntity {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// Which.
+    /// Identifies the entity.
     pub entity: EntityRef,
-    /// The status it begins in.
+    /// Initial status.
     pub status: Name,
-    /// What is known of it: a JSON object.
+    /// Data of the entity: a JSON object.
     pub data: Payload,
 }
 
-/// What it came to.
+/// Outcome of [`EntityStore::create_entity`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
-pub enum CreatedEntity {
-    /// It is made.
+pub enum CreateEntityOutcome {
+    /// Created.
     Created(Entity),
-    /// There is one with that id.
+    /// An entity with that id exists.
     Exists(Entity),
 }
 
-/// A claim that is held now, by one operation or more.
+/// A claim that at least one operation holds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpenClaim {
-    /// The module whose janitor looks after it.
+    /// The module whose janitor is responsible for it.
     pub module: Name,
     /// The entity workflow.
     pub workflow: Name,
@@ -159,163 +173,165 @@ pub struct OpenClaim {
     pub claim_into: Name,
 }
 
-/// Whose operations to look for.
+/// Selects the operations to find.
 #[derive(Debug, Clone)]
-pub struct FindLatest {
+pub struct FindLatestOperations {
     /// The workspace.
     pub workspace: WorkspaceId,
     /// The entity.
     pub entity: EntityRef,
-    /// The steps. More than [`crate::limits::MAX_PAGE`] are cut off.
+    /// The steps, at most [`crate::limits::MAX_PAGE`]. Further ones are ignored.
     pub steps: Vec<Name>,
 }
 
-/// What was found.
+/// Outcome of [`FindLatestOperations`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LatestOperations {
     /// The operation that holds the entity ([`Operation::holds_entity`]).
     pub holder: Option<Operation>,
-    /// The newest of each step ([`Operation::seniority`]), in the order of the request. Steps without operations are left out.
+    /// The newest operation of each step ([`Operation::begin_order`]), in the order of the request. Steps
+    /// without operations are left out.
     pub last: Vec<Operation>,
 }
 
-/// An operation that somebody holds.
+/// An operation that a worker holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldOperation {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// Which.
+    /// Id of the operation.
     pub operation: OperationId,
-    /// Which attempt of it.
+    /// Number of the attempt.
     pub attempt: u32,
 }
 
-/// Which entities to list.
+/// Selects entities to list.
 #[derive(Debug, Clone)]
 pub struct ListEntities {
-    /// Of this workspace.
-    pub workspace: WorkspaceId,
-    /// Of this kind.
-    pub kind: Name,
-    /// Where they live.
-    pub home: Home,
-    /// Only those in this status.
-    pub status: Option<Name>,
-    /// Only those after this id; where the page before ended.
-    pub after: Option<EntityId>,
-    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
-    pub limit: usize,
-}
-
-/// Which operations to list.
-#[derive(Debug, Clone)]
-pub struct ListOperations {
-    /// Of this workspace.
-    pub workspace: WorkspaceId,
-    /// Only those on entities of this kind.
-    pub kind: Option<Name>,
-    /// Only those on this entity of that kind.
-    pub entity: Option<EntityId>,
-    /// Only those of this step.
-    pub step: Option<Name>,
-    /// Only those that stand so.
-    pub status: Option<OperationStatus>,
-    /// Only those before this id; where the page before ended.
-    pub before: Option<OperationId>,
-    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
-    pub limit: usize,
-}
-
-/// One bounded pass of forgetting operations.
-#[derive(Debug, Clone)]
-pub struct PurgeOperations {
-    /// Only those that ended before this instant.
-    pub ended_before: Timestamp,
-    /// Go on after this one; where the pass before stopped.
-    pub after: Option<OperationPlace>,
-    /// How many to look at, at most; cut to [`crate::limits::MAX_PURGE`].
-    pub limit: usize,
-}
-
-/// Where an operation is, in the order in which they are looked at.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OperationPlace {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// Which.
+    /// Kind of the entities.
+    pub kind: Name,
+    /// Where they are stored.
+    pub home: EntityStorage,
+    /// Only this status.
+    pub status: Option<Name>,
+    /// Only entities after this id, the last of the previous page.
+    pub after: Option<EntityId>,
+    /// Page size, at most [`crate::limits::MAX_PAGE`].
+    pub limit: usize,
+}
+
+/// Selects operations to list.
+#[derive(Debug, Clone)]
+pub struct ListOperations {
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// Only operations on entities of this kind.
+    pub kind: Option<Name>,
+    /// Only operations on this entity of that kind.
+    pub entity: Option<EntityId>,
+    /// Only operations of this step.
+    pub step: Option<Name>,
+    /// Only this status.
+    pub status: Option<OperationStatus>,
+    /// Only operations before this id, the last of the previous page.
+    pub before: Option<OperationId>,
+    /// Page size, at most [`crate::limits::MAX_PAGE`].
+    pub limit: usize,
+}
+
+/// One bounded pass that purges operations.
+#[derive(Debug, Clone)]
+pub struct PurgeOperations {
+    /// Only operations that ended before this instant.
+    pub ended_before: Timestamp,
+    /// Continue after this operation, where the previous pass stopped.
+    pub after: Option<OperationCursor>,
+    /// Maximum number of operations to look at, at most [`crate::limits::MAX_PURGE`].
+    pub limit: usize,
+}
+
+/// Position of an operation in the order of purging.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OperationCursor {
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// Id of the operation.
     pub operation: OperationId,
 }
 
-/// What it came to.
+/// Outcome of [`PurgeOperations`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PurgedOperations {
+pub struct PurgeOperationsOutcome {
     /// Operations deleted.
     pub operations: usize,
-    /// After-effects deleted with them.
+    /// Outbox messages deleted with them.
     pub posts: usize,
-    /// Where to go on; `None` when the pass reached the end.
-    pub next: Option<OperationPlace>,
+    /// Where the next pass continues. `None` at the end.
+    pub next: Option<OperationCursor>,
 }
 
-/// Which notes to list.
+/// Selects journal entries about an entity.
 #[derive(Debug, Clone)]
-pub struct ListEntityNotes {
-    /// Of this workspace.
+pub struct ListEntityJournal {
+    /// The workspace.
     pub workspace: WorkspaceId,
-    /// About this entity.
+    /// The entity.
     pub entity: EntityRef,
-    /// Only those about this operation.
+    /// Only entries about this operation.
     pub operation: Option<OperationId>,
-    /// Only those after this place; where the page before ended.
+    /// Only entries after this sequence number, the last of the previous page.
     pub after: u64,
-    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    /// Page size, at most [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }
 
-/// Which evidence to list.
+/// Selects evidence to list.
 #[derive(Debug, Clone)]
 pub struct ListEvidence {
-    /// Of this workspace.
+    /// The workspace.
     pub workspace: WorkspaceId,
-    /// About this effect.
+    /// The effect.
     pub effect: EffectKey,
-    /// Only about tries after this one; 0 for all.
+    /// Only attempts after this one. 0 for all.
     pub after_try: u32,
-    /// How many entries at most; cut to [`crate::limits::MAX_PAGE`].
+    /// Page size, at most [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }
 
-/// A note with its place; places rise, within one entity, in the order in which notes were written.
+/// A journal entry with its sequence number. Within one entity, numbers rise in the order of writing.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PlacedEntityNote {
-    /// Its place.
+pub struct StoredEntityEntry {
+    /// Sequence number.
     pub place: u64,
-    /// The note.
-    pub note: EntityNote,
+    /// The entry.
+    pub note: EntityJournalEntry,
 }
 
-/// Rows that nothing holds.
+/// Selects stray rows to revert: rows in a transient status that no operation holds.
 #[derive(Debug, Clone)]
 pub struct RevertStrays {
-    /// The workspace in which it is noted.
+    /// Workspace that records the revert.
     pub workspace: WorkspaceId,
-    /// What kind of thing they are.
+    /// Kind of the entities.
     pub kind: Name,
     /// The table.
     pub table: TableRef,
-    /// The transient status, and where it goes back to.
+    /// The transient status, and the status to revert to.
     pub claim: ClaimTo,
-    /// Only those last changed before this instant.
+    /// Only rows last changed before this instant.
     pub before: Timestamp,
-    /// How many at most; cut to [`crate::limits::MAX_STALE_CLAIMS`].
+    /// Maximum number, at most [`crate::limits::MAX_STALE_CLAIMS`].
     pub limit: usize,
 }
 
-/// Work to be done, and an operation to be finished, in one commit.
+/// User code to run, and an operation to finish, in one commit.
 pub struct TransactOperation {
-    /// The work, in the form the store asks for ([`super::Transact::work`]).
+    /// The code, in the form the store requires ([`super::Transact::work`]).
     pub work: Box<dyn Any + Send + Sync>,
-    /// Makes the request that finishes the operation out of what the work gave. A store may have to try more than once.
+    /// Builds the request that finishes the operation from the output of the code. A store may call it more
+    /// than once.
     pub finish: Box<dyn Fn(Payload) -> Result<FinishOperation, Failure> + Send + Sync>,
 }
 
@@ -325,12 +341,12 @@ impl fmt::Debug for TransactOperation {
     }
 }
 
-/// What became of it.
+/// Outcome of [`TransactOperation`].
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
-pub enum TransactedOperation {
-    /// The work was done; whether it stands is what finishing came to: it does only with [`Finished::Finished`].
-    Worked(Finished),
-    /// The work failed, or what it gave was refused; nothing of it is there.
+pub enum TransactOperationOutcome {
+    /// The code succeeded. Its writes are committed only with [`FinishOperationOutcome::Finished`].
+    Worked(FinishOperationOutcome),
+    /// The code failed, or its output was refused. Nothing was written.
     WorkFailed(Failure),
 }

@@ -1,78 +1,79 @@
-//! Families of runs: cancelling a root together with everything that descends from it.
+//! Families of runs: cancelling a root together with all its descendants.
 
 use async_trait::async_trait;
 
 use super::StoreResult;
 use crate::model::{JournalEntry, RunHead, RunId, Subscribers, Version, WorkspaceId};
 
-/// What a store keeps of the descendants of a root beyond the runs themselves.
+/// Stores the state of families beyond the runs themselves.
 #[async_trait]
 pub trait FamilyStore: Send + Sync {
-    /// Marks the family of a root as cancelled. From then on nobody is born into it ([`crate::model::decide_births`]), so that the members
-    /// that a sweep has to reach are all there.
+    /// Marks the family of a root as cancelled. From then on no more children start in it
+    /// ([`crate::model::decide_add_children`]), so a sweep reaches all members.
     ///
-    /// The root may have ended. A family that is marked stays as it is, and is swept again.
+    /// The root may have ended. If the family is marked, it keeps its mark and is swept again.
     async fn cancel_family(&self, request: CancelFamily) -> StoreResult<CancelFamilyOutcome>;
 
-    /// Asks open members of a cancelled family to cancel, by [`crate::model::decide_command`]: the root, and then its descendants in the order
-    /// of their ids, a bounded number at a time. Refusals are ignored. What ends by it has the consequences of every ending.
+    /// Asks open members of a cancelled family to cancel, by [`crate::model::decide_command`]: first the
+    /// root, then its descendants in the order of their ids, a limited number per call. Refusals are ignored.
+    /// Members that end by it have the usual consequences of an ending.
     ///
-    /// Once nobody is left it marks the family as swept. A family that was not cancelled is left alone.
-    async fn sweep_family(&self, request: SweepFamily) -> StoreResult<SweptFamily>;
+    /// When no member is left, it marks the family as swept. A family that was not cancelled is left alone.
+    async fn sweep_family(&self, request: SweepFamily) -> StoreResult<SweepFamilyOutcome>;
 
-    /// Cancelled families that are not swept, of all workspaces, in the order of their roots.
+    /// Lists cancelled families that are not swept, in all workspaces, in the order of their roots.
     async fn list_unswept_families(&self, limit: usize) -> StoreResult<Vec<(WorkspaceId, RunId)>>;
 }
 
-/// A person's wish to end a root with everything that descends from it.
+/// An operator's request to cancel a root with all its descendants.
 #[derive(Debug, Clone)]
 pub struct CancelFamily {
-    /// The workspace of the root.
+    /// Workspace of the root.
     pub workspace: WorkspaceId,
-    /// The root.
+    /// Id of the root.
     pub root: RunId,
-    /// Why, for the histories.
+    /// The reason, for the histories.
     pub reason: String,
-    /// Only if the root still has this version.
+    /// Version that the root must have, if given.
     pub expected: Option<Version>,
-    /// What the journal is told.
+    /// Entry for the journal.
     pub note: Option<JournalEntry>,
 }
 
-/// What became of it.
+/// Outcome of [`CancelFamily`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum CancelFamilyOutcome {
-    /// Nobody is born into the family any more; the root as it is.
+    /// No more children start in the family. The root as it is now.
     Cancelled(RunHead),
-    /// The run has a parent: this is the root of its family.
+    /// The run has a parent. This is the root of its family.
     NotRoot(RunId),
-    /// The root moved on since the caller looked.
+    /// The root has changed. This is its version.
     Stale(Version),
-    /// There is no such run in the workspace.
+    /// The workspace has no such run.
     NoSuchRun,
 }
 
 /// One batch of a sweep.
 #[derive(Debug, Clone)]
 pub struct SweepFamily {
-    /// The workspace of the family.
+    /// Workspace of the family.
     pub workspace: WorkspaceId,
-    /// Its root.
+    /// Root of the family.
     pub root: RunId,
-    /// Descendants after this one; `None` begins with the root.
+    /// Continue after this descendant. `None` starts with the root.
     pub after: Option<RunId>,
-    /// How many at most; cut to [`crate::limits::MAX_SWEEP`].
+    /// Maximum number of members, at most [`crate::limits::MAX_SWEEP`].
     pub limit: usize,
-    /// Who is told of runs that end by it.
+    /// Subscribers to announce the runs to that this batch ends.
     pub announce: Subscribers,
 }
 
-/// What a batch came to.
+/// Outcome of [`SweepFamily`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SweptFamily {
+pub struct SweepFamilyOutcome {
     /// Members that were asked to cancel, or ended at once.
     pub steered: Vec<RunHead>,
-    /// Where the next batch begins; `None` if there is none.
+    /// Where the next batch continues. `None` at the end.
     pub next: Option<RunId>,
 }

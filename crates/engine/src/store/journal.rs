@@ -1,53 +1,53 @@
-//! Reading the journal, and the effects in doubt.
+//! Reading the journal, the audit log and the steps in doubt.
 
 use crate::model::{AuditSubject, JournalEntry, RunId, StepId, StepRecord, Timestamp, WorkspaceId};
 
-/// Which entries of the journal to list.
+/// Selects journal entries to list.
 #[derive(Debug, Clone)]
 pub struct ListJournal {
-    /// Of this workspace.
+    /// The workspace.
     pub workspace: WorkspaceId,
-    /// Only of this run.
+    /// Only entries about this run.
     pub run: Option<RunId>,
-    /// Only what people did.
+    /// Only entries of people.
     pub by_people: bool,
-    /// Only entries after this place; where the page before ended.
+    /// Only entries after this sequence number, the last of the previous page.
     pub after: u64,
-    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    /// Page size, at most [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }
 
-/// One entry with its place.
+/// A journal entry with its sequence number.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PlacedEntry {
-    /// Its place: rises from entry to entry. Of entries written at the same time by several processes, one with a lower place may
-    /// become visible after one with a higher.
+pub struct StoredJournalEntry {
+    /// Sequence number. It rises from entry to entry. If several processes write at the same time, an entry
+    /// may become visible after one with a higher number.
     pub place: u64,
     /// The entry.
     pub note: JournalEntry,
 }
 
-/// Which entries of the audit log to list. Absent fields match everything.
+/// Filter of the audit log. Absent fields match everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditFilter {
     /// Id of the credential.
     pub credential: Option<String>,
     /// The person ([`crate::model::Actor::person`]).
     pub name: Option<String>,
-    /// What was done ([`crate::model::JournalEvent::action`]).
+    /// The action ([`crate::model::JournalEvent::action`]).
     pub action: Option<String>,
-    /// The run it is about.
+    /// The run.
     pub run: Option<RunId>,
-    /// What else it is about ([`crate::model::JournalEvent::subject`]).
+    /// The subject, if not a run ([`crate::model::JournalEvent::subject`]).
     pub subject: Option<AuditSubject>,
-    /// Not before this instant.
+    /// Earliest time, inclusive.
     pub since: Option<Timestamp>,
-    /// Before this instant.
+    /// Latest time, exclusive.
     pub until: Option<Timestamp>,
 }
 
 impl AuditFilter {
-    /// Does an entry fit?
+    /// Returns true if the entry matches.
     pub fn fits(&self, note: &JournalEntry) -> bool {
         let Some(by) = &note.by else { return false };
         self.credential.as_deref().is_none_or(|credential| by.credential() == Some(credential))
@@ -60,53 +60,53 @@ impl AuditFilter {
     }
 }
 
-/// An entry's place in the audit log: by time, then by place in the journal.
+/// Position in the audit log: by time, then by sequence number in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AuditPlace {
-    /// When.
+pub struct AuditCursor {
+    /// Time of the entry.
     pub at: Timestamp,
-    /// Its place in the journal.
+    /// Sequence number in the journal.
     pub place: u64,
 }
 
-/// A page of the audit log: what people did, oldest first.
+/// Selects a page of the audit log: actions of people, oldest first.
 #[derive(Debug, Clone)]
 pub struct ListAudit {
-    /// Of this workspace.
+    /// The workspace.
     pub workspace: WorkspaceId,
-    /// Only entries that fit.
+    /// Only entries that match.
     pub filter: AuditFilter,
-    /// Only entries after this one; where the page before ended.
-    pub after: Option<AuditPlace>,
-    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    /// Only entries after this position, the last of the previous page.
+    pub after: Option<AuditCursor>,
+    /// Page size, at most [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }
 
 impl ListAudit {
-    /// Where the page begins: only entries beyond this place are on it.
+    /// Start of the page: only entries after this position are on it.
     pub fn start(&self) -> (Timestamp, u64) {
-        // Places begin at 1, so that of 0 is before every entry of its instant.
+        // Sequence numbers begin at 1, so 0 is before every entry of its instant.
         let since = self.filter.since.map(|since| (since, 0));
         let after = self.after.map(|after| (after.at, after.place));
         since.max(after).unwrap_or((Timestamp::from_millis(0), 0))
     }
 }
 
-/// Which doubts to list.
+/// Selects doubts to list.
 #[derive(Debug, Clone)]
 pub struct ListDoubts {
-    /// Of this workspace; `None` lists all.
+    /// Only this workspace. `None` lists all.
     pub workspace: Option<WorkspaceId>,
-    /// Only doubts after this one; where the page before ended.
-    pub after: Option<DoubtPlace>,
-    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    /// Only doubts after this position, the last of the previous page.
+    pub after: Option<DoubtCursor>,
+    /// Page size, at most [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }
 
-/// A doubt's place in the list: the longest in doubt first.
+/// Position in the list of doubts: the oldest doubt comes first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DoubtPlace {
-    /// Since when.
+pub struct DoubtCursor {
+    /// When it came into doubt.
     pub since: Timestamp,
     /// The run.
     pub run: RunId,
@@ -117,10 +117,10 @@ pub struct DoubtPlace {
 /// A step in doubt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredDoubt {
-    /// The workspace of its run.
+    /// Workspace of its run.
     pub workspace: WorkspaceId,
     /// Its run.
     pub run: RunId,
-    /// The record.
+    /// Its record.
     pub step: StepRecord,
 }

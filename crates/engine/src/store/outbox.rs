@@ -1,4 +1,4 @@
-//! Delivering after-effects.
+//! Delivering outbox messages.
 
 use std::time::Duration;
 
@@ -7,105 +7,105 @@ use crate::model::{
     WorkspaceId,
 };
 
-/// A deliverer's request for work.
+/// A worker's request for messages to deliver.
 #[derive(Debug, Clone)]
 pub struct ClaimOutbox {
-    /// Who asks.
+    /// The worker.
     pub owner: OwnerId,
-    /// For how long they may have them.
+    /// Duration of the claim.
     pub lease_for: Duration,
-    /// How many for each target at most, so that one target's many do not keep out another's few; cut to
-    /// [`crate::limits::MAX_CLAIM`] each.
+    /// Maximum number for each target, each at most [`crate::limits::MAX_CLAIM`]. Per target, so that a busy
+    /// target does not starve the others.
     pub room: Vec<(Name, usize)>,
 }
 
-/// What was claimed.
+/// Outcome of [`ClaimOutbox`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimedOutbox {
-    /// After-effects to deliver, as they are after the claim.
+    /// Messages to deliver, as they are after the claim.
     pub posts: Vec<OutboxMessage>,
-    /// When the next one for these targets will be due, if one is known; those claimed now do not count.
+    /// When the next message for these targets is due, if known. Messages claimed now do not count.
     pub next_due_at: Option<Timestamp>,
 }
 
-/// How a delivery went.
+/// Report on a delivery attempt.
 #[derive(Debug, Clone)]
 pub struct FinishOutboxMessage {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// Which after-effect.
+    /// Id of the message.
     pub id: EffectKey,
-    /// Who delivered it.
+    /// The worker.
     pub owner: OwnerId,
-    /// In which attempt.
+    /// Number of the attempt.
     pub attempt: u32,
-    /// Where it stands now.
+    /// New state of the message.
     pub state: OutboxState,
-    /// Why it failed, if it did.
+    /// The failure, if it failed.
     pub failure: Option<Failure>,
 }
 
-/// What a person wants of an after-effect that came to its end.
+/// An operator's command on a message that was delivered or given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutboxCommand {
-    /// It is to be delivered once more.
-    Again,
-    /// Nobody will ever want it: it is to be forgotten.
-    Never,
+    /// Deliver it again.
+    Redeliver,
+    /// Delete it.
+    Discard,
 }
 
-/// A person's wish to have one delivered once more, or never.
+/// An operator's request to deliver a message again, or to delete it.
 #[derive(Debug, Clone)]
 pub struct Redeliver {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// Which after-effect.
+    /// Id of the message.
     pub id: EffectKey,
-    /// What is wanted.
+    /// The command.
     pub wish: OutboxCommand,
-    /// What the journal is told.
+    /// Entry for the journal.
     pub note: Option<JournalEntry>,
 }
 
-/// What became of it.
+/// Outcome of [`Redeliver`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum RedeliverOutcome {
-    /// It is due again, its attempts counted anew.
+    /// It is due again, with its attempts reset.
     Due(OutboxMessage),
-    /// It is forgotten; so it was.
-    Forgotten(OutboxMessage),
-    /// It is on its way already.
+    /// It was deleted. This is its last state.
+    Discarded(OutboxMessage),
+    /// It has not been delivered or given up yet.
     UnderWay(OutboxMessage),
-    /// There is no such after-effect in the workspace.
-    NoSuchPost,
+    /// The workspace has no such message.
+    NoSuchMessage,
 }
 
-/// Which after-effects to list.
+/// Selects messages to list.
 #[derive(Debug, Clone)]
 pub struct ListOutbox {
-    /// Of this workspace; `None` lists all.
+    /// Only this workspace. `None` lists all.
     pub workspace: Option<WorkspaceId>,
-    /// Only with this status.
+    /// Only this status.
     pub status: Option<OutboxStatus>,
-    /// Only for this target.
+    /// Only this target.
     pub target: Option<Name>,
-    /// Only after this one, in the order of workspaces and ids; where the page before ended.
+    /// Only messages after this one in the order of workspace and id, the last of the previous page.
     pub after: Option<(WorkspaceId, EffectKey)>,
-    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    /// Page size, at most [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }
 
-/// How much waits to be delivered, over all workspaces. Each count stops at [`crate::limits::MAX_COUNTED_OUTBOX`].
+/// Size of the backlog in all workspaces. Each count stops at [`crate::limits::MAX_COUNTED_OUTBOX`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OutboxDepth {
-    /// Due or being delivered.
+    /// Messages that are due or being delivered.
     pub undelivered: u64,
-    /// When the oldest of those counted was made.
+    /// When the oldest of them was created.
     pub oldest_at: Option<Timestamp>,
-    /// When the first of them was or will be due; of one that is being delivered, when its deliverer is given up. One that failed is
-    /// due when it is to be tried again, so what lies before now is late because nobody delivers it.
+    /// When the first of them was or will be due. For a message being delivered, the end of its claim. For
+    /// one that failed, its next attempt. A time in the past therefore means that deliveries are late.
     pub first_due_at: Option<Timestamp>,
-    /// Given up.
+    /// Messages given up.
     pub dead: u64,
 }

@@ -1,4 +1,4 @@
-//! Promises that outsiders make, look for and are handed.
+//! Standalone promises, and promises found by key or token.
 
 use async_trait::async_trait;
 
@@ -8,79 +8,86 @@ use crate::model::{
     WorkspaceId, WriteToken,
 };
 
-/// Keeps promises that stand alone, and finds promises by what outsiders know of them.
+/// Stores standalone promises, and finds promises by what outsiders know about them.
 #[async_trait]
 pub trait PromiseStore: Send + Sync {
-    /// Makes a promise that stands alone, by [`crate::model::decide_open`].
+    /// Creates a standalone promise, by [`crate::model::decide_open`].
     ///
-    /// One that was made with the same token is the caller's own from an earlier try: `Created`. One that is there is `Exists`,
-    /// and its key is not looked at. A key that names another promise is `KeyConflict`, and nothing is written.
+    /// If a promise with this id was created with the same token, it is the caller's own from an earlier
+    /// attempt: `Created`. Any other promise with this id is `Exists`, and its key is not checked. A key that
+    /// names another promise is `KeyConflict`, and nothing is written.
     async fn create_promise(&self, request: CreatePromise) -> StoreResult<CreateOutcome>;
 
-    /// The promise that a key names, as it stands now; `None` if the key has expired or was never given.
+    /// Finds the promise that a key names, with its current state. `None` if the key has expired or never
+    /// existed.
     async fn find_promise_by_key(
         &self,
         workspace: &WorkspaceId,
         key: &IdempotencyKey,
     ) -> StoreResult<Option<Promise>>;
 
-    /// Promises as they stand now, in the order of their ids. Those by which people rule on doubts are left out. A page of those that stand so
-    /// may be short, or empty, and yet not be the last: no more than [`crate::limits::MAX_PROMISES_LOOKED_AT`] are looked at for it.
+    /// Lists promises with their current state, in the order of their ids. Promises that resolve doubts are
+    /// left out. With a status filter a page may be short or empty although more follow, because one call
+    /// scans at most [`crate::limits::MAX_PROMISES_SCANNED`].
     async fn list_promises(&self, request: ListPromises) -> StoreResult<PromisePage>;
 
-    /// Settlements that came before their promise and still wait for it, in the order of workspaces and keys.
-    async fn list_early(&self, request: ListEarly) -> StoreResult<Vec<KeptEarly>>;
+    /// Lists early settlements that still wait for their promise, in the order of workspace and key.
+    async fn list_early_settlements(
+        &self,
+        request: ListEarlySettlements,
+    ) -> StoreResult<Vec<StoredEarlySettlement>>;
 
-    /// HostServices out a token by which a stranger may settle a promise; only its digest is kept. False if there is no such promise.
-    /// Tokens go with their promise.
+    /// Stores the digest of a token that settles a promise without a credential. Returns `false` if the
+    /// promise does not exist. Tokens are deleted with their promise.
     async fn put_settle_token(&self, request: PutSettleToken) -> StoreResult<bool>;
 
-    /// What a token is for, expired or not.
+    /// Finds a token, expired or not.
     async fn find_settle_token(&self, digest: &TokenDigest) -> StoreResult<Option<SettleToken>>;
 
-    /// Deletes promises that stand alone and were over ([`Promise::over_at`]) before `over_before`, with their keys and tokens, the
-    /// longest over first; at most `limit`, cut to [`crate::limits::MAX_PURGE`]. One that an open run waits for is kept. Answers how many.
+    /// Deletes standalone promises that ended ([`Promise::ends_at`]) before `over_before`, with their keys
+    /// and tokens. The oldest go first. A promise that an open run waits for is kept. `limit` is at most
+    /// [`crate::limits::MAX_PURGE`]. Returns the number of promises deleted.
     async fn purge_promises(&self, over_before: Timestamp, limit: usize) -> StoreResult<usize>;
 }
 
-/// A promise to be made.
+/// A promise to create.
 #[derive(Debug, Clone)]
 pub struct CreatePromise {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// The promise; it stands alone.
+    /// The promise. It must be standalone.
     pub promise: Promise,
-    /// Marks this making.
+    /// Identifies this creation.
     pub token: WriteToken,
 }
 
-/// What became of it.
+/// Outcome of [`CreatePromise`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum CreateOutcome {
-    /// It is there, as it stands now: settled already if a settlement came early.
+    /// It exists now. It is settled if a settlement came early.
     Created(Box<Promise>),
-    /// One with that id was there, as it stands now.
+    /// A promise with that id existed before, with its current state.
     Exists(Box<Promise>),
     /// Its key names another promise.
     KeyConflict {
-        /// Which.
+        /// The other promise.
         existing: PromiseId,
     },
 }
 
-/// Which promises to list.
+/// Selects promises to list.
 #[derive(Debug, Clone)]
 pub struct ListPromises {
-    /// Of this workspace.
+    /// The workspace.
     pub workspace: WorkspaceId,
-    /// Only of this run; [`RunId::NONE`] for those that stand alone.
+    /// Only promises of this run. [`RunId::NONE`] for standalone promises.
     pub run: Option<RunId>,
-    /// Only those that stand so now.
+    /// Only this status.
     pub status: Option<PromiseStatus>,
-    /// Only those after this one; where the page before ended.
+    /// Only promises after this id, the last of the previous page.
     pub after: Option<PromiseId>,
-    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    /// Page size, at most [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }
 
@@ -89,18 +96,20 @@ pub struct ListPromises {
 pub struct PromisePage {
     /// The promises.
     pub promises: Vec<Promise>,
-    /// Where the next page goes on; `None` if there are no more.
+    /// Where the next page continues. `None` at the end.
     pub next: Option<PromiseId>,
 }
 
 impl PromisePage {
-    /// What was found of at most `limit`, when those up to `looked_upto` were looked at, or all if that is `None`.
+    /// Builds a page of at most `limit` promises. `looked_upto` is the last promise scanned, or `None` if all
+    /// were.
     pub fn new(promises: Vec<Promise>, limit: usize, looked_upto: Option<PromiseId>) -> Self {
         let last = promises.last().filter(|_| promises.len() >= limit).map(|last| last.id.clone());
         PromisePage { next: last.or(looked_upto), promises }
     }
 
-    /// Only the first `limit`: who asks for one more knows whether there is one.
+    /// Keeps the first `limit` promises. A caller that requests one more than it needs learns whether there
+    /// is another page.
     #[must_use]
     pub fn cut_to(mut self, limit: usize) -> Self {
         if self.promises.len() > limit {
@@ -111,49 +120,49 @@ impl PromisePage {
     }
 }
 
-/// Which early settlements to list.
+/// Selects early settlements to list.
 #[derive(Debug, Clone)]
-pub struct ListEarly {
-    /// Of this workspace; `None` lists all.
+pub struct ListEarlySettlements {
+    /// Only this workspace. `None` lists all.
     pub workspace: Option<WorkspaceId>,
-    /// Only those after this one; where the page before ended.
+    /// Only settlements after this one, the last of the previous page.
     pub after: Option<(WorkspaceId, IdempotencyKey)>,
-    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    /// Page size, at most [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }
 
-/// A settlement that waits for its promise.
+/// An early settlement with its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptEarly {
+pub struct StoredEarlySettlement {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// The key it came under.
+    /// The key.
     pub key: IdempotencyKey,
-    /// What it says.
+    /// The settlement.
     pub early: EarlySettlement,
 }
 
-/// The digest of a token; the token itself is kept nowhere.
+/// Digest of a token. The token itself is stored nowhere.
 pub type TokenDigest = [u8; 32];
 
-/// A token by which a stranger may settle one promise.
+/// A token that settles one promise without a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettleToken {
-    /// Its digest.
+    /// Digest of the token.
     pub digest: TokenDigest,
-    /// The workspace of the promise.
+    /// Workspace of the promise.
     pub workspace: WorkspaceId,
     /// The promise.
     pub promise: PromiseId,
-    /// From when on it is worth nothing.
+    /// When the token expires.
     pub expires_at: Timestamp,
 }
 
-/// A token to keep.
+/// A token to store.
 #[derive(Debug, Clone)]
 pub struct PutSettleToken {
     /// The token.
     pub token: SettleToken,
-    /// What the journal is told, if it is kept.
+    /// Journal entry to append if the token is stored.
     pub note: Option<JournalEntry>,
 }

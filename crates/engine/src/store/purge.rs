@@ -1,27 +1,27 @@
-//! Forgetting what need not be kept.
+//! Deleting expired keys and old runs.
 
 use crate::model::{RunId, Timestamp};
 
-/// One bounded pass of forgetting.
+/// One bounded pass of purging.
 #[derive(Debug, Clone)]
 pub struct Purge {
-    /// Delete runs that closed before this instant; their keys stay for as long as they live.
+    /// Delete runs that closed before this instant. Their keys stay until they expire.
     pub runs_closed_before: Option<Timestamp>,
-    /// Go on after this run; where the pass before stopped.
+    /// Continue after this run, where the previous pass stopped.
     pub after: Option<RunId>,
-    /// How many runs to look at, and how many keys to delete, at most; cut to [`crate::limits::MAX_PURGE`].
+    /// Maximum number of runs to look at and of keys to delete, at most [`crate::limits::MAX_PURGE`].
     pub limit: usize,
 }
 
-/// What it came to.
+/// Outcome of [`Purge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Purged {
+pub struct PurgeOutcome {
     /// Expired keys deleted.
     pub keys: usize,
-    /// Of these, keys under which a settlement waited for a promise that never came.
+    /// Of these, keys with an early settlement whose promise was never created.
     pub early: usize,
     /// Runs deleted, each with all its rows.
     pub runs: usize,
-    /// Where to go on; `None` when the pass reached the end.
+    /// Where the next pass continues. `None` at the end.
     pub next: Option<RunId>,
 }

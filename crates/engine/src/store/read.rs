@@ -1,52 +1,53 @@
-//! What can be read from a store.
+//! Reading runs and keys.
 
 use crate::model::{
     IdempotencyKey, KeyKind, Name, Payload, Promise, RunHead, RunId, RunResult, RunStatus, Signal, StepId,
     StepRecord, WorkspaceId,
 };
 
-/// One run for people: where it stands, what it works on, what it ended with.
+/// A run with its input and result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunView {
-    /// Where it stands.
+    /// State of the run.
     pub head: RunHead,
-    /// What its current generation works on.
+    /// Input of its current generation.
     pub input: Payload,
-    /// What it ended with, if it ended.
+    /// Result of the run, if it ended.
     pub result: Option<RunResult>,
 }
 
-/// Everything a replay needs.
+/// Everything that a replay of a run needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunLog {
-    /// Where the run stands.
+    /// State of the run.
     pub head: RunHead,
-    /// What its current generation works on.
+    /// Input of its current generation.
     pub input: Payload,
-    /// The step records of its current generation, in the order they started.
+    /// Step records of its current generation, in the order they started.
     pub steps: Vec<StepRecord>,
-    /// Its promises, and those that stand alone and that it waits for.
+    /// Its promises, and the standalone promises it waits for.
     pub promises: Vec<Promise>,
     /// Its unconsumed signals, in the order they came.
     pub signals: Vec<Signal>,
-    /// Its children that waiting steps name, with what they ended with, if they ended.
+    /// The children that waiting steps name, with their results if they ended.
     pub children: Vec<(RunId, Option<RunResult>)>,
-    /// Steps of its current generation whose records retries dropped, by id, with the highest attempt that was dropped.
+    /// Steps of its current generation whose records were deleted by retries, by id, each with the highest
+    /// deleted attempt.
     pub attempts_before: Vec<(StepId, u32)>,
 }
 
-/// Which runs to list.
+/// Selects runs to list.
 #[derive(Debug, Clone)]
 pub struct ListRuns {
-    /// Of this workspace; `None` lists all, for checks of the whole store.
+    /// Only this workspace. `None` lists all, for checks of the whole store.
     pub workspace: Option<WorkspaceId>,
-    /// Only with one of these statuses; empty means any.
+    /// Only these statuses. Empty means any.
     pub statuses: Vec<RunStatus>,
-    /// Only of this workflow.
+    /// Only this workflow.
     pub workflow: Option<Name>,
-    /// Only runs older than this one; where the page before ended.
+    /// Only runs older than this one, the last of the previous page.
     pub before: Option<RunId>,
-    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    /// Page size, at most [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }
 
@@ -55,16 +56,16 @@ pub struct ListRuns {
 pub struct RunPage {
     /// The runs.
     pub runs: Vec<RunView>,
-    /// Where the next page begins; `None` at the end.
+    /// Where the next page continues. `None` at the end.
     pub next: Option<RunId>,
 }
 
-/// A key's place in its store.
+/// Identifies a stored key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoredKey {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// What it names.
+    /// Kind of object the key names.
     pub kind: KeyKind,
     /// The key.
     pub key: IdempotencyKey,

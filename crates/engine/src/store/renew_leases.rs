@@ -1,27 +1,27 @@
-//! Keeping leases alive.
+//! Renewing leases.
 
 use std::time::Duration;
 
 use crate::model::{Fence, OwnerId, RunId, WorkspaceId};
 
-/// One lease the caller believes to hold.
+/// A lease that the caller believes it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLease {
-    /// The workspace of the run.
+    /// Workspace of the run.
     pub workspace: WorkspaceId,
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
-    /// The fence it was granted under.
+    /// Fence it was granted under.
     pub fence: Fence,
 }
 
-/// A worker's request to hold on to its runs.
+/// A worker's request to renew its leases.
 #[derive(Debug, Clone)]
 pub struct RenewLeases {
-    /// Who asks.
+    /// The worker.
     pub owner: OwnerId,
-    /// For how long from now.
+    /// New duration, from now.
     pub lease_for: Duration,
-    /// Which leases; at most [`crate::limits::MAX_RENEWALS`].
+    /// The leases, at most [`crate::limits::MAX_RENEWALS`].
     pub leases: Vec<HeldLease>,
 }

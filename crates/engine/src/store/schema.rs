@@ -1,18 +1,18 @@
-//! How far the tables of a database are behind what this program knows.
+//! Schema versions: how far a database is behind this program.
 
-/// The version of a store's tables, and what it lacks.
+/// Version of a store's tables, and the pending migrations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaState {
-    /// The version found; 0 if there are no tables yet.
+    /// Version of the tables. 0 if there are none yet.
     pub found: i32,
-    /// The version this program works with.
+    /// Version that this program needs.
     pub known: i32,
-    /// The names of the migrations from the one to the other, in order.
+    /// Names of the pending migrations, in order.
     pub pending: Vec<&'static str>,
 }
 
 impl SchemaState {
-    /// The state of tables at version `found`, given all migrations that this program has.
+    /// State of tables at version `found`, given all migrations of this program.
     pub fn new(found: i32, migrations: impl IntoIterator<Item = &'static str>) -> Self {
         let all: Vec<&'static str> = migrations.into_iter().collect();
         let known = i32::try_from(all.len()).expect("migrations are few");
@@ -20,7 +20,7 @@ impl SchemaState {
         SchemaState { found, known, pending }
     }
 
-    /// Is there nothing to do?
+    /// Returns true if no migration is pending.
     pub fn is_up_to_date(&self) -> bool {
         self.pending.is_empty()
     }

@@ -2,42 +2,42 @@
 
 use crate::model::{Grant, JournalEntry, Name, Payload, RunHead, RunId, RunStatus, SignalId, WorkspaceId};
 
-/// A signal to keep for a run.
+/// A signal to store for a run.
 #[derive(Debug, Clone)]
 pub struct SendSignal {
-    /// The workspace of the run.
+    /// Workspace of the run.
     pub workspace: WorkspaceId,
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
-    /// What the run will ask for it by.
+    /// Name that the run waits for.
     pub name: Name,
-    /// What it carries.
+    /// Content.
     pub payload: Payload,
-    /// What the sender calls this sending; a second one with the same id is not stored.
+    /// Id of this sending. A second signal with the same id is not stored.
     pub id: Option<SignalId>,
-    /// What the journal is told, if the signal is stored.
+    /// Journal entry to append if the signal is stored.
     pub note: Option<JournalEntry>,
-    /// The sender's offer to drive the run, should it be waiting.
+    /// Offer of the sender to drive the run if it is waiting.
     pub grant: Option<Grant>,
 }
 
-/// What became of it.
+/// Outcome of [`SendSignal`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum SignalOutcome {
-    /// Stored; if the run was waiting and the offer was taken, the caller drives it now.
+    /// Stored. If the run was waiting and the offer was taken, the caller now drives it.
     Stored {
-        /// Its place among the arrivals of the run.
+        /// Sequence number among the arrivals of the run.
         seq: u64,
         /// The run, if it was granted to the caller.
         granted: Option<RunHead>,
     },
     /// A signal with this id was stored before.
     Duplicate,
-    /// The run has ended; the signal was not stored.
+    /// The run has ended. The signal was not stored.
     Ended(RunStatus),
-    /// The run holds as many unconsumed signals as it may.
+    /// The run has too many unconsumed signals.
     TooMany,
-    /// There is no such run in the workspace.
+    /// The workspace has no such run.
     NoSuchRun,
 }

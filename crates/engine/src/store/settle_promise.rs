@@ -2,69 +2,71 @@
 
 use std::time::Duration;
 
-use crate::model::{Grant, JournalEntry, Promise, PromiseRef, RunHead, RunId, Timestamp, Wish, WorkspaceId};
+use crate::model::{
+    Grant, JournalEntry, Promise, PromiseRef, RunHead, RunId, SettleRequest, Timestamp, WorkspaceId,
+};
 
-/// A settlement.
+/// Request to settle a promise.
 #[derive(Debug, Clone)]
 pub struct SettlePromise {
-    /// The workspace of the promise.
+    /// Workspace of the promise.
     pub workspace: WorkspaceId,
     /// The promise.
     pub promise: PromiseRef,
-    /// What to settle it with.
-    pub wish: Wish,
-    /// If a key names no promise yet: for how long to keep this for the one it will name. `None` does not keep it.
+    /// The settlement.
+    pub wish: SettleRequest,
+    /// How long to keep the settlement if the key names no promise yet. `None` does not keep it.
     pub keep_for: Option<Duration>,
-    /// What the journal is told, if this settles it or is kept.
+    /// Journal entry to append if this settles the promise or is kept.
     pub note: Option<JournalEntry>,
-    /// The settler's offer to drive the run, should it be waiting.
+    /// Offer of the settler to drive the run if it is waiting.
     pub grant: Option<Grant>,
 }
 
 impl SettlePromise {
-    /// What the journal is told once `promise` is settled.
+    /// The journal entry once `promise` is settled.
     pub fn note_on(&self, promise: &Promise) -> Option<JournalEntry> {
         self.note.clone().map(|note| note.about_promise(promise))
     }
 }
 
-/// What became of it.
+/// Outcome of [`SettlePromise`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum SettleOutcome {
-    /// It is settled with this; if the run was waiting and the offer was taken, the caller drives it now.
+    /// Settled. If the run was waiting and the offer was taken, the caller now drives it.
     Settled {
         /// The promise as it is now.
         promise: Box<Promise>,
         /// The run, if it was granted to the caller.
         granted: Option<RunHead>,
-        /// Other runs that wait for a promise that stands alone; they are due if they were parked.
+        /// Other runs that wait for a standalone promise. Parked ones are due now.
         waiters: Vec<RunId>,
     },
-    /// It was settled before, with the same or with something else; nothing changed.
+    /// It was settled before. Nothing changed.
     AlreadySettled {
-        /// Does it count as the same settlement?
+        /// True if it counts as the same settlement.
         same: bool,
         /// The promise as it is.
         promise: Box<Promise>,
     },
-    /// Its time ran out; nothing changed.
+    /// Its deadline has passed. Nothing changed.
     TimedOut {
         /// The promise as it is.
         promise: Box<Promise>,
     },
-    /// Its key names no promise yet; this is kept for the one it will name.
-    Kept {
-        /// Until when.
+    /// Its key names no promise yet. The settlement is kept for a future promise.
+    KeptEarly {
+        /// When it expires.
         until: Timestamp,
     },
-    /// A settlement is kept for the key already; nothing changed.
+    /// A settlement is already kept for the key. Nothing changed.
     AlreadyKept {
-        /// Does it count as the same settlement?
+        /// True if it counts as the same settlement.
         same: bool,
-        /// Until when it is kept.
+        /// When it expires.
         until: Timestamp,
     },
-    /// There is no such promise in the workspace.
+    /// The workspace has no such promise.
     NoSuchPromise,
 }

@@ -2,29 +2,29 @@
 
 use crate::model::{Fingerprint, RunHead, RunId, Timestamp};
 
-/// What became of a start.
+/// Outcome of [`super::Store::start_run`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum StartOutcome {
-    /// A new run; if it was granted, the caller drives it.
+    /// A new run. If it was granted, the caller drives it.
     Created(RunHead),
-    /// The key names this run and the fingerprints agree: it is the same start.
+    /// The key names this run, and the fingerprints match: it is the same start.
     Existing(RunHead),
-    /// The key names a run that was deleted after its retention; the key still refuses a second one.
+    /// The key names a run that was purged. The key still prevents a second run.
     Spent {
-        /// The run that was.
+        /// The purged run.
         run: RunId,
     },
-    /// The key names a run with another fingerprint; nothing changed.
+    /// The key names a run with another fingerprint. Nothing changed.
     KeyConflict {
-        /// The run the key names.
+        /// The run that the key names.
         run: RunId,
-        /// When the key was first seen.
+        /// When the key was first used.
         first_seen_at: Timestamp,
-        /// The fingerprint it stands for.
+        /// The fingerprint of that run.
         fingerprint: Fingerprint,
     },
-    /// Another run of the workflow is open on the subject; nothing changed.
+    /// Another run of the workflow is open on the subject. Nothing changed.
     SubjectBusy {
         /// The open run.
         run: RunId,

@@ -1,19 +1,19 @@
-//! Work of the user's that shares a transaction with its record.
+//! User code that shares a transaction with its record.
 
 use std::any::Any;
 use std::fmt;
 
 use crate::model::{Failure, IllegalChange, Payload, RunCommit, RunHead, RunId};
 
-/// Work to be done and recorded in one commit.
+/// User code to run and record in one commit.
 pub struct Transact {
-    /// The work, in the form the store asks for; each store that has transactions says which.
+    /// The code, in the form the store requires. Each store with transactions documents its form.
     pub work: Box<dyn Any + Send + Sync>,
-    /// Makes the write that records the output.
+    /// Builds the write that records the output.
     pub record: RecordOutput,
 }
 
-/// Turns the output of the work into the write that records it. A store may have to try more than once.
+/// Builds the write that records the output of the code. A store may call it more than once.
 pub type RecordOutput = Box<dyn Fn(Payload) -> Result<RunCommit, IllegalChange> + Send + Sync>;
 
 impl fmt::Debug for Transact {
@@ -22,23 +22,23 @@ impl fmt::Debug for Transact {
     }
 }
 
-/// What became of it.
+/// Outcome of [`Transact`].
 #[derive(Debug, Clone)]
 #[must_use]
 pub enum TransactOutcome {
-    /// Work and record are committed.
+    /// The code and the record are committed.
     Done {
-        /// What the work gave.
+        /// Output of the code.
         output: Payload,
         /// The write that recorded it.
-        advance: Box<RunCommit>,
+        commit: Box<RunCommit>,
         /// Runs that are due now.
         woken: Vec<RunId>,
     },
-    /// The work failed; nothing of it is there.
+    /// The code failed. Nothing was written.
     WorkFailed(Failure),
-    /// The run changed meanwhile; nothing is there. Look at what was asked and do it again.
+    /// The run has changed. Nothing was written. Look at the pending request and try again.
     Stale(Box<RunHead>),
-    /// Somebody else holds the run; nothing is there. Stop.
+    /// Another worker holds the run. Nothing was written. Stop.
     LeaseLost,
 }

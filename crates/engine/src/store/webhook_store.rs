@@ -1,92 +1,93 @@
-//! Webhooks that came in.
+//! Incoming webhook events.
 
 use async_trait::async_trait;
 
 use super::StoreResult;
 use crate::model::{InboundEvent, InboundEventId, InboundEventStatus, Name, Payload, Timestamp, WorkspaceId};
 
-/// Takes in events of webhook sources, each once.
+/// Stores events of webhook sources, each once.
 #[async_trait]
 pub trait WebhookStore: Send + Sync {
-    /// Takes in an event; durable when it answers. One that was taken in before is counted as a duplicate, whatever it carries, and
-    /// nothing else of it changes.
+    /// Stores an event durably. If it was received before, only its count of duplicates rises, whatever the
+    /// new one carries.
     async fn receive_event(&self, hook: NewInboundEvent) -> StoreResult<ReceiveOutcome>;
 
-    /// Writes what became of an event, or that it is yet to be processed and why, if it has been processed `attempts` times so far; answers whether it had. Sent again after it took
-    /// effect it answers `false` and changes nothing.
+    /// Records the result of processing an event, if it has been processed `attempts` times so far. Returns
+    /// whether it had. Sent again after it took effect, it returns `false` and changes nothing.
     async fn finish_event(&self, request: FinishInboundEvent) -> StoreResult<bool>;
 
-    /// One event.
+    /// Finds an event.
     async fn find_inbound_event(&self, id: &InboundEventId) -> StoreResult<Option<InboundEvent>>;
 
-    /// Events, newest first.
+    /// Lists events, newest first.
     async fn list_inbound_events(&self, request: ListInboundEvents) -> StoreResult<Vec<InboundEvent>>;
 
-    /// Events over all workspaces that nobody has processed, in the order in which they were received: the process that took them in may be gone.
+    /// Lists unprocessed events of all workspaces, in the order they were received. The process that received
+    /// them may be gone.
     async fn list_unprocessed_events(&self, request: ListUnprocessedEvents)
     -> StoreResult<Vec<InboundEvent>>;
 
-    /// Deletes events that were received before `before` and have been processed, oldest first; at most `limit`, cut to
-    /// [`crate::limits::MAX_PURGE`]. Answers how many.
+    /// Deletes processed events that were received before `before`, oldest first. `limit` is at most
+    /// [`crate::limits::MAX_PURGE`]. Returns the number deleted.
     async fn purge_inbound_events(&self, before: Timestamp, limit: usize) -> StoreResult<usize>;
 }
 
-/// An event that came.
+/// An event to store.
 #[derive(Debug, Clone)]
 pub struct NewInboundEvent {
-    /// Which.
+    /// Identifies the event.
     pub id: InboundEventId,
-    /// Its headers.
+    /// Headers.
     pub headers: Payload,
-    /// Its body.
+    /// Body.
     pub body: Vec<u8>,
 }
 
-/// What became of it.
+/// Outcome of [`WebhookStore::receive_event`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum ReceiveOutcome {
-    /// It is taken in; what it asks for is to be done.
+    /// Stored. Its actions must run.
     New(InboundEvent),
-    /// It came before.
-    Again(InboundEvent),
+    /// Received before.
+    Duplicate(InboundEvent),
 }
 
-/// What became of an event when it was processed.
+/// Result of processing an event.
 #[derive(Debug, Clone)]
 pub struct FinishInboundEvent {
-    /// Which event.
+    /// Identifies the event.
     pub id: InboundEventId,
-    /// How often it had been processed before this time.
+    /// How often it was processed before.
     pub attempts: u32,
-    /// What became of it.
+    /// New status.
     pub status: InboundEventStatus,
-    /// What was done, or why it was not.
+    /// Result of processing: the actions taken, or the reason why none was.
     pub outcome: Option<Payload>,
 }
 
-/// Which events that nobody has processed to list.
+/// Selects unprocessed events to list.
 #[derive(Debug, Clone)]
 pub struct ListUnprocessedEvents {
-    /// Only those received before this.
+    /// Only events received before this instant.
     pub before: Timestamp,
-    /// Only those after the one that was received then and has this place; where the page before ended.
+    /// Only events after this time and sequence number, the last of the previous page.
     pub after: Option<(Timestamp, u64)>,
-    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    /// Page size, at most [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }
 
-/// Which events to list.
+/// Selects events to list.
 #[derive(Debug, Clone)]
 pub struct ListInboundEvents {
-    /// Of this workspace.
+    /// The workspace.
     pub workspace: WorkspaceId,
-    /// Only of this source.
+    /// Only this source.
     pub source: Option<Name>,
-    /// Only those with this status.
+    /// Only this status.
     pub status: Option<InboundEventStatus>,
-    /// Only those before this place; where the page before ended.
+    /// Only events before this sequence number, the last of the previous page.
     pub before: Option<u64>,
-    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    /// Page size, at most [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }

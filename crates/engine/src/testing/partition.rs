@@ -48,7 +48,7 @@ impl Store for Partition {
         self.line().await.start_run(new).await
     }
 
-    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<ClaimedRuns> {
         self.line().await.claim_runs(request).await
     }
 
@@ -56,8 +56,8 @@ impl Store for Partition {
         self.line().await.renew_leases(request).await
     }
 
-    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
-        self.line().await.advance_run(advance).await
+    async fn commit_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
+        self.line().await.commit_run(advance).await
     }
 
     async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
@@ -72,7 +72,7 @@ impl Store for Partition {
         self.line().await.settle_promise(request).await
     }
 
-    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+    async fn purge(&self, request: Purge) -> StoreResult<PurgeOutcome> {
         self.line().await.purge(request).await
     }
 
@@ -88,11 +88,11 @@ impl Store for Partition {
         self.line().await.append_journal(notes).await
     }
 
-    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<StoredJournalEntry>> {
         self.line().await.list_journal(request).await
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<StoredJournalEntry>> {
         self.line().await.list_audit(request).await
     }
 

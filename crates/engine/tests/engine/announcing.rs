@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::support::{Bench, Log};
 use hapax_engine::model::{
-    Announced, CommitBuilder, Grant, Name, OutboxMessage, OutboxStatus, OwnerId, Payload, RunId, RunResult,
-    RunStatus, Serves, StepStatus, Subscriber, Subscribers, WorkflowRef, WorkspaceId,
+    AnnouncementKind, CommitBuilder, Grant, Name, OutboxMessage, OutboxStatus, OwnerId, Payload, RunId,
+    RunResult, RunStatus, ServedWorkflows, StepStatus, Subscriber, Subscribers, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::runtime::{Announcer, Delivery};
 use hapax_engine::store::{ClaimRuns, CommitOutcome, Store};
@@ -27,14 +27,14 @@ impl Announcer for Three {
 }
 
 fn three() -> Subscribers {
-    let subscriber = |target: &str, wants: &[Announced]| Subscriber {
+    let subscriber = |target: &str, wants: &[AnnouncementKind]| Subscriber {
         target: Name::new("target", target).unwrap(),
         wants: wants.iter().copied().collect(),
     };
     Subscribers::new(vec![
-        subscriber("all", &Announced::ALL),
-        subscriber("ends", &Announced::ALL[..3]),
-        subscriber("doubts", &[Announced::EffectInDoubt]),
+        subscriber("all", &AnnouncementKind::ALL),
+        subscriber("ends", &AnnouncementKind::ALL[..3]),
+        subscriber("doubts", &[AnnouncementKind::EffectInDoubt]),
     ])
 }
 
@@ -216,7 +216,7 @@ async fn a_write_that_is_sent_again_tells_once() {
     let grant = Grant {
         owner: OwnerId::fresh(),
         lease_for: Duration::from_secs(30),
-        serves: Arc::new(Serves::from_iter([workflow])),
+        serves: Arc::new(ServedWorkflows::from_iter([workflow])),
     };
     let claimed = bench.store.claim_runs(ClaimRuns { grant, limit: 1 }).await.unwrap();
     let mut write = CommitBuilder::new(&claimed.runs[0], bench.store.now());
@@ -224,8 +224,8 @@ async fn a_write_that_is_sent_again_tells_once() {
     write.close(RunResult::Completed(Payload::null())).unwrap();
     let write = write.finish();
     for _ in 0..2 {
-        let outcome = bench.store.advance_run(write.clone()).await.unwrap();
-        assert!(matches!(outcome, CommitOutcome::Advanced { .. }), "{outcome:?}");
+        let outcome = bench.store.commit_run(write.clone()).await.unwrap();
+        assert!(matches!(outcome, CommitOutcome::Committed { .. }), "{outcome:?}");
     }
     let reader = bench.restart();
     assert_eq!(told(&reader, run).await, both("run.completed"));

@@ -137,7 +137,7 @@ async fn an_after_effect_that_cannot_be_delivered_is_dead_until_people_say_other
     assert!(bench.engine.redeliver(&dead.id, nobody, "why").await.is_err());
     let unknown = EffectKey::from_stored("run_0:mail");
     let refused = bench.engine.redeliver(&unknown, by, "why").await.unwrap_err();
-    assert!(matches!(refused, Error::NoSuchPost(_)), "{refused}");
+    assert!(matches!(refused, Error::NoSuchMessage(_)), "{refused}");
     bench.check().await;
 }
 

@@ -8,7 +8,8 @@ use hapax_engine::clock::Clock;
 use hapax_engine::ctx::StepFuture;
 use hapax_engine::limits::{DENIAL_PAUSE, IN_FLIGHT_MARGIN};
 use hapax_engine::model::{
-    Actor, JournalEvent, OnDoubt, Probed, Resolution, Role, Ruling, RunId, RunStatus, StepStatus, Timestamp,
+    Actor, JournalEvent, OnDoubt, ProbeAnswer, Resolution, Role, Ruling, RunId, RunStatus, StepStatus,
+    Timestamp,
 };
 use hapax_engine::store::{ListJournal, Store};
 use hapax_engine::{Ctx, Engine, Failure};
@@ -82,7 +83,11 @@ fn pay(
                     provider.asked_at.lock().unwrap().push(clock.now());
                     let happened = *provider.happened.lock().unwrap();
                     async move {
-                        Ok::<_, Failure>(if happened { Probed::Happened(9) } else { Probed::DidNotHappen })
+                        Ok::<_, Failure>(if happened {
+                            ProbeAnswer::Happened(9)
+                        } else {
+                            ProbeAnswer::DidNotHappen
+                        })
                     }
                 });
             }

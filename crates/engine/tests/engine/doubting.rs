@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::support::{Bench, Log};
 use hapax_engine::ctx::StepFuture;
 use hapax_engine::model::{
-    Actor, EffectClass, JournalEvent, OnDoubt, Probed, Resolution, Role, Ruling, RunId, RunStatus, StepStatus,
+    Actor, EffectClass, JournalEvent, OnDoubt, ProbeAnswer, Resolution, Role, Ruling, RunId, RunStatus,
+    StepStatus,
 };
 use hapax_engine::runtime::{Doubt, Point, PointWatcher, WorkflowOptions};
 use hapax_engine::{Ctx, Engine, EngineOptions, Error, Failure};
@@ -506,7 +507,7 @@ async fn only_an_outcome_that_is_unknown_is_in_doubt() {
 }
 
 fn probed(
-    answers: Vec<Result<Probed<u32>, Failure>>,
+    answers: Vec<Result<ProbeAnswer<u32>, Failure>>,
 ) -> (Arc<AtomicU32>, impl Fn(Ctx, ()) -> StepFuture<'static, u32> + Clone) {
     let asked = Arc::new(AtomicU32::new(0));
     let (counted, answers) = (asked.clone(), Arc::new(answers));
@@ -534,18 +535,18 @@ fn probed(
 #[tokio::test]
 async fn a_probe_settles_the_doubt() {
     for (answers, output, asks) in [
-        (vec![Ok(Probed::Happened(9))], 9, 1),
+        (vec![Ok(ProbeAnswer::Happened(9))], 9, 1),
         (
             vec![
-                Ok(Probed::DidNotHappen),
-                Ok(Probed::DidNotHappen),
-                Ok(Probed::DidNotHappen),
-                Ok(Probed::Unknown),
+                Ok(ProbeAnswer::DidNotHappen),
+                Ok(ProbeAnswer::DidNotHappen),
+                Ok(ProbeAnswer::DidNotHappen),
+                Ok(ProbeAnswer::Unknown),
             ],
             2,
             3,
         ),
-        (vec![Err(Failure::retryable("no answer")), Ok(Probed::Happened(9))], 9, 2),
+        (vec![Err(Failure::retryable("no answer")), Ok(ProbeAnswer::Happened(9))], 9, 2),
     ] {
         let bench = Bench::new();
         let (asked, workflow) = probed(answers);
@@ -561,7 +562,7 @@ async fn a_probe_settles_the_doubt() {
 #[tokio::test]
 async fn a_probe_that_cannot_tell_is_asked_again_while_people_look_into_it() {
     let bench = Bench::new();
-    let (asked, workflow) = probed(vec![Ok(Probed::Unknown), Ok(Probed::Happened(9))]);
+    let (asked, workflow) = probed(vec![Ok(ProbeAnswer::Unknown), Ok(ProbeAnswer::Happened(9))]);
     bench.engine.register("pay", workflow).unwrap();
     let run = bench.engine.start("pay", &()).await.unwrap();
     the_doubt(&bench, &bench.engine).await;
@@ -588,7 +589,7 @@ async fn a_person_who_is_faster_than_the_probe_is_heard() {
                             let given_up = ruling(Resolution::Abandon);
                             engine.resolve_doubt(&doubt.as_seen(), given_up).await.unwrap();
                         }
-                        Ok::<_, Failure>(Probed::Happened(9))
+                        Ok::<_, Failure>(ProbeAnswer::Happened(9))
                     }
                 })
                 .await
@@ -854,7 +855,7 @@ async fn a_paused_probe_does_not_go_on_after_its_lease_has_ended() {
                     async move {
                         gate.wait_for(|open| *open).await.map_err(Failure::unknown)?;
                         log.add("ask".into());
-                        Ok::<_, Failure>(Probed::Happened(5))
+                        Ok::<_, Failure>(ProbeAnswer::Happened(5))
                     }
                 })
                 .await

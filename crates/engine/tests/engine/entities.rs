@@ -92,7 +92,7 @@ impl Desk {
         let Outcome::Done { entity, recorded, .. } = outcome else { panic!("{outcome:?}") };
         // What was written by itself is not recorded by somebody else.
         assert_eq!((entity.unwrap().status.as_str(), recorded), ("closed", false));
-        let notes = self.engine.list_entity_notes("invoice", "INV-7", None, 0, 10).await.unwrap();
+        let notes = self.engine.list_entity_journal("invoice", "INV-7", None, 0, 10).await.unwrap();
         assert!(notes.is_empty(), "{notes:?}");
         assert_eq!(self.engine.stats().fenced_writes, 0);
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::support::Bench;
 use hapax_engine::limits::MAX_PURGE;
 use hapax_engine::model::{
-    BeginRequest, Begun, EntityId, EntityStep, EntityWorkflow, Fingerprint, FinishRequest, IdempotencyKey,
-    Name, OperationId, Outline, RequestEnd, RequestId, RequestScope, RequestSummary, StoredAnswer,
-    WorkspaceId, WriteToken,
+    BeginOutcome, BeginRequest, EntityId, EntityStep, EntityWorkflow, Fingerprint, FinishRequest,
+    IdempotencyKey, LeafDigests, Name, OperationId, RequestEnd, RequestId, RequestScope, RequestSummary,
+    StoredAnswer, WorkspaceId, WriteToken,
 };
 use hapax_engine::runtime::{CodeOnly, Outcome};
 use hapax_engine::store::{ListOperations, Store};
@@ -123,12 +123,12 @@ async fn one_pass_deletes_all_that_has_expired_however_much_it_is() {
             summary: RequestSummary {
                 method: "POST".into(),
                 path: "/orders".into(),
-                outline: Outline::default(),
+                outline: LeafDigests::default(),
             },
             token,
             hold_for: KEEP,
         };
-        assert!(matches!(book.begin_request(begin).await.unwrap(), Begun::Yours { .. }));
+        assert!(matches!(book.begin_request(begin).await.unwrap(), BeginOutcome::Acquired { .. }));
         let answer = StoredAnswer { status: 200, headers: Vec::new(), body: Some(b"{}".as_slice().into()) };
         let end = RequestEnd::Answered { answer, keep_for: KEEP, grace: Duration::ZERO };
         assert!(book.finish_request(FinishRequest { scope, key, token, end }).await.unwrap());

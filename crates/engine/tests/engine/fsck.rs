@@ -12,17 +12,18 @@ use std::sync::Arc;
 
 use hapax_engine::clock::ManualClock;
 use hapax_engine::fsck::fsck;
-use hapax_engine::limits::{HOOK_FORGOTTEN_AFTER, MAX_STALLS};
+use hapax_engine::limits::{INBOUND_EVENT_OVERDUE_AFTER, MAX_STALLS};
 use hapax_engine::memory::MemoryStore;
-use hapax_engine::model::{Drive, RunFacts};
 use hapax_engine::model::{
-    EffectKey, EventKind, Fence, Fingerprint, Generation, Home, IdempotencyKey, InboundEventId,
+    EffectKey, EntityStorage, EventKind, Fence, Fingerprint, Generation, IdempotencyKey, InboundEventId,
     InboundEventStatus, KeyRecord, KeyTarget, Lease, OutboxMessage, Payload, PendingRequest, Promise,
     PromiseId, PromiseKey, PromiseRef, PromiseState, RunHead, RunId, RunState, Settlement, StepKind,
     StepState, Timestamp, Version, WorkspaceId,
 };
+use hapax_engine::model::{RunFacts, RunningState};
 use hapax_engine::store::{
-    FinishInboundEvent, KeptEarly, NewInboundEvent, ReceiveOutcome, SettleOutcome, SettlePromise, StoredKey,
+    FinishInboundEvent, NewInboundEvent, ReceiveOutcome, SettleOutcome, SettlePromise, StoredEarlySettlement,
+    StoredKey,
 };
 use hapax_store_conformance::fixture::*;
 use hapax_store_conformance::must;
@@ -239,7 +240,8 @@ async fn invariant_19_a_second_lease() {
     finds!(&stage, &run, lie, 19);
     let thief = Lie {
         head: |head| {
-            head.state = RunState::Running(Drive::Leased(Lease { owner: ANN, until: Timestamp::EPOCH }))
+            head.state =
+                RunState::Running(RunningState::Leased(Lease { owner: ANN, until: Timestamp::EPOCH }))
         },
         ..Lie::NONE
     };
@@ -580,10 +582,11 @@ async fn invariant_6_a_claimed_key_without_its_settlement() {
         keep_for: Some(HOUR),
         ..settlement_of(&run, "payment", "1")
     };
-    must!(stage.store.settle_promise(early).await.unwrap(), SettleOutcome::Kept { .. });
+    must!(stage.store.settle_promise(early).await.unwrap(), SettleOutcome::KeptEarly { .. });
     finds!(&stage, &run, Lie { early: |kept| kept.clear(), ..Lie::NONE }, 6);
     finds!(&stage, &run, Lie { keys: |keys| keys.clear(), ..Lie::NONE }, 6);
-    let later = |kept: &mut Vec<KeptEarly>| kept[0].early.expires_at = Timestamp::EPOCH.plus(1000 * HOUR);
+    let later =
+        |kept: &mut Vec<StoredEarlySettlement>| kept[0].early.expires_at = Timestamp::EPOCH.plus(1000 * HOUR);
     finds!(&stage, &run, Lie { early: later, ..Lie::NONE }, 6);
     stage.pass(HOUR);
     finds!(&stage, &run, Lie { early: |kept| assert!(kept.is_empty()), ..Lie::NONE },);
@@ -596,7 +599,7 @@ async fn invariant_41_a_run_that_sleeps_on_though_all_that_stands_alone_is_settl
     let run = stage.driven().await;
     let mut write = stage.write(&run).await;
     for id in ["one", "two"] {
-        let id = PromiseId::alone(id).unwrap();
+        let id = PromiseId::standalone(id).unwrap();
         let step = id.to_string();
         write = write.waits_for(&step, Promise::pending(id, RunId::NONE, stage.now(), None));
     }
@@ -619,7 +622,7 @@ async fn invariant_69_a_webhook_that_nobody_processes() {
     let book = stage.store.webhook_store().unwrap();
     let hook = NewInboundEvent { id: id.clone(), headers: Payload::null(), body: Vec::new() };
     must!(book.receive_event(hook).await.unwrap(), ReceiveOutcome::New(_));
-    stage.pass(HOOK_FORGOTTEN_AFTER);
+    stage.pass(INBOUND_EVENT_OVERDUE_AFTER);
     assert!(stage.fsck().await.is_clean());
     stage.pass(SECOND);
     let report = stage.fsck().await;
@@ -631,15 +634,15 @@ async fn invariant_69_a_webhook_that_nobody_processes() {
 }
 
 fn promise_of_other() -> hapax_engine::model::PromiseId {
-    hapax_engine::model::PromiseId::alone("another").unwrap()
+    hapax_engine::model::PromiseId::standalone("another").unwrap()
 }
 
 /// Beside a run, two invoices that are being closed.
 async fn two_closings(stage: &Stage) -> RunHead {
     let run = stage.pending().await;
     for id in ["INV-1", "INV-2"] {
-        stage.invoice(&Home::Own, id, "approved").await;
-        stage.close(&Home::Own, id).key(id).begins().await;
+        stage.invoice(&EntityStorage::BuiltIn, id, "approved").await;
+        stage.close(&EntityStorage::BuiltIn, id).key(id).begins().await;
     }
     run
 }
@@ -647,12 +650,12 @@ async fn two_closings(stage: &Stage) -> RunHead {
 #[tokio::test]
 async fn operations_are_looked_at_until_they_end() {
     let stage = stage();
-    let held = stage.closing(&Home::Own, "INV-1").await;
+    let held = stage.closing(&EntityStorage::BuiltIn, "INV-1").await;
     assert_eq!(stage.fsck().await.operations, 1);
     held.doubted().await;
     let report = stage.fsck().await;
     assert_eq!((report.operations, report.is_clean()), (1, true), "one in doubt holds on: {report}");
-    let other = stage.closing(&Home::Own, "INV-2").await;
+    let other = stage.closing(&EntityStorage::BuiltIn, "INV-2").await;
     let _ = other.done("1").await;
     assert_eq!(stage.fsck().await.operations, 1);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::Bench;
 use hapax_engine::limits::MAX_STALLS;
-use hapax_engine::model::{Drive, EventKind, RunId, RunState, RunStatus, Subscribers, WorkspaceId};
+use hapax_engine::model::{EventKind, RunId, RunState, RunStatus, RunningState, Subscribers, WorkspaceId};
 use hapax_engine::runtime::Announcer;
 use hapax_engine::store::Store;
 use hapax_engine::{Ctx, Failure};
@@ -62,7 +62,9 @@ async fn a_run_whose_announcer_panics_is_released_and_goes_on_later() {
     released(&bench, run.id(), 1).await;
     let head = run.view().await.unwrap().head;
     assert_eq!(head.stalls, 1);
-    assert!(matches!(head.state, RunState::Running(Drive::Ready { due_at }) if due_at > bench.store.now()));
+    assert!(
+        matches!(head.state, RunState::Running(RunningState::Ready { due_at }) if due_at > bench.store.now())
+    );
     bench.clock.advance(Duration::from_secs(2));
     bench.until(run.id(), RunStatus::Completed).await;
     bench.check().await;

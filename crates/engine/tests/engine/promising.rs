@@ -59,10 +59,10 @@ async fn a_settlement_that_comes_first_is_there_when_the_run_asks() {
     bench.engine.register("pay", pay).unwrap();
     let kept = bench.engine.resolve_by_key("stripe:ch_1", &payment()).await.unwrap();
     assert!(matches!(kept, Settling::Kept { .. }));
-    assert_eq!(bench.engine.list_early(None, 10).await.unwrap().len(), 1);
+    assert_eq!(bench.engine.list_early_settlements(None, 10).await.unwrap().len(), 1);
     let run = bench.engine.start("pay", "stripe:ch_1").await.unwrap();
     assert_eq!(run.result::<Payment>().await.unwrap(), payment());
-    assert!(bench.engine.list_early(None, 10).await.unwrap().is_empty());
+    assert!(bench.engine.list_early_settlements(None, 10).await.unwrap().is_empty());
     bench.check().await;
 }
 

@@ -103,6 +103,6 @@ async fn a_command_of_a_person_is_in_the_audit_log() {
     let audit = bench.engine.list_audit(0, 10).await.unwrap();
     assert_eq!(audit.len(), 1);
     assert_eq!(audit[0].by, ada);
-    let expected = JournalEvent::Steered { command: "cancel".into(), reason: "no longer wanted".into() };
+    let expected = JournalEvent::Commanded { command: "cancel".into(), reason: "no longer wanted".into() };
     assert_eq!(audit[0].what, expected);
 }

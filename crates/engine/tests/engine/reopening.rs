@@ -2,8 +2,8 @@
 
 use crate::support::{Bench, Log};
 use hapax_engine::model::{
-    Actor, JournalEvent, PlannedEffect, Probed, Refusal, Repeat, Role, RulingRefused, RunId, RunStatus,
-    StepId,
+    Actor, JournalEvent, PlannedEffect, ProbeAnswer, Refusal, RepeatPermission, Role, RulingError, RunId,
+    RunStatus, StepId,
 };
 use hapax_engine::{Ctx, Error, Failure};
 
@@ -35,9 +35,9 @@ fn ids(names: &[&str]) -> Vec<StepId> {
     names.iter().map(|name| StepId::from_stored(name)).collect()
 }
 
-fn allowed_by(role: Role, effects: &[&str]) -> Repeat {
+fn allowed_by(role: Role, effects: &[&str]) -> RepeatPermission {
     let (by, reason) = (Actor::new("ada", role), "the paper was empty".into());
-    Repeat { effects: ids(effects), by, seconded_by: None, reason }
+    RepeatPermission { effects: ids(effects), by, seconded_by: None, reason }
 }
 
 fn named(effects: &[PlannedEffect]) -> Vec<StepId> {
@@ -64,7 +64,7 @@ async fn a_fax_that_was_sent_is_sent_again_only_if_a_manager_names_it() {
     );
     let alone = allowed_by(Role::Operator, &["fax"]);
     let refused = bench.engine.retry_repeating(run, Some("fax"), alone).await.unwrap_err();
-    assert!(matches!(refused, Error::Ruling(RulingRefused::NeedsManager(_))), "{refused:?}");
+    assert!(matches!(refused, Error::Ruling(RulingError::NeedsManager(_))), "{refused:?}");
     let wrong = allowed_by(Role::Manager, &["mail"]);
     let refused = bench.engine.retry_repeating(run, Some("fax"), wrong).await.unwrap_err();
     assert!(matches!(refused, Error::Refused { refusal: Refusal::WouldRepeat(_), .. }), "{refused:?}");
@@ -140,7 +140,7 @@ async fn a_repeated_fax_that_only_a_probe_knows_of_may_have_been_sent_twice() {
                 _ => Err(Failure::unknown("the line was cut")),
             }
         });
-        let pages = fax.probe(|_| async { Ok::<_, Failure>(Probed::Happened(7)) }).await?;
+        let pages = fax.probe(|_| async { Ok::<_, Failure>(ProbeAnswer::Happened(7)) }).await?;
         ctx.step("file", |attempt| async move {
             match attempt.number() {
                 1 => Err(Failure::permanent("the cabinet is locked")),

@@ -32,7 +32,7 @@ pub async fn check_evidence(world: &World, fleet: &Fleet) -> Result<(), String> 
             at_once(world.store.find_log(&WorkspaceId::default(), run)).ok_or("a listed run is gone")?;
         let place = (Some(run), view.head.generation);
         let accounts = accounts.remove(&place).unwrap_or_default();
-        let ledger = ledger_of(&member.engine, run).await?;
+        let ledger = build_ledger(&member.engine, run).await?;
         check_ledger(world, &accounts, &ledger);
         check_undone(world, &view, &log, &accounts, &ledger);
         check_retries(world, &log);
@@ -74,7 +74,7 @@ async fn check_counts(world: &World, engine: &Engine) -> Result<(), String> {
 }
 
 /// The ledger of a run; a node that is still cut off is asked again.
-async fn ledger_of(engine: &Engine, run: RunId) -> Result<Vec<LedgerEntry>, String> {
+async fn build_ledger(engine: &Engine, run: RunId) -> Result<Vec<LedgerEntry>, String> {
     loop {
         match engine.ledger(run).await {
             Ok(ledger) => return Ok(ledger),

@@ -3,26 +3,26 @@
 use async_trait::async_trait;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
-    BeginOperation, BeginRequest, Begun, CatalogKind, Entity, EntityId, EntityNote, EntityRef,
-    FinishOperation, FinishRequest, Finished, Home, IdempotencyKey, InboundEvent, InboundEventId, Item, Name,
-    Operation, OperationBegun, OperationId, OwnerId, Promise, RequestRecord, RequestScope, TableRef,
-    Timestamp, WorkspaceId,
+    BeginOperation, BeginOperationOutcome, BeginOutcome, BeginRequest, CatalogItem, CatalogKind, Entity,
+    EntityId, EntityJournalEntry, EntityRef, EntityStorage, FinishOperation, FinishOperationOutcome,
+    FinishRequest, IdempotencyKey, InboundEvent, InboundEventId, Name, Operation, OperationId, OwnerId,
+    Promise, RequestRecord, RequestScope, TableRef, Timestamp, WorkspaceId,
 };
 use hapax_engine::store::{
-    Catalog, CreateOutcome, CreatePromise, CreatedEntity, EntityStore, FindLatest, FinishInboundEvent,
-    HeldOperation, KeptEarly, KeyPlace, KeyUse, LatestOperations, ListCatalogItems, ListEarly, ListEntities,
-    ListEntityNotes, ListEvidence, ListInboundEvents, ListOperations, ListPromises, ListUnprocessedEvents,
-    NewEntity, NewInboundEvent, OpenClaim, PlacedEntityNote, PlacedEntry, PromisePage, PromiseStore,
-    PurgeOperations, PurgedOperations, PutCatalogItem, PutOutcome, PutSettleToken, ReceiveOutcome,
-    ReleaseKey, ReleaseOutcome, RequestKeyStore, RevertStrays, SettleToken, StoreResult, TokenDigest, Uses,
-    WebhookStore,
+    Catalog, CreateEntityOutcome, CreateOutcome, CreatePromise, EntityStore, FindLatestOperations,
+    FinishInboundEvent, HeldOperation, KeyRef, KeyUsage, KeyUsageDelta, LatestOperations, ListCatalogItems,
+    ListEarlySettlements, ListEntities, ListEntityJournal, ListEvidence, ListInboundEvents, ListOperations,
+    ListPromises, ListUnprocessedEvents, NewEntity, NewInboundEvent, OpenClaim, PromisePage, PromiseStore,
+    PurgeOperations, PurgeOperationsOutcome, PutCatalogItem, PutOutcome, PutSettleToken, ReceiveOutcome,
+    ReleaseKey, ReleaseOutcome, RequestKeyStore, RevertStrays, SettleToken, StoreResult,
+    StoredEarlySettlement, StoredEntityEntry, StoredJournalEntry, TokenDigest, WebhookStore,
 };
 
 use super::faulty_store::{Call, FaultyStore, now};
 
 #[async_trait]
 impl RequestKeyStore for FaultyStore {
-    async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
+    async fn begin_request(&self, request: BeginRequest) -> StoreResult<BeginOutcome> {
         let shown = format!("begin request {}", request.key);
         self.send(Call::command(shown, move |store: &MemoryStore| now(store.begin_request(request.clone()))))
             .await
@@ -51,17 +51,20 @@ impl RequestKeyStore for FaultyStore {
         .await
     }
 
-    async fn count_uses(&self, uses: Vec<KeyUse>) -> StoreResult<()> {
+    async fn add_key_usage(&self, uses: Vec<KeyUsageDelta>) -> StoreResult<()> {
         self.send(Call::command("count uses".into(), move |store: &MemoryStore| {
-            now(store.count_uses(uses.clone()))
+            now(store.add_key_usage(uses.clone()))
         }))
         .await
     }
 
-    async fn find_uses(&self, place: &KeyPlace) -> StoreResult<Uses> {
+    async fn find_key_usage(&self, place: &KeyRef) -> StoreResult<KeyUsage> {
         let place = place.clone();
-        self.send(Call::read("find uses".into(), move |store: &MemoryStore| now(store.find_uses(&place))))
-            .await
+        self.send(Call::read(
+            "find uses".into(),
+            move |store: &MemoryStore| now(store.find_key_usage(&place)),
+        ))
+        .await
     }
 
     async fn purge_requests(&self, limit: usize) -> StoreResult<usize> {
@@ -124,7 +127,7 @@ impl WebhookStore for FaultyStore {
 
 #[async_trait]
 impl EntityStore for FaultyStore {
-    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreatedEntity> {
+    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreateEntityOutcome> {
         let shown = format!("create {}", request.entity);
         self.send(Call::write(shown, move |store: &MemoryStore| now(store.create_entity(request.clone()))))
             .await
@@ -134,7 +137,7 @@ impl EntityStore for FaultyStore {
         &self,
         workspace: &WorkspaceId,
         entity: &EntityRef,
-        home: &Home,
+        home: &EntityStorage,
     ) -> StoreResult<Option<Entity>> {
         let (workspace, entity, home) = (workspace.clone(), entity.clone(), home.clone());
         let shown = format!("find {entity}");
@@ -151,20 +154,20 @@ impl EntityStore for FaultyStore {
         .await
     }
 
-    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<OperationBegun> {
+    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<BeginOperationOutcome> {
         self.learn_owner(request.owner);
         let shown = format!("begin {} of {}", request.step, request.entity);
         self.send(Call::write(shown, move |store: &MemoryStore| now(store.begin_operation(request.clone()))))
             .await
     }
 
-    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<Finished> {
+    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<FinishOperationOutcome> {
         let shown = format!("finish {} #{} {:?}", request.operation, request.attempt, request.end);
         self.send(Call::write(shown, move |store: &MemoryStore| now(store.finish_operation(request.clone()))))
             .await
     }
 
-    async fn hear_of_operations(
+    async fn heartbeat_operations(
         &self,
         owner: OwnerId,
         held: Vec<HeldOperation>,
@@ -172,7 +175,7 @@ impl EntityStore for FaultyStore {
         self.learn_owner(owner);
         let shown = format!("hear of {}", held.len());
         self.send(Call::write(shown, move |store: &MemoryStore| {
-            now(store.hear_of_operations(owner, held.clone()))
+            now(store.heartbeat_operations(owner, held.clone()))
         }))
         .await
     }
@@ -210,7 +213,7 @@ impl EntityStore for FaultyStore {
         .await
     }
 
-    async fn find_latest_operations(&self, request: FindLatest) -> StoreResult<LatestOperations> {
+    async fn find_latest_operations(&self, request: FindLatestOperations) -> StoreResult<LatestOperations> {
         self.send(Call::read("find latest operations".into(), move |store: &MemoryStore| {
             now(store.find_latest_operations(request.clone()))
         }))
@@ -256,25 +259,25 @@ impl EntityStore for FaultyStore {
         .await
     }
 
-    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations> {
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgeOperationsOutcome> {
         self.send(Call::write("purge operations".into(), move |store: &MemoryStore| {
             now(store.purge_operations(request.clone()))
         }))
         .await
     }
 
-    async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()> {
+    async fn append_entity_journal(&self, notes: Vec<EntityJournalEntry>) -> StoreResult<()> {
         self.send(Call::command("append entity notes".into(), move |store: &MemoryStore| {
-            now(store.append_entity_notes(notes.clone()))
+            now(store.append_entity_journal(notes.clone()))
         }))
         .await
     }
 
-    async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>> {
-        now(self.store().list_entity_notes(request))
+    async fn list_entity_journal(&self, request: ListEntityJournal) -> StoreResult<Vec<StoredEntityEntry>> {
+        now(self.store().list_entity_journal(request))
     }
 
-    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<StoredJournalEntry>> {
         now(self.store().list_evidence(request))
     }
 
@@ -308,8 +311,11 @@ impl PromiseStore for FaultyStore {
         now(self.store().list_promises(request))
     }
 
-    async fn list_early(&self, request: ListEarly) -> StoreResult<Vec<KeptEarly>> {
-        now(self.store().list_early(request))
+    async fn list_early_settlements(
+        &self,
+        request: ListEarlySettlements,
+    ) -> StoreResult<Vec<StoredEarlySettlement>> {
+        now(self.store().list_early_settlements(request))
     }
 
     async fn put_settle_token(&self, request: PutSettleToken) -> StoreResult<bool> {
@@ -338,7 +344,7 @@ impl Catalog for FaultyStore {
         self.send(Call::write(shown, move |store: &MemoryStore| now(store.put_item(request.clone())))).await
     }
 
-    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<Item>> {
+    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<CatalogItem>> {
         let id = id.clone();
         let shown = format!("find item {id}");
         self.send(Call::read(shown, move |store: &MemoryStore| now(store.find_item(kind, &id)))).await
@@ -349,7 +355,7 @@ impl Catalog for FaultyStore {
         workspace: &WorkspaceId,
         kind: CatalogKind,
         name: &str,
-    ) -> StoreResult<Option<Item>> {
+    ) -> StoreResult<Option<CatalogItem>> {
         let (workspace, name) = (workspace.clone(), name.to_string());
         let shown = format!("find item {name}");
         self.send(Call::read(shown, move |store: &MemoryStore| {
@@ -358,7 +364,7 @@ impl Catalog for FaultyStore {
         .await
     }
 
-    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<Item>> {
+    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<CatalogItem>> {
         self.send(Call::read("list items".into(), move |store: &MemoryStore| {
             now(store.list_items(request.clone()))
         }))

@@ -11,11 +11,11 @@ use hapax_engine::model::{
     WorkspaceId,
 };
 use hapax_engine::store::{
-    Catalog, ClaimOutbox, ClaimRuns, Claimed, ClaimedOutbox, CommandRun, CommitOutcome, EntityStore,
-    FinishOutboxMessage, ListAudit, ListDoubts, ListJournal, ListOutbox, ListRuns, PlacedEntry, PromiseStore,
-    Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RequestKeyStore, RunCommandOutcome, RunLog,
+    Catalog, ClaimOutbox, ClaimRuns, ClaimedOutbox, ClaimedRuns, CommandRun, CommitOutcome, EntityStore,
+    FinishOutboxMessage, ListAudit, ListDoubts, ListJournal, ListOutbox, ListRuns, PromiseStore, Purge,
+    PurgeOutcome, Redeliver, RedeliverOutcome, RenewLeases, RequestKeyStore, RunCommandOutcome, RunLog,
     RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, Store,
-    StoreError, StoreResult, StoredDoubt, StoredKey, WebhookStore,
+    StoreError, StoreResult, StoredDoubt, StoredJournalEntry, StoredKey, WebhookStore,
 };
 
 use super::node::Node;
@@ -230,7 +230,7 @@ impl Store for FaultyStore {
         self.send(Call::write(shown, move |store: &MemoryStore| now(store.start_run(new.clone())))).await
     }
 
-    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<ClaimedRuns> {
         self.learn_owner(request.grant.owner);
         let shown = format!("claim {}", request.limit);
         self.send(Call::command(shown, move |store: &MemoryStore| now(store.claim_runs(request.clone()))))
@@ -249,10 +249,9 @@ impl Store for FaultyStore {
             .await
     }
 
-    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
+    async fn commit_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
         let shown = super::shown::advance(&advance, &self.world);
-        self.send(Call::write(shown, move |store: &MemoryStore| now(store.advance_run(advance.clone()))))
-            .await
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.commit_run(advance.clone())))).await
     }
 
     async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
@@ -266,7 +265,7 @@ impl Store for FaultyStore {
         let world = self.world.clone();
         self.send(Call::command(shown, move |store: &MemoryStore| {
             let steered = now(store.command_run(request.clone()));
-            if request.command == RunCommand::Pause && matches!(steered, Ok(RunCommandOutcome::Steered(_))) {
+            if request.command == RunCommand::Pause && matches!(steered, Ok(RunCommandOutcome::Accepted(_))) {
                 world.with_requests(|requests| requests.note_pause(request.run));
             }
             steered
@@ -293,7 +292,7 @@ impl Store for FaultyStore {
             .await
     }
 
-    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+    async fn purge(&self, request: Purge) -> StoreResult<PurgeOutcome> {
         self.send(Call::write("purge".into(), move |store: &MemoryStore| now(store.purge(request.clone()))))
             .await
     }
@@ -347,11 +346,11 @@ impl Store for FaultyStore {
         .await
     }
 
-    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<StoredJournalEntry>> {
         now(self.world.store.list_journal(request))
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<StoredJournalEntry>> {
         now(self.world.store.list_audit(request))
     }
 

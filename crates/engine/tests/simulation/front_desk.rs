@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use hapax_engine::Error;
 use hapax_engine::model::{
-    BeginRequest, Begun, CatalogKind, Fingerprint, FinishRequest, IdempotencyKey, InboundEvent,
-    InboundEventId, InboundEventStatus, Name, Outline, Payload, RequestEnd, RequestId, RequestScope,
+    BeginOutcome, BeginRequest, CatalogKind, Fingerprint, FinishRequest, IdempotencyKey, InboundEvent,
+    InboundEventId, InboundEventStatus, LeafDigests, Name, Payload, RequestEnd, RequestId, RequestScope,
     RequestSummary, RunId, StoredAnswer, WorkspaceId, WriteToken,
 };
 use hapax_engine::store::{
@@ -146,7 +146,7 @@ impl FrontDesk {
             summary: RequestSummary {
                 method: "POST".into(),
                 path: "/runs".into(),
-                outline: Outline::default(),
+                outline: LeafDigests::default(),
             },
             token,
             hold_for: world.settings.lease_for,
@@ -156,7 +156,7 @@ impl FrontDesk {
             return Ok(false);
         }
         let id = match RequestKeyStore::begin_request(&*store, request).await? {
-            Begun::Conflict(_) if is_other => {
+            BeginOutcome::Conflict(_) if is_other => {
                 world.count(|tally| tally.request_conflicts += 1);
                 return Ok(false);
             }
@@ -164,14 +164,14 @@ impl FrontDesk {
                 world.break_off(format!("{key} was begun with another body: {begun:?}"));
                 return Ok(true);
             }
-            Begun::Yours { id, .. } => id,
-            Begun::Answered(record) => {
+            BeginOutcome::Acquired { id, .. } => id,
+            BeginOutcome::Answered(record) => {
                 world.count(|tally| tally.requests_replayed += 1);
                 self.learn_answer(key, &record.state);
                 return Ok(true);
             }
-            Begun::InFlight { .. } => return Ok(false),
-            unexpected @ (Begun::Conflict(_) | Begun::Expired { .. }) => {
+            BeginOutcome::InFlight { .. } => return Ok(false),
+            unexpected @ (BeginOutcome::Conflict(_) | BeginOutcome::Expired { .. }) => {
                 world.break_off(format!("{key}: {unexpected:?}"));
                 return Ok(true);
             }
@@ -214,7 +214,7 @@ impl FrontDesk {
         };
         let hook = match WebhookStore::receive_event(&*member.store, new).await? {
             ReceiveOutcome::New(hook) => hook,
-            ReceiveOutcome::Again(hook) => {
+            ReceiveOutcome::Duplicate(hook) => {
                 self.world.count(|tally| tally.events_repeated += 1);
                 hook
             }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Actor, DoubtRef, EffectKey, Failure, IdempotencyKey, Payload, PromiseRef, PromiseState, Refusal, Repeat,
-    Resolution, Role, Ruling, RunHead, RunId, RunStatus, Settlement, StepKind, StepRecord, StepStatus, Wish,
-    WorkspaceId,
+    Actor, DoubtRef, EffectKey, Failure, IdempotencyKey, Payload, PromiseRef, PromiseState, Refusal,
+    RepeatPermission, Resolution, Role, Ruling, RunHead, RunId, RunStatus, SettleRequest, Settlement,
+    StepKind, StepRecord, StepStatus, WorkspaceId,
 };
 use hapax_engine::runtime::{Made, NewPromise, Settling};
 use hapax_engine::store::Store;
@@ -137,7 +137,7 @@ impl Outside {
         let log = at_once(self.world.store.find_log(&WorkspaceId::default(), head.id()));
         let promises = log.map(|log| log.promises).unwrap_or_default();
         let storm = !self.known.lock().unwrap().is_storm_over;
-        for promise in promises.into_iter().filter(|promise| !promise.id.is_of_doubt()) {
+        for promise in promises.into_iter().filter(|promise| !promise.id.is_doubt_promise()) {
             let is_pending = promise.state == PromiseState::Pending;
             // A settled promise is settled again now and then.
             if (is_pending && (!storm || self.world.chance(2)))
@@ -184,7 +184,7 @@ impl Outside {
             0 => Settlement::Rejected(Failure::permanent("no").with_code("planned")),
             _ => Settlement::Resolved(Payload::of(&value).unwrap()),
         };
-        let (id, confirmed) = match (engine.settle(by.clone(), Wish::new(settlement)).await, &by) {
+        let (id, confirmed) = match (engine.settle(by.clone(), SettleRequest::new(settlement)).await, &by) {
             (Ok(Settling::Done(promise)), _) => {
                 self.world.count(|tally| tally.promises_settled += 1);
                 (promise.id, true)
@@ -338,7 +338,7 @@ impl Outside {
         if self.world.chance(2) {
             return engine.retry(run, from).await;
         }
-        let repeat = Repeat {
+        let repeat = RepeatPermission {
             effects: refused,
             by: Actor::new("ada", Role::Manager),
             seconded_by: None,

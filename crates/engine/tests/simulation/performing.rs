@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hapax_engine::ctx::Attempt;
-use hapax_engine::model::{Probed, RetryPolicy, RunId};
+use hapax_engine::model::{ProbeAnswer, RetryPolicy, RunId};
 use hapax_engine::runtime::Delivery;
 use hapax_engine::{Ctx, Engine, Failure};
 use serde::{Deserialize, Serialize};
@@ -230,11 +230,11 @@ impl Stage {
                     let found = world.provider.look_up(&key);
                     world.may_pause(&node).await;
                     Ok::<_, Failure>(match found {
-                        Some(output) => Probed::Happened(serde_json::from_value(output)?),
-                        None if world.chance(6) => Probed::Unknown,
+                        Some(output) => ProbeAnswer::Happened(serde_json::from_value(output)?),
+                        None if world.chance(6) => ProbeAnswer::Unknown,
                         None => {
                             world.provider.deny(&key);
-                            Probed::DidNotHappen
+                            ProbeAnswer::DidNotHappen
                         }
                     })
                 }

@@ -216,7 +216,7 @@ impl Shop {
             operations.iter().map(|operation| operation.entity.id.to_string()).collect();
         let mut ledger = Vec::new();
         for entity in entities {
-            ledger.extend(self.ledger_of(&entity).await?);
+            ledger.extend(self.build_ledger(&entity).await?);
         }
         for operation in operations {
             let key = operation.effect_key().to_string();
@@ -236,7 +236,7 @@ impl Shop {
     }
 
     /// The ledger of an order; a node that is still cut off is asked again.
-    async fn ledger_of(&self, order: &str) -> Result<Vec<LedgerEntry>, String> {
+    async fn build_ledger(&self, order: &str) -> Result<Vec<LedgerEntry>, String> {
         loop {
             let Some(member) = self.fleet.any() else { return Err("no node is left to ask".into()) };
             match member.engine.ledger_of_entity(KIND, order).await {
@@ -311,7 +311,7 @@ impl Shop {
         let all = ListEntities {
             workspace: WorkspaceId::default(),
             kind: Name::new("entity type", KIND).expect("a sound name"),
-            home: hapax_engine::model::Home::Own,
+            home: hapax_engine::model::EntityStorage::BuiltIn,
             status: None,
             after: None,
             limit: usize::MAX,

@@ -1,13 +1,14 @@
 //! Requests and answers of the store as one short line of the trace.
 
 use hapax_engine::model::{
-    Begun, Entity, EntityId, Finished, InboundEvent, Item, Operation, OperationBegun, OperationId, Promise,
-    RequestRecord, RunCommit, RunHead, RunId, RunState, StepStatus,
+    BeginOperationOutcome, BeginOutcome, CatalogItem, Entity, EntityId, FinishOperationOutcome, InboundEvent,
+    Operation, OperationId, Promise, RequestRecord, RunCommit, RunHead, RunId, RunState, StepStatus,
 };
 use hapax_engine::store::{
-    Claimed, ClaimedOutbox, CommitOutcome, CreateOutcome, CreatedEntity, LatestOperations, OpenClaim, Purged,
-    PurgedOperations, PutOutcome, ReceiveOutcome, RedeliverOutcome, ReleaseOutcome, RunCommandOutcome,
-    RunLog, RunView, SettleOutcome, SignalOutcome, StartOutcome, Uses,
+    ClaimedOutbox, ClaimedRuns, CommitOutcome, CreateEntityOutcome, CreateOutcome, KeyUsage,
+    LatestOperations, OpenClaim, PurgeOperationsOutcome, PurgeOutcome, PutOutcome, ReceiveOutcome,
+    RedeliverOutcome, ReleaseOutcome, RunCommandOutcome, RunLog, RunView, SettleOutcome, SignalOutcome,
+    StartOutcome,
 };
 
 use super::world::World;
@@ -19,10 +20,12 @@ pub trait Shown {
 pub fn head(head: &RunHead, world: &World) -> String {
     let at = |at: hapax_engine::model::Timestamp| at.as_millis() - super::world::NOON.as_millis();
     let state = match head.state {
-        RunState::Running(hapax_engine::model::Drive::Leased(lease)) => {
+        RunState::Running(hapax_engine::model::RunningState::Leased(lease)) => {
             format!("leased to {}", at(lease.until))
         }
-        RunState::Running(hapax_engine::model::Drive::Ready { due_at }) => format!("ready {}", at(due_at)),
+        RunState::Running(hapax_engine::model::RunningState::Ready { due_at }) => {
+            format!("ready {}", at(due_at))
+        }
         RunState::Waiting { wake_at } => format!("waiting {:?}", wake_at.map(at)),
         RunState::Pending { due_at } => format!("pending {}", at(due_at)),
         RunState::Paused => "paused".into(),
@@ -55,7 +58,7 @@ impl Shown for StartOutcome {
     }
 }
 
-impl Shown for Claimed {
+impl Shown for ClaimedRuns {
     fn shown(&self, world: &World) -> String {
         match self.runs.is_empty() {
             true => "nothing".into(),
@@ -73,8 +76,8 @@ impl Shown for Vec<RunId> {
 impl Shown for CommitOutcome {
     fn shown(&self, world: &World) -> String {
         match self {
-            CommitOutcome::Advanced { woken, .. } if woken.is_empty() => "advanced".into(),
-            CommitOutcome::Advanced { woken, .. } => format!("advanced, woken: {}", woken.shown(world)),
+            CommitOutcome::Committed { woken, .. } if woken.is_empty() => "advanced".into(),
+            CommitOutcome::Committed { woken, .. } => format!("advanced, woken: {}", woken.shown(world)),
             CommitOutcome::Stale(run) => format!("stale {}", head(run, world)),
             CommitOutcome::ChildrenRefused(refused) => format!("children refused: {refused}"),
             CommitOutcome::LeaseLost => "lease lost".into(),
@@ -85,7 +88,7 @@ impl Shown for CommitOutcome {
 impl Shown for RunCommandOutcome {
     fn shown(&self, world: &World) -> String {
         match self {
-            RunCommandOutcome::Steered(run) => format!("steered {}", head(run, world)),
+            RunCommandOutcome::Accepted(run) => format!("steered {}", head(run, world)),
             RunCommandOutcome::Refused(refusal, _) => format!("refused: {refusal}"),
             RunCommandOutcome::NoSuchRun => "no such run".into(),
         }
@@ -116,14 +119,14 @@ impl Shown for SettleOutcome {
             SettleOutcome::Settled { granted: None, .. } => "settled".into(),
             SettleOutcome::AlreadySettled { same, .. } => format!("settled before, same: {same}"),
             SettleOutcome::TimedOut { .. } => "timed out".into(),
-            SettleOutcome::Kept { .. } => "kept".into(),
+            SettleOutcome::KeptEarly { .. } => "kept".into(),
             SettleOutcome::AlreadyKept { same, .. } => format!("kept before, same: {same}"),
             SettleOutcome::NoSuchPromise => "no such promise".into(),
         }
     }
 }
 
-impl Shown for Purged {
+impl Shown for PurgeOutcome {
     fn shown(&self, _: &World) -> String {
         format!("{} keys, {} runs", self.keys, self.runs)
     }
@@ -162,29 +165,29 @@ macro_rules! shown_plainly {
 }
 
 shown_plainly!(
-    Begun,
+    BeginOutcome,
     CreateOutcome,
-    CreatedEntity,
-    Finished,
+    CreateEntityOutcome,
+    FinishOperationOutcome,
     Option<Entity>,
     Option<InboundEvent>,
-    Option<Item>,
+    Option<CatalogItem>,
     Option<Operation>,
     Option<Promise>,
     Option<RequestRecord>,
-    OperationBegun,
-    PurgedOperations,
+    BeginOperationOutcome,
+    PurgeOperationsOutcome,
     LatestOperations,
     Vec<OpenClaim>,
     PutOutcome,
     ReceiveOutcome,
     ReleaseOutcome,
-    Uses,
+    KeyUsage,
     usize,
     Vec<Entity>,
     Vec<EntityId>,
     Vec<InboundEvent>,
-    Vec<Item>,
+    Vec<CatalogItem>,
     Vec<Operation>,
     Vec<OperationId>,
 );
@@ -211,9 +214,9 @@ impl Shown for RedeliverOutcome {
     fn shown(&self, _: &World) -> String {
         match self {
             RedeliverOutcome::Due(_) => "due".into(),
-            RedeliverOutcome::Forgotten(_) => "forgotten".into(),
+            RedeliverOutcome::Discarded(_) => "forgotten".into(),
             RedeliverOutcome::UnderWay(_) => "under way".into(),
-            RedeliverOutcome::NoSuchPost => "no such post".into(),
+            RedeliverOutcome::NoSuchMessage => "no such post".into(),
         }
     }
 }

@@ -42,7 +42,7 @@ pub struct Broken {
 /// Plays `seed` on this thread, on a clock that jumps to whatever is next.
 pub fn simulate(seed: u64) -> Result<Held, Broken> {
     // Ids, tokens and jitter of the engines come from here.
-    hapax_engine::model::seed_chance(seed);
+    hapax_engine::model::seed_thread_rng(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime needs nothing but memory").block_on(async {
         let world = Arc::new(World::new(seed));

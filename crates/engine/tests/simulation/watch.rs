@@ -10,7 +10,7 @@ use hapax_engine::model::{
     RunHead, RunId, RunResult, RunState, RunStatus, StepId, StepKind, StepRecord, StepState, StepStatus,
     Timestamp, Version,
 };
-use hapax_engine::store::{ListJournal, ListRuns, PlacedEntry, RunView, Store, StoredKey};
+use hapax_engine::store::{ListJournal, ListRuns, RunView, Store, StoredJournalEntry, StoredKey};
 
 use super::performing::EXPECTED;
 use super::provider::Provider;
@@ -109,7 +109,7 @@ impl Watch {
         provider: &Provider,
     ) -> Result<(), String> {
         let id = head.id();
-        if events.iter().any(|event| event.kind == EventKind::CancelAsked) {
+        if events.iter().any(|event| event.kind == EventKind::CancelRequested) {
             self.cancelled.insert(id, head.fence);
         }
         let mut log = at_once(store.find_log(&head.facts.workspace, id)).expect("it was listed");
@@ -171,7 +171,7 @@ impl Watch {
         };
         let mut allowed: BTreeMap<EffectKey, u32> = BTreeMap::new();
         let mut dropped: BTreeMap<EffectKey, u32> = BTreeMap::new();
-        for PlacedEntry { note, .. } in at_once(store.list_journal(request)) {
+        for StoredJournalEntry { note, .. } in at_once(store.list_journal(request)) {
             let Some(step) = &note.step else { continue };
             let key = EffectKey::new(head.id(), note.generation, step);
             match (&note.what, &note.evidence) {

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use hapax::{Action, Answer, ClaimTo, CodeOnly, EntityStep, EntityWorkflow, Hapax, Home, Outcome, TableRef};
+use hapax::{
+    Action, Answer, ClaimTo, CodeOnly, EntityStep, EntityStorage, EntityWorkflow, Hapax, Outcome, TableRef,
+};
 use hapax_postgres_fixture::Database;
 use serde_json::{Value, json};
 
@@ -16,7 +18,7 @@ const SHARES: [usize; 3] = [167, 167, 166];
 /// How long the parent waits for a word: never reached unless something hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn workflow(home: Home) -> EntityWorkflow {
+fn workflow(home: EntityStorage) -> EntityWorkflow {
     let statuses = ["approved", "closing", "closed"];
     let claim = ClaimTo::new("closing", "approved").unwrap();
     let close = EntityStep::new(20, "close", &["approved"], "closed").unwrap();
@@ -25,17 +27,17 @@ fn workflow(home: Home) -> EntityWorkflow {
     EntityWorkflow { home, steps: vec![close], ..workflow }
 }
 
-async fn open(url: &str, home: Home) -> Hapax {
+async fn open(url: &str, home: EntityStorage) -> Hapax {
     let hapax = Hapax::open(url).await.unwrap();
     hapax.register_entity_workflow(workflow(home), std::sync::Arc::new(CodeOnly)).await.unwrap();
     hapax.module("billing").janitor(hapax::minutes(2), hapax::minutes(5)).unwrap();
     hapax
 }
 
-fn home_named(name: &str) -> Home {
+fn home_named(name: &str) -> EntityStorage {
     match name {
-        "" => Home::Own,
-        table => Home::Table(TableRef::new(table).unwrap()),
+        "" => EntityStorage::BuiltIn,
+        table => EntityStorage::UserTable(TableRef::new(table).unwrap()),
     }
 }
 

@@ -8,8 +8,8 @@ use hapax::clock::{Clock, ManualClock, SystemClock};
 use hapax::postgres::TransactionAction;
 use hapax::postgres::tokio_postgres::{Client, Transaction};
 use hapax::{
-    Action, Answer, ClaimTo, CodeOnly, EntityStep, EntityWorkflow, Failure, Freed, Hapax, Home, Outcome,
-    Result, StepCall, TableRef,
+    Action, Answer, ClaimTo, CodeOnly, EntityStep, EntityStorage, EntityWorkflow, Failure, Freed, Hapax,
+    Outcome, Result, StepCall, TableRef,
 };
 use hapax_postgres_fixture::Database;
 use serde_json::json;
@@ -48,7 +48,7 @@ fn workflow() -> Result<EntityWorkflow> {
             .doing(pay()?)
             .claiming(ClaimTo::new("applying_payment_from_overdue", "overdue")?),
     ];
-    let home = Home::Table(TableRef { data: vec!["net".into()], ..TableRef::new("invoices")? });
+    let home = EntityStorage::UserTable(TableRef { data: vec!["net".into()], ..TableRef::new("invoices")? });
     Ok(EntityWorkflow { home, steps, ..EntityWorkflow::new("invoices", "billing", "invoice", &statuses)? })
 }
 

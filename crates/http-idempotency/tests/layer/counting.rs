@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use hapax_engine::store::{KeyPlace, RequestKeyStore, Uses};
+use hapax_engine::store::{KeyRef, KeyUsage, RequestKeyStore};
 use hapax_http_idempotency::Policy;
 
 use crate::faulty_store::{Fault, FaultyStore, Verb};
 use crate::world::{World, anna, key, memory, pay, until};
 
-fn place(text: &str) -> KeyPlace {
-    KeyPlace::Request { scope: anna(), key: key(text) }
+fn place(text: &str) -> KeyRef {
+    KeyRef::Request { scope: anna(), key: key(text) }
 }
 
 /// S2.35, S2.36: replays cost no write of their own, and are counted once a second.
@@ -24,7 +24,7 @@ async fn replays_and_conflicts_are_counted_together_once_a_second() {
     assert_eq!(store.calls(Verb::Count), 0);
     tokio::time::sleep(Duration::from_millis(1_001)).await;
     assert_eq!(store.calls(Verb::Count), 1);
-    assert_eq!(store.find_uses(&place("abc")).await.unwrap(), Uses { replays: 4, conflicts: 1 });
+    assert_eq!(store.find_key_usage(&place("abc")).await.unwrap(), KeyUsage { replays: 4, conflicts: 1 });
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(store.calls(Verb::Count), 1, "an idle layer writes nothing");
 }
@@ -39,7 +39,7 @@ async fn counts_wait_for_a_store_that_is_away() {
     assert!(world.layer.flush().await.is_err());
     world.send(pay("abc", 5)).await;
     tokio::time::sleep(Duration::from_millis(2_100)).await;
-    assert_eq!(store.find_uses(&place("abc")).await.unwrap(), Uses { replays: 2, conflicts: 0 });
+    assert_eq!(store.find_key_usage(&place("abc")).await.unwrap(), KeyUsage { replays: 2, conflicts: 0 });
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,5 +53,5 @@ async fn a_thousand_keys_are_counted_without_waiting_for_the_second() {
     }
     until(|| store.calls(Verb::Count) == 1).await;
     world.layer.flush().await.unwrap();
-    assert_eq!(store.find_uses(&place("key-999")).await.unwrap(), Uses { replays: 1, conflicts: 0 });
+    assert_eq!(store.find_key_usage(&place("key-999")).await.unwrap(), KeyUsage { replays: 1, conflicts: 0 });
 }

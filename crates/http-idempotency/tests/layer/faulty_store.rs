@@ -90,7 +90,7 @@ impl FaultyStore {
 
 #[async_trait]
 impl RequestKeyStore for FaultyStore {
-    async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
+    async fn begin_request(&self, request: BeginRequest) -> StoreResult<BeginOutcome> {
         self.meet(Verb::Begin, self.book().begin_request(request)).await
     }
 
@@ -110,12 +110,12 @@ impl RequestKeyStore for FaultyStore {
         self.book().release_key(request).await
     }
 
-    async fn count_uses(&self, uses: Vec<KeyUse>) -> StoreResult<()> {
-        self.meet(Verb::Count, self.book().count_uses(uses)).await
+    async fn add_key_usage(&self, uses: Vec<KeyUsageDelta>) -> StoreResult<()> {
+        self.meet(Verb::Count, self.book().add_key_usage(uses)).await
     }
 
-    async fn find_uses(&self, place: &KeyPlace) -> StoreResult<Uses> {
-        self.book().find_uses(place).await
+    async fn find_key_usage(&self, place: &KeyRef) -> StoreResult<KeyUsage> {
+        self.book().find_key_usage(place).await
     }
 
     async fn purge_requests(&self, limit: usize) -> StoreResult<usize> {
@@ -142,7 +142,7 @@ impl Store for FaultyStore {
         self.inner.start_run(new).await
     }
 
-    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<ClaimedRuns> {
         self.inner.claim_runs(request).await
     }
 
@@ -150,8 +150,8 @@ impl Store for FaultyStore {
         self.inner.renew_leases(request).await
     }
 
-    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
-        self.inner.advance_run(advance).await
+    async fn commit_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
+        self.inner.commit_run(advance).await
     }
 
     async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
@@ -166,7 +166,7 @@ impl Store for FaultyStore {
         self.inner.settle_promise(request).await
     }
 
-    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+    async fn purge(&self, request: Purge) -> StoreResult<PurgeOutcome> {
         self.inner.purge(request).await
     }
 
@@ -212,11 +212,11 @@ impl Store for FaultyStore {
         self.inner.append_journal(notes).await
     }
 
-    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<StoredJournalEntry>> {
         self.inner.list_journal(request).await
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<StoredJournalEntry>> {
         self.inner.list_audit(request).await
     }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use hapax_api as api;
 use hapax_api::{Code, Problem, Role};
-use hapax_engine::model::{Actor, CatalogKind, HumanText, Item, Name, Timestamp, Version, WorkspaceId};
+use hapax_engine::model::{
+    Actor, CatalogItem, CatalogKind, HumanText, Name, Timestamp, Version, WorkspaceId,
+};
 use hapax_engine::store::{ListCatalogItems, PutCatalogItem, PutOutcome};
 use serde::{Deserialize, Serialize};
 
@@ -150,7 +152,7 @@ impl StoredCredential {
         }
     }
 
-    fn of(item: &Item) -> Result<Self, Problem> {
+    fn of(item: &CatalogItem) -> Result<Self, Problem> {
         Ok(StoredCredential {
             id: item.id.clone(),
             workspace: item.workspace.clone(),

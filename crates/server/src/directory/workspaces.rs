@@ -2,7 +2,7 @@
 
 use hapax_api as api;
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{Actor, CatalogKind, Item, Name, WorkspaceId};
+use hapax_engine::model::{Actor, CatalogItem, CatalogKind, Name, WorkspaceId};
 use hapax_engine::store::{ListCatalogItems, PutCatalogItem, PutOutcome};
 use serde::{Deserialize, Serialize};
 
@@ -89,7 +89,7 @@ impl Directory {
     }
 }
 
-fn shown(item: &Item) -> Result<api::Workspace, Problem> {
+fn shown(item: &CatalogItem) -> Result<api::Workspace, Problem> {
     Ok(api::Workspace {
         id: item.id.to_string(),
         name: item.name.clone(),

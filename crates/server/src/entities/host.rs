@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hapax_documents::{CheckedEntity, EntityCall, EntityDocument, HostServices, evaluate_fairly};
 use hapax_engine::Failure;
-use hapax_engine::model::{Entity, Name, OperationEnd, Payload, Probed};
+use hapax_engine::model::{Entity, Name, OperationEnd, Payload, ProbeAnswer};
 use hapax_engine::runtime::{Answer, EntityHost, StepCall};
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ impl EntityHost for DocumentHost {
         self.document().probe_settle(step.as_str(), requester)
     }
 
-    async fn probe(&self, call: StepCall) -> Probed<Value> {
+    async fn probe(&self, call: StepCall) -> ProbeAnswer<Value> {
         let (seen, key) = (seen(&call), call.idempotency_key());
         let (step, requester) = (call.step.as_str(), call.requester.as_ref());
         self.document().probe(step, requester, &seen, key.as_str(), self.hands.of(&call.workspace)).await

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_documents::{CheckedEntity, EntityDocument, Format, Known, check_entity};
-use hapax_engine::model::{EntityWorkflow, Item, Name, Timestamp, Version, WorkspaceId};
+use hapax_engine::model::{CatalogItem, EntityWorkflow, Name, Timestamp, Version, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -32,7 +32,7 @@ pub(crate) struct StoredWorkflow {
 }
 
 impl StoredWorkflow {
-    pub(super) fn of(item: &Item) -> Result<Self, Problem> {
+    pub(super) fn of(item: &CatalogItem) -> Result<Self, Problem> {
         let broken = |cause: &dyn std::fmt::Display| {
             tracing::error!(workflow = %item.id, %cause, "a stored entity workflow cannot be read");
             let detail = "A stored entity workflow cannot be read. Report `traceId` to the operator.";

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{CatalogKind, DocumentRef, Item, Name, WorkspaceId};
+use hapax_engine::model::{CatalogItem, CatalogKind, DocumentRef, Name, WorkspaceId};
 use hapax_engine::runtime::LoadEntityWorkflow;
 use hapax_engine::store::{ListCatalogItems, Store, StoreError, StoreResult};
 use sha2::{Digest, Sha256};
@@ -91,7 +91,7 @@ impl Entities {
     }
 
     /// Takes an item in and tells the engine of it, unless a newer version of it is known.
-    pub(super) async fn learn(&self, item: &Item) -> Result<Arc<StoredWorkflow>, Problem> {
+    pub(super) async fn learn(&self, item: &CatalogItem) -> Result<Arc<StoredWorkflow>, Problem> {
         if let Some(known) = self.find_newer(item) {
             return Ok(known);
         }
@@ -113,7 +113,7 @@ impl Entities {
         Ok(found)
     }
 
-    fn find_newer(&self, item: &Item) -> Option<Arc<StoredWorkflow>> {
+    fn find_newer(&self, item: &CatalogItem) -> Option<Arc<StoredWorkflow>> {
         let known = self.known.read().expect("no holder panics");
         known.get(&item.id).filter(|known| known.version >= item.version).cloned()
     }
@@ -131,7 +131,7 @@ impl CatalogWatcher for Entities {
         &self.looked
     }
 
-    async fn take(&self, item: &Item) -> Result<(), Problem> {
+    async fn take(&self, item: &CatalogItem) -> Result<(), Problem> {
         self.learn(item).await.map(drop)
     }
 }

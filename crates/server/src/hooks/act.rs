@@ -6,10 +6,10 @@ use hapax_api::Problem;
 use hapax_documents::source::{
     ActionPlan, Event, Filtered, Outcome as Plan, Planned, PlannedSettlement, PlannedTarget,
 };
-use hapax_engine::limits::KEEP_EARLY_FOR;
+use hapax_engine::limits::KEEP_EARLY_SETTLEMENT_FOR;
 use hapax_engine::model::{
     Failure, IdempotencyKey, InboundEvent, InboundEventStatus, KeyKind, KeyTarget, Payload, PromiseRef,
-    RunId, Settlement, Timestamp, Wish, WorkspaceId,
+    RunId, SettleRequest, Settlement, Timestamp, WorkspaceId,
 };
 use hapax_engine::runtime::Settling;
 use hapax_engine::store::{FinishInboundEvent, StoreError};
@@ -93,7 +93,7 @@ impl Hooks {
             }
             (Planned::Settle { key, settlement, keep_for }, before) => {
                 let may_keep = matches!(before, Before::Open { may_keep: true });
-                let keep_for = may_keep.then(|| keep_for.unwrap_or(KEEP_EARLY_FOR));
+                let keep_for = may_keep.then(|| keep_for.unwrap_or(KEEP_EARLY_SETTLEMENT_FOR));
                 self.settle(workspace, &key, settlement, keep_for).await
             }
             (Planned::Start { workflow, version, key, input }, _) => {
@@ -151,7 +151,7 @@ impl Hooks {
         };
         let promise = PromiseRef::Key(IdempotencyKey::new(key)?);
         let applied = ActionOutcome::new("settle", ActionResult::Applied);
-        let wish = Wish::new(settlement);
+        let wish = SettleRequest::new(settlement);
         match settle(&self.engine, &self.metrics, workspace, promise, wish, keep_for, None).await {
             Ok(Settling::Done(promise)) => Ok(applied.of_promise(promise.id)),
             Ok(Settling::AlreadySo(promise)) => {

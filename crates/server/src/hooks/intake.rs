@@ -112,7 +112,7 @@ impl Hooks {
         };
         let status = match self.receive(&source, &event, &sent).await? {
             ReceiveOutcome::New(hook) => self.process_soon(source, hook, event.clone()).await,
-            ReceiveOutcome::Again(_) => {
+            ReceiveOutcome::Duplicate(_) => {
                 self.metrics.webhook(&source.workspace, source.name(), "duplicate");
                 ReceiptStatus::Duplicate
             }

@@ -3,7 +3,7 @@
 use hapax_api as api;
 use hapax_api::{Code, Problem, SourceState};
 use hapax_documents::{CheckedSource, Format, Known, Source, check_source};
-use hapax_engine::model::{Item, Name, Timestamp, Version, WorkspaceId};
+use hapax_engine::model::{CatalogItem, Name, Timestamp, Version, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -32,7 +32,7 @@ pub(crate) struct StoredSource {
 }
 
 impl StoredSource {
-    pub(super) fn of(item: &Item) -> Result<Self, Problem> {
+    pub(super) fn of(item: &CatalogItem) -> Result<Self, Problem> {
         let broken = |cause: &dyn std::fmt::Display| {
             tracing::error!(source = %item.id, %cause, "a stored webhook source cannot be read");
             let detail = "A stored webhook source cannot be read. Report `traceId` to the operator.";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{CatalogKind, Item, Name, WorkspaceId};
+use hapax_engine::model::{CatalogItem, CatalogKind, Name, WorkspaceId};
 use hapax_engine::store::{ListCatalogItems, Store};
 
 use super::source::StoredSource;
@@ -85,7 +85,7 @@ impl Hooks {
     }
 
     /// Takes an item in, unless a newer version of it is known.
-    pub(super) fn learn(&self, item: &Item) -> Result<Arc<StoredSource>, Problem> {
+    pub(super) fn learn(&self, item: &CatalogItem) -> Result<Arc<StoredSource>, Problem> {
         if let Some(known) = self.known.read().expect("no holder panics").by_id.get(&item.id)
             && known.version == item.version
         {
@@ -123,7 +123,7 @@ impl CatalogWatcher for Hooks {
         &self.looked
     }
 
-    async fn take(&self, item: &Item) -> Result<(), Problem> {
+    async fn take(&self, item: &CatalogItem) -> Result<(), Problem> {
         self.learn(item).map(drop)
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
     AttentionReason, CatalogKind, EffectClass, OperationState, OperationStatus, RepeatCount, RunStatus,
-    StepState, Timestamp, Version, attention_of_doubt, attention_of_pause, count_repeats,
+    StepState, Timestamp, Version, attention_for_doubt, attention_for_pause, count_repeats,
 };
 use hapax_engine::store::{
     ListCatalogItems, ListDoubts, ListOperations, ListRuns, ListUnprocessedEvents, OutboxDepth, RunView,
@@ -107,7 +107,7 @@ impl Figures {
             }),
             oldest_request_at,
             outbox: self.store.measure_outbox().await?,
-            longest_due_at: self.store.find_longest_due().await?,
+            longest_due_at: self.store.find_oldest_due_at().await?,
             oldest_unprocessed_hook_at: self.find_oldest_unprocessed_hook().await?,
         })
     }
@@ -121,7 +121,7 @@ impl Figures {
             AttentionReason::ALL.into_iter().map(|reason| (reason, 0)).collect();
         let of_doubts: BTreeSet<_> = doubts
             .iter()
-            .map(|doubt| (attention_of_doubt(&doubt.step).reason, &doubt.workspace, doubt.run))
+            .map(|doubt| (attention_for_doubt(&doubt.step).reason, &doubt.workspace, doubt.run))
             .collect();
         of_doubts.iter().for_each(|(reason, ..)| *counts.entry(*reason).or_default() += 1);
         let Some(catalog) = self.store.catalog() else { return Ok(counts) };
@@ -138,7 +138,7 @@ impl Figures {
             for RunView { head, .. } in self.store.list_runs(request).await?.runs {
                 let before = Version::new(head.version.get().saturating_sub(1));
                 let events = self.store.list_events(&head.facts.workspace, head.id(), before).await?;
-                if let Some(attention) = attention_of_pause(&head, events.last()) {
+                if let Some(attention) = attention_for_pause(&head, events.last()) {
                     *counts.entry(attention.reason).or_default() += 1;
                 }
             }

@@ -7,7 +7,7 @@ use axum::extract::State;
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::model::{AuditSubject, Timestamp};
-use hapax_engine::store::{AuditFilter, AuditPlace};
+use hapax_engine::store::{AuditCursor, AuditFilter};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -104,9 +104,9 @@ fn invalid(name: &str, detail: impl Into<String>) -> Refused {
     Refused::new(Code::InvalidRequest, detail.into()).with("path", format!("query:{name}"))
 }
 
-fn place_of(text: &str) -> Option<AuditPlace> {
+fn place_of(text: &str) -> Option<AuditCursor> {
     let (at, place) = text.split_once(' ')?;
-    Some(AuditPlace { at: Timestamp::from_millis(at.parse().ok()?), place: place.parse().ok()? })
+    Some(AuditCursor { at: Timestamp::from_millis(at.parse().ok()?), place: place.parse().ok()? })
 }
 
 /// What people did in the workspace, oldest first: who, with which credential and role, from where, under which trace.

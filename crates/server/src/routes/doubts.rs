@@ -7,7 +7,7 @@ use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::model::{DoubtRef, StepId, Timestamp, Version};
-use hapax_engine::store::DoubtPlace;
+use hapax_engine::store::DoubtCursor;
 use hapax_http_idempotency::OperationId;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -63,13 +63,13 @@ pub(crate) async fn list(
     Ok(Json(api::Page { items, next_cursor }))
 }
 
-fn place_of(text: &str) -> Result<DoubtPlace, Refused> {
+fn place_of(text: &str) -> Result<DoubtCursor, Refused> {
     let refused = || Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
     let mut parts = text.splitn(3, ' ');
     let (Some(since), Some(run), Some(step)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(refused());
     };
-    Ok(DoubtPlace {
+    Ok(DoubtCursor {
         since: Timestamp::from_millis(since.parse().map_err(|_| refused())?),
         run: run.parse().map_err(|_| refused())?,
         step: StepId::from_stored(step),

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::model::{EntityId, Name, Payload};
-use hapax_engine::store::{CreatedEntity, ListOperations};
+use hapax_engine::store::{CreateEntityOutcome, ListOperations};
 use http::{StatusCode, header};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -47,9 +47,11 @@ pub(crate) async fn create(
     let engine = app.engine_for(&identity);
     let made = engine.create_entity_payload(&kind, &asked.id, &asked.status, data.clone()).await;
     let (status, entity) = match made.map_err(|error| problem_of(&error))? {
-        CreatedEntity::Created(entity) => (StatusCode::CREATED, entity),
-        CreatedEntity::Exists(entity) if entity.is_as_made(&asked.status, &data) => (StatusCode::OK, entity),
-        CreatedEntity::Exists(entity) => {
+        CreateEntityOutcome::Created(entity) => (StatusCode::CREATED, entity),
+        CreateEntityOutcome::Exists(entity) if entity.matches_creation(&asked.status, &data) => {
+            (StatusCode::OK, entity)
+        }
+        CreateEntityOutcome::Exists(entity) => {
             let detail = format!(
                 "There is a {} that differs in its status or its data; nothing was changed. Read it with GET /api/v1/entities/{}/{}.",
                 entity.entity, entity.entity.kind, entity.entity.id
@@ -210,7 +212,7 @@ pub(crate) async fn notes(
     let after = pages.place(page.cursor.as_deref(), str::parse)?;
     let engine = app.engine_for(&identity);
     engine.get_entity(&kind, &id, None).await.map_err(|error| problem_of(&error))?;
-    let found = engine.list_entity_notes(&kind, &id, None, after.unwrap_or(0), limit).await;
+    let found = engine.list_entity_journal(&kind, &id, None, after.unwrap_or(0), limit).await;
     let found = found.map_err(|error| problem_of(&error))?;
     let next_cursor = pages.next(&found, limit, |last| last.place.to_string());
     let items = found.iter().map(|placed| shown_entity_note(&placed.note)).collect();

@@ -8,7 +8,7 @@ use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::model::{
-    Actor, Entity, Failure, Operation, OperationId as Id, OperationState, Outline, PANICKED, Payload,
+    Actor, Entity, Failure, LeafDigests, Operation, OperationId as Id, OperationState, PANICKED, Payload,
     Timestamp,
 };
 use hapax_engine::runtime::{CHANGED_MEANWHILE, Outcome};
@@ -283,7 +283,7 @@ impl Asked {
         let (kind, id, step) = &self.at;
         let read = |payload: &Payload| payload.to::<Value>().unwrap_or_default();
         let request = |at: [&str; 3], requester: Option<&str>, input: &Payload| {
-            Outline::of(&json!({
+            LeafDigests::of(&json!({
                 "type": at[0], "id": at[1], "stepKey": at[2], "requester": requester, "input": read(input),
             }))
         };

@@ -10,7 +10,7 @@ use hapax_engine::model::{
     HumanText, IdempotencyKey, JournalEntry, JournalEvent, KeyKind, KeyRecord, KeyTarget, Name,
     RequestRecord, RequestScope, RequestState, Timestamp,
 };
-use hapax_engine::store::{KeyPlace, ReleaseKey, ReleaseOutcome, Uses};
+use hapax_engine::store::{KeyRef, KeyUsage, ReleaseKey, ReleaseOutcome};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -91,8 +91,8 @@ pub(crate) async fn release(
     let place = place(&identity, &scope, &key, of)?;
     let before = shown(&app, &place).await?;
     let caller = match &place {
-        KeyPlace::Run { .. } | KeyPlace::Promise { .. } => None,
-        KeyPlace::Request { scope, .. } => Some(scope.caller.to_string()),
+        KeyRef::Run { .. } | KeyRef::Promise { .. } => None,
+        KeyRef::Request { scope, .. } => Some(scope.caller.to_string()),
     };
     let what = JournalEvent::KeyReleased { kind: scope, key, caller, reason: asked.reason };
     let note =
@@ -116,20 +116,17 @@ fn absent() -> Refused {
     Refused::new(Code::NotFound, "There is no such key in this workspace, or it is free already.")
 }
 
-fn place(identity: &Identity, scope: &str, key: &str, of: Of) -> Result<KeyPlace, Refused> {
+fn place(identity: &Identity, scope: &str, key: &str, of: Of) -> Result<KeyRef, Refused> {
     let key = IdempotencyKey::new(key).map_err(|invalid| of_invalid(&invalid))?;
     match scope {
-        "run" => Ok(KeyPlace::Run { workspace: identity.workspace.clone(), key }),
-        "promise" => Ok(KeyPlace::Promise { workspace: identity.workspace.clone(), key }),
+        "run" => Ok(KeyRef::Run { workspace: identity.workspace.clone(), key }),
+        "promise" => Ok(KeyRef::Promise { workspace: identity.workspace.clone(), key }),
         "request" => {
             let caller = match of.credential_id {
                 Some(id) => Name::new("credential id", &id).map_err(|_| absent())?,
                 None => identity.credential.clone(),
             };
-            Ok(KeyPlace::Request {
-                scope: RequestScope { workspace: identity.workspace.clone(), caller },
-                key,
-            })
+            Ok(KeyRef::Request { scope: RequestScope { workspace: identity.workspace.clone(), caller }, key })
         }
         _ => Err(Refused::new(
             Code::NotFound,
@@ -159,12 +156,12 @@ async fn shown_operation_key(app: &App, identity: &Identity, key: &str) -> Resul
     })
 }
 
-async fn shown(app: &App, place: &KeyPlace) -> Result<api::KeyRecord, Refused> {
+async fn shown(app: &App, place: &KeyRef) -> Result<api::KeyRecord, Refused> {
     // What was counted here and not yet written is part of the answer.
     app.metrics.flush().await;
-    let uses = app.request_key_store().find_uses(place).await.map_err(|error| of_store(&error))?;
+    let uses = app.request_key_store().find_key_usage(place).await.map_err(|error| of_store(&error))?;
     match place {
-        KeyPlace::Run { workspace, key } => {
+        KeyRef::Run { workspace, key } => {
             let found = app.store.find_key(workspace, KeyKind::Run, key).await;
             let record = found.map_err(|error| of_store(&error))?.ok_or_else(absent)?;
             let run = record.run().ok_or_else(absent)?;
@@ -172,7 +169,7 @@ async fn shown(app: &App, place: &KeyPlace) -> Result<api::KeyRecord, Refused> {
             let holder = (api::KeyScope::Run, Some(run.to_string()));
             Ok(shown_business_key(key, &record, holder, view.is_some(), uses, app.store.now()))
         }
-        KeyPlace::Promise { workspace, key } => {
+        KeyRef::Promise { workspace, key } => {
             let found = app.store.find_key(workspace, KeyKind::Promise, key).await;
             let record = found.map_err(|error| of_store(&error))?.ok_or_else(absent)?;
             let promise = match record.promise() {
@@ -182,7 +179,7 @@ async fn shown(app: &App, place: &KeyPlace) -> Result<api::KeyRecord, Refused> {
             let holder = (api::KeyScope::Promise, record.promise().map(ToString::to_string));
             Ok(shown_business_key(key, &record, holder, promise.is_some(), uses, app.store.now()))
         }
-        KeyPlace::Request { scope, key } => {
+        KeyRef::Request { scope, key } => {
             let found = app.request_key_store().find_request(scope, key).await;
             let record = found.map_err(|error| of_store(&error))?.ok_or_else(absent)?;
             Ok(shown_request(&record, uses, app.store.now()))
@@ -195,7 +192,7 @@ fn shown_business_key(
     record: &KeyRecord,
     (scope, id): (api::KeyScope, Option<String>),
     is_there: bool,
-    uses: Uses,
+    uses: KeyUsage,
     now: Timestamp,
 ) -> api::KeyRecord {
     let standing = match (record.is_live(now), &id, is_there) {
@@ -225,7 +222,7 @@ fn shown_business_key(
     }
 }
 
-fn shown_request(record: &RequestRecord, uses: Uses, now: Timestamp) -> api::KeyRecord {
+fn shown_request(record: &RequestRecord, uses: KeyUsage, now: Timestamp) -> api::KeyRecord {
     let (standing, answer_status, expires_at) = match &record.state {
         RequestState::InFlight { .. } => (api::KeyStanding::InFlight, None, None),
         RequestState::Answered { answer, expires_at, free_at, .. } => {

@@ -7,7 +7,9 @@ use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{EntityNote, IdempotencyKey, OperationId, OperationStatus, Resolution, Ruling};
+use hapax_engine::model::{
+    EntityJournalEntry, IdempotencyKey, OperationId, OperationStatus, Resolution, Ruling,
+};
 use hapax_engine::store::ListOperations;
 use hapax_http_idempotency::OperationId as RequestId;
 use serde::Deserialize;
@@ -112,9 +114,9 @@ pub(crate) async fn show(
     let engine = app.engine_for(&identity);
     let operation = engine.get_operation(id).await.map_err(|error| problem_of(&error))?;
     let (kind, entity) = (operation.entity.kind.as_str(), operation.entity.id.as_str());
-    let notes = engine.list_entity_notes(kind, entity, Some(id), 0, MAX_PAGE).await;
+    let notes = engine.list_entity_journal(kind, entity, Some(id), 0, MAX_PAGE).await;
     let notes = notes.map_err(|error| problem_of(&error))?;
-    let notes: Vec<EntityNote> = notes.into_iter().map(|placed| placed.note).collect();
+    let notes: Vec<EntityJournalEntry> = notes.into_iter().map(|placed| placed.note).collect();
     let history = shown_history(&operation, &notes);
     Ok(Json(api::OperationDetail { operation: shown_operation(&operation), history }))
 }

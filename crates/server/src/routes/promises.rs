@@ -9,8 +9,10 @@ use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::Error;
-use hapax_engine::limits::KEEP_EARLY_FOR;
-use hapax_engine::model::{IdempotencyKey, PromiseId, PromiseRef, RunId, Settlement, Wish, is_same_creation};
+use hapax_engine::limits::KEEP_EARLY_SETTLEMENT_FOR;
+use hapax_engine::model::{
+    IdempotencyKey, PromiseId, PromiseRef, RunId, SettleRequest, Settlement, is_same_creation,
+};
 use hapax_engine::runtime::{Made, NewPromise, Settling};
 use hapax_engine::store::ListPromises;
 use hapax_http_idempotency::{OperationId, read_wait};
@@ -166,7 +168,7 @@ pub(crate) async fn list(
         (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
     ),
 )]
-pub(crate) async fn list_early(
+pub(crate) async fn list_early_settlements(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     QueryOf(page): QueryOf<PageOf>,
@@ -175,7 +177,7 @@ pub(crate) async fn list_early(
     let pages = app.list(&identity, "early-settlements", "");
     let after = pages.open(page.cursor.as_deref())?;
     let after = after.and_then(|place: String| IdempotencyKey::new(&place).ok());
-    let found = app.engine_for(&identity).list_early(after, limit + 1).await;
+    let found = app.engine_for(&identity).list_early_settlements(after, limit + 1).await;
     let mut found = found.map_err(|error| problem_of(&error))?;
     let has_more = found.len() > limit;
     found.truncate(limit);
@@ -373,8 +375,8 @@ async fn settled(
         PromiseRef::Id(_) => String::new(),
     };
     let is_keyed = matches!(promise, PromiseRef::Key(_));
-    let (wish, by) = (Wish::new(settlement), identity.actor(None));
-    let answer = app.settle(&identity.workspace, promise, wish, Some(KEEP_EARLY_FOR), by).await;
+    let (wish, by) = (SettleRequest::new(settlement), identity.actor(None));
+    let answer = app.settle(&identity.workspace, promise, wish, Some(KEEP_EARLY_SETTLEMENT_FOR), by).await;
     let usage = match &answer {
         Ok(Settling::Done(_) | Settling::Kept { .. }) => Some(Use::New),
         Ok(Settling::AlreadySo(_)) => Some(Use::Replayed),

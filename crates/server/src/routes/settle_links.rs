@@ -11,7 +11,7 @@ use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::Error;
-use hapax_engine::model::{PromiseRef, Wish};
+use hapax_engine::model::{PromiseRef, SettleRequest};
 use hapax_engine::runtime::Settling;
 use http::StatusCode;
 
@@ -98,7 +98,7 @@ pub(crate) async fn settle(
     let asked = StrictJson::<api::SettleByToken>::read(request, MAX_SETTLE_BODY_BYTES).await?;
     let settlement = settlement_by_token(&asked.value)?;
     let promise = PromiseRef::Id(found.promise);
-    match app.settle(&found.workspace, promise, Wish::new(settlement), None, by).await {
+    match app.settle(&found.workspace, promise, SettleRequest::new(settlement), None, by).await {
         Ok(Settling::Done(_) | Settling::AlreadySo(_)) => Ok(Json(api::SettledByToken { settled: true })),
         Ok(Settling::Kept { .. })
         | Err(Error::AlreadySettled | Error::PromiseTimedOut | Error::NoSuchPromise(_)) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hapax_api as api;
 use hapax_api::{Code, Problem, SubscriptionState, WebhookEvent};
-use hapax_engine::model::{Announced, Item, Name, Subscriber, Timestamp, Version, WorkspaceId};
+use hapax_engine::model::{AnnouncementKind, CatalogItem, Name, Subscriber, Timestamp, Version, WorkspaceId};
 use serde::{Deserialize, Serialize};
 
 use crate::sealing::Sealed;
@@ -51,7 +51,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    pub(super) fn of(item: &Item) -> Result<Self, Problem> {
+    pub(super) fn of(item: &CatalogItem) -> Result<Self, Problem> {
         let kept = item.body.to().map_err(|error| {
             tracing::error!(subscription = %item.id, %error, "a stored subscription cannot be read");
             let detail = "A stored subscription cannot be read. Report `traceId` to the operator.";
@@ -148,12 +148,12 @@ pub(crate) fn subscription_of(target: &Name) -> Option<&str> {
     target.as_str().strip_prefix(TARGET)
 }
 
-fn announced(event: WebhookEvent) -> Announced {
+fn announced(event: WebhookEvent) -> AnnouncementKind {
     match event {
-        WebhookEvent::RunCompleted => Announced::RunCompleted,
-        WebhookEvent::RunFailed => Announced::RunFailed,
-        WebhookEvent::RunCancelled => Announced::RunCancelled,
-        WebhookEvent::EffectInDoubt => Announced::EffectInDoubt,
+        WebhookEvent::RunCompleted => AnnouncementKind::RunCompleted,
+        WebhookEvent::RunFailed => AnnouncementKind::RunFailed,
+        WebhookEvent::RunCancelled => AnnouncementKind::RunCancelled,
+        WebhookEvent::EffectInDoubt => AnnouncementKind::EffectInDoubt,
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
     fn what_the_engine_announces_can_be_subscribed_to_under_the_same_name() {
         let names = WebhookEvent::ALL.map(|event| (event.as_str(), announced(event).as_str()));
         assert!(names.iter().all(|(wire, engine)| wire == engine), "{names:?}");
-        assert_eq!(names.len(), Announced::ALL.len());
+        assert_eq!(names.len(), AnnouncementKind::ALL.len());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hapax_api as api;
 use hapax_api::{DurableValue, NO_TIMEOUT, RawJson};
 use hapax_engine::model::{
-    Failure, IdempotencyKey, Payload, Promise, PromiseState, SettleRule, Settlement, Timestamp, Wish,
+    Failure, IdempotencyKey, Payload, Promise, PromiseState, SettleRequest, SettleRule, Settlement, Timestamp,
 };
 use hapax_engine::runtime::NewPromise;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ pub(crate) fn completion(
     asked: &api::CompleteDurablePromise,
     key: Option<IdempotencyKey>,
     strict: bool,
-) -> Result<Wish, Refused> {
+) -> Result<SettleRequest, Refused> {
     let settlement = match asked.state {
         api::DurableCompletion::Resolved => {
             let data = asked.value.data.as_ref().map_or("null", |data| data.text());
@@ -58,7 +58,7 @@ pub(crate) fn completion(
         }
     };
     let said = Payload::of(&asked.value).map_err(|invalid| of_invalid(&invalid))?;
-    Ok(Wish { settlement, rule: SettleRule::SameKey { key, strict }, said: Some(said) })
+    Ok(SettleRequest { settlement, rule: SettleRule::SameKey { key, strict }, said: Some(said) })
 }
 
 /// The data as people read it: a text without its quotes.

@@ -2,7 +2,7 @@
 
 use hapax_api as api;
 use hapax_engine::model::{
-    AllowedAction, Entity, EntityNote, Name, Operation, OperationState, OperationStatus, Timestamp,
+    AllowedAction, Entity, EntityJournalEntry, Name, Operation, OperationState, OperationStatus, Timestamp,
 };
 use hapax_engine::runtime::EntityView;
 
@@ -119,8 +119,8 @@ pub(crate) fn shown_operation_status(status: OperationStatus) -> api::OperationS
 }
 
 /// Something that was noted about an entity.
-pub(crate) fn shown_entity_note(note: &EntityNote) -> api::JournalEntry {
-    if let Some(audited) = note.audited() {
+pub(crate) fn shown_entity_note(note: &EntityJournalEntry) -> api::JournalEntry {
+    if let Some(audited) = note.to_audit_entry() {
         return shown_note(&audited);
     }
     let mut entry = entry_at(note.at);
@@ -131,7 +131,7 @@ pub(crate) fn shown_entity_note(note: &EntityNote) -> api::JournalEntry {
 }
 
 /// What happened to an operation: how it began, what was noted about it, how it ended.
-pub(crate) fn shown_history(operation: &Operation, notes: &[EntityNote]) -> Vec<api::JournalEntry> {
+pub(crate) fn shown_history(operation: &Operation, notes: &[EntityJournalEntry]) -> Vec<api::JournalEntry> {
     let about = |what, at| {
         let mut entry = entry_at(at);
         entry.what = what;

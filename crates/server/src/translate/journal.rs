@@ -124,7 +124,7 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &JournalEvent) {
             entry.what = api::JournalKind::StepTaken;
             entry.step_id = Some(step.clone());
         }
-        JournalEvent::Steered { command, reason } => {
+        JournalEvent::Commanded { command, reason } => {
             entry.what = api::JournalKind::Steered;
             entry.command = Some(command.clone());
             entry.reason = Some(reason.clone());

@@ -28,7 +28,7 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
                 (Some(shown_resolution(resolution)), reason.clone())
             }
             JournalEvent::RepeatAllowed { reason, .. }
-            | JournalEvent::Steered { reason, .. }
+            | JournalEvent::Commanded { reason, .. }
             | JournalEvent::Redelivered { reason }
             | JournalEvent::Overridden { reason, .. } => (None, reason.clone()),
             JournalEvent::Remarked { text } => (None, text.clone()),

@@ -9,7 +9,7 @@ use hapax_engine::model::{
     Failure, IdempotencyKey, Payload, Promise, PromiseId, PromiseRef, PromiseState, PromiseStatus,
     Settlement, Timestamp,
 };
-use hapax_engine::store::KeptEarly;
+use hapax_engine::store::StoredEarlySettlement;
 
 use super::raw;
 use super::steps::shown_failure;
@@ -116,7 +116,7 @@ pub(crate) fn shown_promise(promise: &Promise, now: Timestamp) -> api::Promise {
     api::Promise {
         id: promise.id.to_string(),
         status: status(state.status()),
-        run_id: (!promise.stands_alone()).then(|| promise.run.to_string()),
+        run_id: (!promise.is_standalone()).then(|| promise.run.to_string()),
         idempotency_key: promise.key.as_ref().map(|key| key.key.to_string()),
         key_expires_at: promise.key_expires_at().map(|at| at.to_string()),
         created_at: promise.created_at.to_string(),
@@ -130,7 +130,7 @@ pub(crate) fn shown_promise(promise: &Promise, now: Timestamp) -> api::Promise {
 }
 
 /// A settlement that waits for its promise.
-pub(crate) fn shown_early(kept: &KeptEarly) -> api::EarlySettlement {
+pub(crate) fn shown_early(kept: &StoredEarlySettlement) -> api::EarlySettlement {
     let (value, failure) = shown_settlement(&kept.early.settlement);
     api::EarlySettlement {
         idempotency_key: kept.key.to_string(),

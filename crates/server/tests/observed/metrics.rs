@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use hapax_engine::limits::KEEP_EARLY_FOR;
+use hapax_engine::limits::KEEP_EARLY_SETTLEMENT_FOR;
 use hapax_engine::model::{
     EffectClass, IdempotencyKey, InboundEventId, Name, OnDoubt, Payload, RetryPolicy, WorkspaceId,
 };
-use hapax_engine::store::{KeyPlace, NewInboundEvent, Uses};
+use hapax_engine::store::{KeyRef, KeyUsage, NewInboundEvent};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 use hapax_server::identity::INSTALLATION;
 use serde_json::json;
@@ -156,7 +156,7 @@ async fn early_settlements_that_expire_are_counted() {
     let (server, clock) = TestServer::timed().await;
     let kept = server.post("/api/v1/promises/key:early/resolve", &json!({ "value": 1 }), &[]).await;
     assert_eq!(kept.status, 202);
-    clock.advance(KEEP_EARLY_FOR);
+    clock.advance(KEEP_EARLY_SETTLEMENT_FOR);
     while server.engine.stats().early_expired == 0 {
         clock.advance(EngineOptions::default().purge_every);
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -252,13 +252,13 @@ async fn uses_of_run_keys_are_written_within_a_moment() {
     for status in [201, 200, 200] {
         assert_eq!(server.post("/api/v1/workflow-runs", &body, &[]).await.status, status);
     }
-    let place = KeyPlace::Run {
+    let place = KeyRef::Run {
         workspace: WorkspaceId::new("acme").unwrap(),
         key: IdempotencyKey::new("order-1").unwrap(),
     };
     let book = server.store.request_key_store().unwrap();
     let written = async {
-        while book.find_uses(&place).await.unwrap() != (Uses { replays: 2, conflicts: 0 }) {
+        while book.find_key_usage(&place).await.unwrap() != (KeyUsage { replays: 2, conflicts: 0 }) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

@@ -89,7 +89,7 @@ impl Catalog for PlannedStore {
         self.items()?.put_item(request).await
     }
 
-    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<Item>> {
+    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<CatalogItem>> {
         self.items()?.find_item(kind, id).await
     }
 
@@ -98,18 +98,18 @@ impl Catalog for PlannedStore {
         workspace: &WorkspaceId,
         kind: CatalogKind,
         name: &str,
-    ) -> StoreResult<Option<Item>> {
+    ) -> StoreResult<Option<CatalogItem>> {
         self.items()?.find_named_item(workspace, kind, name).await
     }
 
-    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<Item>> {
+    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<CatalogItem>> {
         self.items()?.list_items(request).await
     }
 }
 
 #[async_trait]
 impl RequestKeyStore for PlannedStore {
-    async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
+    async fn begin_request(&self, request: BeginRequest) -> StoreResult<BeginOutcome> {
         self.book()?.begin_request(request).await
     }
 
@@ -129,12 +129,12 @@ impl RequestKeyStore for PlannedStore {
         self.book()?.release_key(request).await
     }
 
-    async fn count_uses(&self, uses: Vec<KeyUse>) -> StoreResult<()> {
-        self.book()?.count_uses(uses).await
+    async fn add_key_usage(&self, uses: Vec<KeyUsageDelta>) -> StoreResult<()> {
+        self.book()?.add_key_usage(uses).await
     }
 
-    async fn find_uses(&self, place: &KeyPlace) -> StoreResult<Uses> {
-        self.book()?.find_uses(place).await
+    async fn find_key_usage(&self, place: &KeyRef) -> StoreResult<KeyUsage> {
+        self.book()?.find_key_usage(place).await
     }
 
     async fn purge_requests(&self, limit: usize) -> StoreResult<usize> {
@@ -204,7 +204,7 @@ impl Store for PlannedStore {
         store.start_run(new).await
     }
 
-    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<ClaimedRuns> {
         self.behind()?.claim_runs(request).await
     }
 
@@ -212,8 +212,8 @@ impl Store for PlannedStore {
         self.behind()?.renew_leases(request).await
     }
 
-    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
-        self.behind()?.advance_run(advance).await
+    async fn commit_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
+        self.behind()?.commit_run(advance).await
     }
 
     async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
@@ -234,7 +234,7 @@ impl Store for PlannedStore {
         }
     }
 
-    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+    async fn purge(&self, request: Purge) -> StoreResult<PurgeOutcome> {
         self.behind()?.purge(request).await
     }
 
@@ -280,11 +280,11 @@ impl Store for PlannedStore {
         self.behind()?.append_journal(notes).await
     }
 
-    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<StoredJournalEntry>> {
         self.behind()?.list_journal(request).await
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<StoredJournalEntry>> {
         self.behind()?.list_audit(request).await
     }
 

@@ -36,7 +36,7 @@ pub(super) async fn records_read_back_in_the_order_they_started(t: &Stage) {
     advance.steps[0].state = StepState::Pending { due_at: t.now().plus(SECOND), failure };
     advance.steps[0].attempts = 7;
     let mut written: Vec<_> = advance.steps.clone();
-    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Advanced { .. });
+    must!(t.store.commit_run(advance).await.unwrap(), CommitOutcome::Committed { .. });
     // Of two records of one step in a write the later one stands.
     written.drain(3..5);
     written.sort_by_key(|record| record.started_version);
@@ -91,7 +91,7 @@ async fn leaves_nothing_behind(t: &Stage, held: &RunHead) -> CommitOutcome {
         t.write(held).await.does("late").awaits_promise("late-payment", None).awaits_child("ship", &child);
     let mut advance = write.consumes(1).gives_up("late-payment").gives_up("ship").advance();
     advance.input = Some(json("2"));
-    let outcome = t.store.advance_run(advance).await.unwrap();
+    let outcome = t.store.commit_run(advance).await.unwrap();
     let after = (t.view(held).await, t.log(held).await, t.events(held).await);
     assert_eq!(format!("{before:?}"), format!("{after:?}"));
     let workspace = WorkspaceId::default();
@@ -214,7 +214,7 @@ pub(super) async fn a_failed_run_says_why(t: &Stage) {
     let why = Failure::unknown("it broke: \"ü\"").with_code("e-7").retry_after(SECOND);
     let mut advance = t.write(&held).await.fails("no").advance();
     advance.result = Some(hapax_engine::model::RunResult::Failed(why.clone()));
-    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Advanced { .. });
+    must!(t.store.commit_run(advance).await.unwrap(), CommitOutcome::Committed { .. });
     assert_eq!(t.view(&held).await.result, Some(hapax_engine::model::RunResult::Failed(why)));
     assert_eq!(t.events(&held).await.last().unwrap().note.as_deref(), Some("no"));
 }

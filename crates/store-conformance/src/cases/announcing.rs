@@ -1,7 +1,7 @@
 //! Telling those who want to know of the runs that the store itself ends.
 
 use hapax_engine::model::{
-    Announced, OutboxMessage, OutboxState, OutboxStatus, RunHead, RunStatus, Subscriber, Subscribers,
+    AnnouncementKind, OutboxMessage, OutboxState, OutboxStatus, RunHead, RunStatus, Subscriber, Subscribers,
     WorkspaceId,
 };
 use hapax_engine::store::{
@@ -13,12 +13,12 @@ use crate::must;
 
 fn subscribers() -> Subscribers {
     Subscribers::new(vec![
-        Subscriber { target: name("hook-1"), wants: [Announced::RunCancelled].into() },
+        Subscriber { target: name("hook-1"), wants: [AnnouncementKind::RunCancelled].into() },
         Subscriber {
             target: name("hook-2"),
-            wants: [Announced::RunCompleted, Announced::RunCancelled].into(),
+            wants: [AnnouncementKind::RunCompleted, AnnouncementKind::RunCancelled].into(),
         },
-        Subscriber { target: name("hook-3"), wants: [Announced::RunFailed].into() },
+        Subscriber { target: name("hook-3"), wants: [AnnouncementKind::RunFailed].into() },
     ])
 }
 
@@ -52,12 +52,12 @@ fn of_cancelled() -> Vec<(String, String)> {
 /// A run that a command ends is told to those who want to know, in the write that ends it, and once.
 pub(super) async fn the_end_by_a_command_is_told(t: &Stage) {
     let run = t.pending().await;
-    must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Steered(head) if head.status() == RunStatus::Cancelled);
+    must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Accepted(head) if head.status() == RunStatus::Cancelled);
     assert_eq!(told(t, &run).await, of_cancelled());
     must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Refused(..));
     assert_eq!(told(t, &run).await.len(), 2);
     let driven = t.driven().await;
-    must!(t.store.command_run(command(&driven)).await.unwrap(), RunCommandOutcome::Steered(_));
+    must!(t.store.command_run(command(&driven)).await.unwrap(), RunCommandOutcome::Accepted(_));
     assert!(told(t, &driven).await.is_empty(), "it has not ended yet");
 }
 
@@ -72,27 +72,27 @@ pub(super) async fn the_end_of_children_with_their_parent_is_told(t: &Stage) {
     assert_eq!(told(t, &parent).await, [("hook-2".to_string(), "run.completed".to_string())]);
     let parent = t.pending().await;
     let child = t.child_of(&parent, "child").start().await;
-    must!(t.store.command_run(command(&parent)).await.unwrap(), RunCommandOutcome::Steered(_));
+    must!(t.store.command_run(command(&parent)).await.unwrap(), RunCommandOutcome::Accepted(_));
     assert_eq!((told(t, &parent).await, told(t, &child).await), (of_cancelled(), of_cancelled()));
 }
 
 /// People may have one that is settled forgotten, so that it is counted among the dead no more; the journal says who wanted it.
 pub(super) async fn an_announcement_that_was_given_up_may_be_forgotten(t: &Stage) {
     let run = t.pending().await;
-    must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Steered(_));
+    must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Accepted(_));
     let claimed = t.claim_outbox(ANN, &[("hook-1", 1)]).await.posts.remove(0);
     let (workspace, id) = (claimed.workspace.clone(), claimed.id.clone());
     let note = Some(noted_by(MEG, &run, "they are gone"));
-    let never = Redeliver { workspace, id, wish: OutboxCommand::Never, note };
+    let never = Redeliver { workspace, id, wish: OutboxCommand::Discard, note };
     let under_way = t.store.redeliver(never.clone()).await.unwrap();
     assert_eq!(under_way, RedeliverOutcome::UnderWay(claimed.clone()));
     assert!(t.notes().await.is_empty());
     let dead = OutboxMessage { state: OutboxState::Dead { at: t.now() }, ..claimed.clone() };
     assert!(t.finish(&claimed, dead.state).await);
     let abroad = Redeliver { workspace: WorkspaceId::new("abroad").unwrap(), ..never.clone() };
-    assert_eq!(t.store.redeliver(abroad).await.unwrap(), RedeliverOutcome::NoSuchPost);
-    assert_eq!(t.store.redeliver(never.clone()).await.unwrap(), RedeliverOutcome::Forgotten(dead));
-    assert_eq!(t.store.redeliver(never).await.unwrap(), RedeliverOutcome::NoSuchPost);
+    assert_eq!(t.store.redeliver(abroad).await.unwrap(), RedeliverOutcome::NoSuchMessage);
+    assert_eq!(t.store.redeliver(never.clone()).await.unwrap(), RedeliverOutcome::Discarded(dead));
+    assert_eq!(t.store.redeliver(never).await.unwrap(), RedeliverOutcome::NoSuchMessage);
     assert_eq!(told(t, &run).await, of_cancelled()[1..], "the other one is still told");
     assert_eq!(t.store.list_outbox(t.all_posts()).await.unwrap().len(), 1);
     assert_eq!(t.notes().await.len(), 1);

@@ -1,12 +1,12 @@
 //! The audit log: what people did, in the same write as what they did, and found by every filter.
 
 use hapax_engine::model::{
-    Actor, AuditSubject, JournalEntry, JournalEvent, OperationBegun, Origin, PromiseId, PromiseRef,
+    Actor, AuditSubject, BeginOperationOutcome, JournalEntry, JournalEvent, Origin, PromiseId, PromiseRef,
     Resolution, Role, RunId, WorkspaceId,
 };
 use hapax_engine::store::{
-    AuditFilter, AuditPlace, CreateOutcome, ListAudit, PlacedEntry, PutSettleToken, SendSignal,
-    SettleOutcome, SettlePromise, SettleToken, SignalOutcome,
+    AuditCursor, AuditFilter, CreateOutcome, ListAudit, PutSettleToken, SendSignal, SettleOutcome,
+    SettlePromise, SettleToken, SignalOutcome, StoredJournalEntry,
 };
 
 use super::promise_keys::{alone, by_key, create, key};
@@ -24,7 +24,7 @@ fn through(credential: &str, person: Option<&str>, name: &str) -> Actor {
     Actor { origin: Some(origin), ..Actor::new(name, Role::Manager) }
 }
 
-async fn audit(t: &Stage, filter: AuditFilter) -> Vec<PlacedEntry> {
+async fn audit(t: &Stage, filter: AuditFilter) -> Vec<StoredJournalEntry> {
     let workspace = WorkspaceId::default();
     t.store.list_audit(ListAudit { workspace, filter, after: None, limit: 100 }).await.unwrap()
 }
@@ -37,7 +37,7 @@ async fn notes_for(t: &Stage, filter: AuditFilter) -> Vec<JournalEntry> {
 fn entries(t: &Stage, run: RunId) -> Vec<JournalEntry> {
     let text = |text: &str| text.to_owned();
     let whats = [
-        JournalEvent::Steered {
+        JournalEvent::Commanded {
             command: text("cancel"), reason: text("nul: \u{1} \u{7f} quote: \" ü 💶")
         },
         JournalEvent::Answered { decision: text("approve"), comment: None, request: None },
@@ -140,7 +140,7 @@ pub(super) async fn the_audit_log_is_paged_by_time(t: &Stage) {
     entries.reverse();
     t.store.append_journal(entries.clone()).await.unwrap();
     entries.sort_by_key(|note| note.at);
-    let page = async |filter: AuditFilter, after: Option<AuditPlace>| {
+    let page = async |filter: AuditFilter, after: Option<AuditCursor>| {
         let workspace = WorkspaceId::default();
         t.store.list_audit(ListAudit { workspace, filter, after, limit: 2 }).await.unwrap()
     };
@@ -150,12 +150,12 @@ pub(super) async fn the_audit_log_is_paged_by_time(t: &Stage) {
         AuditFilter { since, ..AuditFilter::default() },
         AuditFilter { credential: Some("cred_1".into()), ..AuditFilter::default() },
     ] {
-        let (mut found, mut after): (Vec<JournalEntry>, Option<AuditPlace>) = (Vec::new(), None);
+        let (mut found, mut after): (Vec<JournalEntry>, Option<AuditCursor>) = (Vec::new(), None);
         loop {
             let next = page(filter.clone(), after).await;
             assert!(next.len() <= 2);
             let Some(last) = next.last() else { break };
-            after = Some(AuditPlace { at: last.note.at, place: last.place });
+            after = Some(AuditCursor { at: last.note.at, place: last.place });
             found.extend(next.into_iter().map(|placed| placed.note));
         }
         let expected: Vec<JournalEntry> = entries.iter().filter(|note| filter.fits(note)).cloned().collect();
@@ -202,7 +202,7 @@ pub(super) async fn a_settlement_by_key_names_its_promise_in_the_audit_log(t: &S
     let of_promise = AuditFilter { subject: Some(AuditSubject::promise("p1")), ..AuditFilter::default() };
     assert_eq!(notes_for(t, of_promise).await, [settled_by_meg(t, Some("p1"), Some("k1"))]);
     // One that is kept for a promise to come has only the key.
-    must!(settle("k2").await.unwrap(), SettleOutcome::Kept { .. });
+    must!(settle("k2").await.unwrap(), SettleOutcome::KeptEarly { .. });
     must!(settle("k2").await.unwrap(), SettleOutcome::AlreadyKept { .. });
     let of_key = AuditFilter { subject: Some(AuditSubject::key("promise", "k2")), ..AuditFilter::default() };
     assert_eq!(notes_for(t, of_key).await, [settled_by_meg(t, None, Some("k2"))]);
@@ -248,7 +248,7 @@ pub(super) async fn a_step_taken_by_a_person_is_in_the_audit_log_once(t: &Stage)
         t.invoice(&home, &id, "approved").await;
         let close = t.close(&home, &id).key(&format!("k{n}"));
         let begun = close.begins().await;
-        must!(close.again().send().await, OperationBegun::Recorded(_));
+        must!(close.again().send().await, BeginOperationOutcome::Recorded(_));
         let subject = Some(AuditSubject::entity(&begun.operation.entity.kind.to_string(), &id));
         let found = notes_for(t, AuditFilter { subject, ..AuditFilter::default() }).await;
         let [JournalEntry { by, what: JournalEvent::OnEntity { operation, did, .. }, at, .. }] =

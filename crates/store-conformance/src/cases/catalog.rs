@@ -1,7 +1,7 @@
 //! What is set up: items are written by whoever saw them last, and found by id and by name.
 
 use hapax_engine::limits::{MAX_ITEM_NAME_CHARS, MAX_PAGE};
-use hapax_engine::model::{CatalogKind, Item, Version, WorkspaceId};
+use hapax_engine::model::{CatalogItem, CatalogKind, Version, WorkspaceId};
 use hapax_engine::store::{ListCatalogItems, PutOutcome, StoreError};
 
 use crate::fixture::*;
@@ -12,7 +12,7 @@ pub(super) async fn an_item_is_made_once(t: &Stage) {
     assert_eq!(t.find_item("d1").await, None);
     assert_eq!(t.find_named("payout").await, None);
     let made = t.item("d1", "payout").put().await;
-    let item = Item {
+    let item = CatalogItem {
         workspace: WorkspaceId::default(),
         kind: CatalogKind::Definition,
         id: name("d1"),
@@ -36,7 +36,7 @@ pub(super) async fn an_item_is_replaced_by_who_saw_it_last(t: &Stage) {
     let first = t.item("d1", "payout").put().await;
     t.pass(SECOND);
     let second = t.item("d1", "payment").body("2").over(1).put().await;
-    let expected = Item {
+    let expected = CatalogItem {
         name: "payment".into(),
         version: Version::new(2),
         body: json("2"),

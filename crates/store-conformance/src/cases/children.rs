@@ -47,7 +47,7 @@ pub(super) async fn a_child_is_started_once(t: &Stage) {
     let held = drive(t, &child).await;
     let mut advance = t.write(&parent).await.does("charge").advance();
     advance.children.push(t.child_of(&parent, "ship").id(child.id()).new_run());
-    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Advanced { woken, .. } if woken.is_empty());
+    must!(t.store.commit_run(advance).await.unwrap(), CommitOutcome::Committed { woken, .. } if woken.is_empty());
     assert_eq!(t.head(&child).await, held);
 }
 
@@ -131,7 +131,7 @@ pub(super) async fn the_end_of_a_parent_asks_living_children_to_cancel(t: &Stage
         let child = t.head(child).await;
         assert_eq!((child.asked, child.status()), (PendingRequest::Cancel, RunStatus::Running));
         assert_eq!(child.state.lease().is_some(), child.id() == driven.id());
-        assert_eq!(t.history(&child).await.last(), Some(&EventKind::CancelAsked));
+        assert_eq!(t.history(&child).await.last(), Some(&EventKind::CancelRequested));
     }
 }
 
@@ -195,7 +195,7 @@ pub(super) async fn a_child_that_could_be_refused_is_refused_with_the_write(t: &
         [order().workspace("abroad"), order().key("k"), order().subject("s"), order().id(stranger.id())]
     {
         let advance = t.write(&parent).await.awaits_child("ship", &child).advance();
-        must!(t.store.advance_run(advance).await, Err(StoreError::Refused(_)));
+        must!(t.store.commit_run(advance).await, Err(StoreError::Refused(_)));
         let new = child.new_run();
         assert!(t.store.find_run(&new.facts.workspace, new.facts.id).await.unwrap().is_none());
     }

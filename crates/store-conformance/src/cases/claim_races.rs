@@ -1,14 +1,15 @@
 //! Many hands on one entity at once: one wins, and the others hear of it.
 
 use hapax_engine::model::{
-    FinishBy, FinishOperation, Finished, Home, Operation, OperationBegun, OperationEnd, OperationStatus,
+    BeginOperationOutcome, EntityStorage, FinishBy, FinishOperation, FinishOperationOutcome, Operation,
+    OperationEnd, OperationStatus,
 };
-use hapax_engine::store::{CreatedEntity, NewEntity};
+use hapax_engine::store::{CreateEntityOutcome, NewEntity};
 
 use crate::fixture::*;
 use crate::must;
 
-async fn begin_at_once(t: &Stage, begins: Vec<Begin<'_>>) -> Vec<OperationBegun> {
+async fn begin_at_once(t: &Stage, begins: Vec<Begin<'_>>) -> Vec<BeginOperationOutcome> {
     at_once(begins.into_iter().map(|begin| {
         let (store, request) = (t.store.clone(), begin.request());
         async move { store.entity_store().unwrap().begin_operation(request).await.unwrap() }
@@ -16,7 +17,7 @@ async fn begin_at_once(t: &Stage, begins: Vec<Begin<'_>>) -> Vec<OperationBegun>
     .await
 }
 
-async fn finish_at_once(t: &Stage, ends: Vec<FinishOperation>) -> Vec<Finished> {
+async fn finish_at_once(t: &Stage, ends: Vec<FinishOperation>) -> Vec<FinishOperationOutcome> {
     at_once(ends.into_iter().map(|end| {
         let store = t.store.clone();
         async move { store.entity_store().unwrap().finish_operation(end).await.unwrap() }
@@ -26,16 +27,16 @@ async fn finish_at_once(t: &Stage, ends: Vec<FinishOperation>) -> Vec<Finished> 
 
 /// The one that began; every other outcome must be as `others` says of it.
 fn one_winner(
-    outcomes: Vec<OperationBegun>,
-    others: impl Fn(&Operation, &OperationBegun) -> bool,
+    outcomes: Vec<BeginOperationOutcome>,
+    others: impl Fn(&Operation, &BeginOperationOutcome) -> bool,
 ) -> Operation {
     let mut won = outcomes.iter().filter_map(|outcome| match outcome {
-        OperationBegun::Begun { operation, .. } => Some((**operation).clone()),
+        BeginOperationOutcome::Begun { operation, .. } => Some((**operation).clone()),
         _ => None,
     });
     let winner = won.next().expect("one wins");
     assert!(won.next().is_none(), "one wins: {outcomes:#?}");
-    for outcome in outcomes.iter().filter(|outcome| !matches!(outcome, OperationBegun::Begun { .. })) {
+    for outcome in outcomes.iter().filter(|outcome| !matches!(outcome, BeginOperationOutcome::Begun { .. })) {
         assert!(others(&winner, outcome), "{outcome:?}");
     }
     winner
@@ -48,7 +49,7 @@ pub(super) async fn of_500_callers_one_wins(t: &Stage) {
         let outcomes = begin_at_once(t, (0..500).map(|_| t.close(&home, "i1")).collect()).await;
         let winner = one_winner(
             outcomes,
-            |winner, other| matches!(other, OperationBegun::ClaimFailed(Some(found)) if found.id == winner.id),
+            |winner, other| matches!(other, BeginOperationOutcome::ClaimFailed(Some(found)) if found.id == winner.id),
         );
         assert_eq!(t.operation_ids(t.all_operations(&home)).await, [winner.id]);
         assert_eq!(t.standing(&home, "i1").await, ("closing".into(), 2));
@@ -62,7 +63,7 @@ pub(super) async fn of_100_callers_with_one_key_one_wins(t: &Stage) {
         let outcomes = begin_at_once(t, (0..100).map(|_| t.close(&home, "i1").key("k")).collect()).await;
         let winner = one_winner(
             outcomes,
-            |winner, other| matches!(other, OperationBegun::Recorded(found) if **found == *winner),
+            |winner, other| matches!(other, BeginOperationOutcome::Recorded(found) if **found == *winner),
         );
         assert_eq!(t.operation_ids(t.all_operations(&home)).await, [winner.id]);
         assert_eq!(t.keyed_operation(&home, "k").await, Some(winner));
@@ -76,7 +77,7 @@ pub(super) async fn of_unclaimed_operations_with_one_key_one_begins(t: &Stage) {
         let begins = (0..50).map(|_| t.close(&home, "i1").unclaimed().key("k")).collect();
         let winner = one_winner(
             begin_at_once(t, begins).await,
-            |winner, other| matches!(other, OperationBegun::Recorded(found) if **found == *winner),
+            |winner, other| matches!(other, BeginOperationOutcome::Recorded(found) if **found == *winner),
         );
         assert_eq!(t.operation_ids(t.all_operations(&home)).await, [winner.id]);
     }
@@ -90,8 +91,8 @@ pub(super) async fn of_different_requests_with_one_key_one_wins(t: &Stage) {
         }
         let begins = (0..64).map(|n| t.close(&home, &format!("i{}", n % 4)).key("k")).collect();
         let winner = one_winner(begin_at_once(t, begins).await, |winner, other| match other {
-            OperationBegun::Recorded(found) => found.id == winner.id,
-            OperationBegun::KeyConflict(found) => found.id == winner.id,
+            BeginOperationOutcome::Recorded(found) => found.id == winner.id,
+            BeginOperationOutcome::KeyConflict(found) => found.id == winner.id,
             _ => false,
         });
         assert_eq!(t.operation_ids(t.all_operations(&home)).await, [winner.id]);
@@ -125,8 +126,8 @@ pub(super) async fn of_those_who_try_again_one_does(t: &Stage) {
         let mut attempts = 0;
         for outcome in outcomes {
             match outcome {
-                OperationBegun::Begun { operation, .. } if operation.attempt == 2 => attempts += 1,
-                OperationBegun::Recorded(found) if found.attempt == 2 => {}
+                BeginOperationOutcome::Begun { operation, .. } if operation.attempt == 2 => attempts += 1,
+                BeginOperationOutcome::Recorded(found) if found.attempt == 2 => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -156,7 +157,7 @@ pub(super) async fn operations_on_many_entities_all_go_on(t: &Stage) {
             notes: Vec::new(),
         });
         for finished in finish_at_once(t, ends.collect()).await {
-            must!(finished, Finished::Finished { .. });
+            must!(finished, FinishOperationOutcome::Finished { .. });
         }
     }
 }
@@ -172,8 +173,14 @@ pub(super) async fn of_unclaimed_ends_one_wins(t: &Stage) {
             ends.push(FinishOperation { notes, ..held.own_end(done("1")) });
         }
         let outcomes = finish_at_once(t, ends).await;
-        let won = outcomes.iter().filter(|outcome| matches!(outcome, Finished::Finished { .. })).count();
-        let stale = outcomes.iter().filter(|outcome| matches!(outcome, Finished::Stale(Some(_)))).count();
+        let won = outcomes
+            .iter()
+            .filter(|outcome| matches!(outcome, FinishOperationOutcome::Finished { .. }))
+            .count();
+        let stale = outcomes
+            .iter()
+            .filter(|outcome| matches!(outcome, FinishOperationOutcome::Stale(Some(_))))
+            .count();
         assert_eq!((won, stale), (1, 31), "{outcomes:?}");
         assert_eq!(t.standing(&home, "i1").await, ("closed".into(), 2));
         assert_eq!(t.noted_on(&home, "i1").await.len(), 1);
@@ -190,8 +197,12 @@ pub(super) async fn one_end_sent_many_times_is_written_once(t: &Stage) {
             ..held.own_end(done("1"))
         };
         let outcomes = finish_at_once(t, vec![end; 32]).await;
-        let wrote = outcomes.iter().filter(|outcome| matches!(outcome, Finished::Finished { .. })).count();
-        let again = outcomes.iter().filter(|outcome| matches!(outcome, Finished::Again(_))).count();
+        let wrote = outcomes
+            .iter()
+            .filter(|outcome| matches!(outcome, FinishOperationOutcome::Finished { .. }))
+            .count();
+        let again =
+            outcomes.iter().filter(|outcome| matches!(outcome, FinishOperationOutcome::Again(_))).count();
         assert_eq!((wrote, again), (1, 31), "{outcomes:?}");
         assert_eq!(t.standing(&home, "i1").await, ("closed".into(), 3));
         assert_eq!(t.noted_on(&home, "i1").await.len(), 1);
@@ -210,10 +221,14 @@ pub(super) async fn an_end_races_with_janitors(t: &Stage) {
             ends.insert(n % 5, held.own_end(done("1")));
             let mut outcomes = finish_at_once(t, ends).await;
             let own = outcomes.remove(n % 5);
-            let swept = |outcome: &&Finished| matches!(outcome, Finished::Finished { .. });
+            let swept = |outcome: &&FinishOperationOutcome| {
+                matches!(outcome, FinishOperationOutcome::Finished { .. })
+            };
             let (status, by_janitor) = match own {
-                Finished::Finished { .. } => ("closed", 0),
-                Finished::Lost(Some(found)) if found.state.status() == OperationStatus::Reverted => {
+                FinishOperationOutcome::Finished { .. } => ("closed", 0),
+                FinishOperationOutcome::Lost(Some(found))
+                    if found.state.status() == OperationStatus::Reverted =>
+                {
                     ("approved", 1)
                 }
                 other => panic!("{other:?}"),
@@ -234,13 +249,14 @@ pub(super) async fn a_heartbeat_races_with_the_janitor(t: &Stage) {
             let sweep = held.end(FinishBy::Janitor { unheard_since: t.now() }, OperationEnd::Reverted);
             let (store, own) = (t.store.clone(), held.held());
             let hearing = tokio::spawn(async move {
-                store.entity_store().unwrap().hear_of_operations(ANN, vec![own]).await.unwrap()
+                store.entity_store().unwrap().heartbeat_operations(ANN, vec![own]).await.unwrap()
             });
             let swept = held.send(sweep).await;
             let is_lost = !hearing.await.unwrap().is_empty();
             match swept {
-                Finished::Finished { .. } if is_lost || held.status().await == OperationStatus::Reverted => {}
-                Finished::Lost(Some(_)) if !is_lost => {
+                FinishOperationOutcome::Finished { .. }
+                    if is_lost || held.status().await == OperationStatus::Reverted => {}
+                FinishOperationOutcome::Lost(Some(_)) if !is_lost => {
                     assert_eq!(held.status().await, OperationStatus::Pending)
                 }
                 other => panic!("{other:?}, and lost: {is_lost}"),
@@ -264,12 +280,12 @@ pub(super) async fn a_beginning_races_with_the_janitor(t: &Stage) {
                 );
             let outcomes =
                 begin_at_once(t, (0..4).map(|_| t.close(&home, &id).seen(3).owner(BOB)).collect()).await;
-            must!(sweeping.await.unwrap(), Finished::Finished { .. });
+            must!(sweeping.await.unwrap(), FinishOperationOutcome::Finished { .. });
             let mut begun = Vec::new();
             for outcome in outcomes {
                 match outcome {
-                    OperationBegun::Begun { operation, .. } => begun.push(operation.id),
-                    OperationBegun::ClaimFailed(Some(_)) => {}
+                    BeginOperationOutcome::Begun { operation, .. } => begun.push(operation.id),
+                    BeginOperationOutcome::ClaimFailed(Some(_)) => {}
                     other => panic!("{other:?}"),
                 }
             }
@@ -296,7 +312,7 @@ pub(super) async fn a_beginning_races_with_the_sweep_for_strays(t: &Stage) {
         let held = t.close(&home, &id).begins().await;
         assert_eq!(sweeping.await.unwrap(), []);
         assert_eq!(t.standing(&home, &id).await, ("closing".into(), 2));
-        must!(held.done("1").await, Finished::Finished { .. });
+        must!(held.done("1").await, FinishOperationOutcome::Finished { .. });
     }
 }
 
@@ -327,15 +343,17 @@ pub(super) async fn of_those_who_make_one_entity_one_does(t: &Stage) {
         let store = t.store.clone();
         let new = NewEntity {
             workspace: Default::default(),
-            entity: entity_in(&Home::Own, "i1"),
+            entity: entity_in(&EntityStorage::BuiltIn, "i1"),
             status: name("approved"),
             data: json(&format!(r#"{{"n":{n}}}"#)),
         };
         async move { store.entity_store().unwrap().create_entity(new).await.unwrap() }
     }))
     .await;
-    let now = t.entity(&Home::Own, "i1").await;
-    let made = outcomes.iter().filter(|outcome| **outcome == CreatedEntity::Created(now.clone())).count();
-    let found = outcomes.iter().filter(|outcome| **outcome == CreatedEntity::Exists(now.clone())).count();
+    let now = t.entity(&EntityStorage::BuiltIn, "i1").await;
+    let made =
+        outcomes.iter().filter(|outcome| **outcome == CreateEntityOutcome::Created(now.clone())).count();
+    let found =
+        outcomes.iter().filter(|outcome| **outcome == CreateEntityOutcome::Exists(now.clone())).count();
     assert_eq!((made, found), (1, 31), "{outcomes:?}");
 }

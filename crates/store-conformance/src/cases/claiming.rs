@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hapax_engine::limits::MAX_STALLS;
 use hapax_engine::model::{
-    EventKind, Fence, Grant, Priority, RunCommand, RunId, RunState, RunStatus, Serves,
+    EventKind, Fence, Grant, Priority, RunCommand, RunId, RunState, RunStatus, ServedWorkflows,
 };
 use hapax_engine::store::{ClaimRuns, StartOutcome};
 
@@ -86,9 +86,9 @@ pub(super) async fn only_served_workspaces_are_granted(t: &Stage) {
     let abroad = t.order().workspace("abroad").start().await;
     t.pass(SECOND);
     let home = t.order().start().await;
-    let mut serves = Serves::default();
+    let mut serves = ServedWorkflows::default();
     serves.insert(Some(&home.facts.workspace), workflow("order", 1));
-    let claim = |serves: &Serves, limit| ClaimRuns {
+    let claim = |serves: &ServedWorkflows, limit| ClaimRuns {
         grant: Grant { owner: ANN, lease_for: LEASE, serves: Arc::new(serves.clone()) },
         limit,
     };
@@ -104,7 +104,7 @@ pub(super) async fn only_served_workspaces_are_granted(t: &Stage) {
     let both = t.store.claim_runs(claim(&serves, 10)).await.unwrap();
     assert_eq!(both.runs.iter().map(|run| run.id()).collect::<Vec<_>>(), [abroad.id()]);
     t.pass(LEASE);
-    let mut other = Serves::default();
+    let mut other = ServedWorkflows::default();
     other.insert(Some(&home.facts.workspace), workflow("order", 1));
     assert!(t.store.claim_runs(claim(&other, 10)).await.unwrap().runs.is_empty());
     assert_eq!(t.store.claim_runs(claim(&serves, 10)).await.unwrap().runs.len(), 1);
@@ -226,7 +226,7 @@ pub(super) async fn a_timer_wakes_a_waiting_run(t: &Stage) {
 
 /// A run that nobody takes, or whose holder is gone, is seen by those who watch: over workspaces, workflows, versions and priorities.
 pub(super) async fn the_longest_due_run_is_known_whoever_serves_it(t: &Stage) {
-    let longest = || async { t.store.find_longest_due().await.unwrap() };
+    let longest = || async { t.store.find_oldest_due_at().await.unwrap() };
     assert_eq!(longest().await, None);
     let held = t.driven().await;
     let resting = t.driven().await;

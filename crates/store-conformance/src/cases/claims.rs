@@ -1,7 +1,8 @@
 //! How operations begin: the status flips before the action, and one caller wins.
 
 use hapax_engine::model::{
-    EntityNote, Finished, Home, OperationBegun, OperationEnd, OperationState, OperationStatus, Version,
+    BeginOperationOutcome, EntityJournalEntry, EntityStorage, FinishOperationOutcome, OperationEnd,
+    OperationState, OperationStatus, Version,
 };
 
 use crate::fixture::*;
@@ -14,7 +15,7 @@ pub(super) async fn a_claim_flips_the_status_before_the_action(t: &Stage) {
         t.pass(SECOND);
         let close = t.close(&home, "i1").key("k");
         let begun = close.send().await;
-        let (operation, entity) = must!(begun, OperationBegun::Begun { operation, entity, notes, .. } if notes.iter().all(EntityNote::is_for_audit_only) => (*operation, entity));
+        let (operation, entity) = must!(begun, BeginOperationOutcome::Begun { operation, entity, notes, .. } if notes.iter().all(EntityJournalEntry::is_for_audit_only) => (*operation, entity));
         assert_eq!((entity.status.as_str(), entity.version.get()), ("closing", 2));
         assert_eq!((entity.updated_at, &entity.data), (t.now(), &before.data));
         assert_eq!(t.entity(&home, "i1").await, entity, "it is written");
@@ -70,12 +71,12 @@ pub(super) async fn the_second_caller_learns_who_won(t: &Stage) {
             t.close(&home, "i1").overridden("now!").irreversible(),
         ];
         for loser in losers {
-            must!(loser.send().await, OperationBegun::ClaimFailed(Some(found)) if *found == operation);
+            must!(loser.send().await, BeginOperationOutcome::ClaimFailed(Some(found)) if *found == operation);
         }
         assert_eq!(t.standing(&home, "i1").await, ("closing".into(), 2), "nothing else is written");
         assert_eq!(t.operation_ids(t.all_operations(&home)).await.len(), 1);
         assert_eq!(t.keyed_operation(&home, "another").await, None, "the key is free");
-        must!(winner.done("1").await, Finished::Finished { .. });
+        must!(winner.done("1").await, FinishOperationOutcome::Finished { .. });
     }
 }
 
@@ -83,12 +84,12 @@ pub(super) async fn the_second_caller_learns_who_won(t: &Stage) {
 pub(super) async fn a_caller_that_saw_an_older_version_looks_again(t: &Stage) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
-        must!(held.finish(OperationEnd::Failed(failure())).await, Finished::Finished { .. });
+        must!(held.finish(OperationEnd::Failed(failure())).await, FinishOperationOutcome::Finished { .. });
         let now = t.entity(&home, "i1").await;
         assert_eq!(now.version, Version::new(3));
         for seen in [1, 2, 4] {
             let outcome = t.close(&home, "i1").seen(seen).send().await;
-            must!(outcome, OperationBegun::Stale(found) if found == now);
+            must!(outcome, BeginOperationOutcome::Stale(found) if found == now);
         }
         t.close(&home, "i1").seen(3).begins().await;
     }
@@ -99,8 +100,8 @@ pub(super) async fn a_step_that_does_not_apply_is_not_begun(t: &Stage) {
     for home in t.homes().await {
         let draft = t.invoice(&home, "i1", "draft").await;
         let close = t.close(&home, "i1").key("k");
-        must!(close.send().await, OperationBegun::NotAllowed(found) if found == draft);
-        must!(close.clone().unclaimed().send().await, OperationBegun::NotAllowed(_));
+        must!(close.send().await, BeginOperationOutcome::NotAllowed(found) if found == draft);
+        must!(close.clone().unclaimed().send().await, BeginOperationOutcome::NotAllowed(_));
         assert_eq!(t.entity(&home, "i1").await, draft);
         assert_eq!(t.keyed_operation(&home, "k").await, None);
         assert!(t.operation_ids(t.all_operations(&home)).await.is_empty());
@@ -123,7 +124,7 @@ pub(super) async fn a_transient_status_without_an_operation_is_a_claim(t: &Stage
         for (id, status) in [("i1", "closing"), ("i2", "paying")] {
             t.invoice(&home, id, status).await;
             for close in [t.close(&home, id), t.close(&home, id).returning()] {
-                must!(close.send().await, OperationBegun::ClaimFailed(None));
+                must!(close.send().await, BeginOperationOutcome::ClaimFailed(None));
             }
             assert_eq!(t.standing(&home, id).await, (status.into(), 1));
         }
@@ -134,7 +135,7 @@ pub(super) async fn a_transient_status_without_an_operation_is_a_claim(t: &Stage
 pub(super) async fn nothing_is_begun_on_what_is_not_there(t: &Stage) {
     for home in t.homes().await {
         for close in [t.close(&home, "i1").key("k"), t.close(&home, "i1").irreversible().returning()] {
-            must!(close.send().await, OperationBegun::NoSuchEntity);
+            must!(close.send().await, BeginOperationOutcome::NoSuchEntity);
         }
         assert_eq!(t.keyed_operation(&home, "k").await, None);
         assert_eq!(t.find_invoice(&home, "i1").await, None);
@@ -149,13 +150,16 @@ pub(super) async fn without_a_claim_the_first_to_finish_wins(t: &Stage) {
         let two = t.close(&home, "i1").unclaimed().owner(BOB).begins().await;
         assert_eq!(t.standing(&home, "i1").await, ("approved".into(), 1), "nothing is flipped");
         assert_eq!(one.operation.version, Version::new(1));
-        must!(two.done("2").await, Finished::Finished { entity: Some(entity), .. } if entity.version == Version::new(2));
+        must!(two.done("2").await, FinishOperationOutcome::Finished { entity: Some(entity), .. } if entity.version == Version::new(2));
         let closed = t.entity(&home, "i1").await;
         assert_eq!(closed.status, name("closed"));
-        must!(one.done("1").await, Finished::Stale(Some(found)) if found == closed);
+        must!(one.done("1").await, FinishOperationOutcome::Stale(Some(found)) if found == closed);
         assert_eq!(t.entity(&home, "i1").await, closed);
         assert_eq!(one.status().await, OperationStatus::Pending, "nothing is written");
-        must!(one.finish(OperationEnd::Failed(failure())).await, Finished::Finished { entity: None, .. });
+        must!(
+            one.finish(OperationEnd::Failed(failure())).await,
+            FinishOperationOutcome::Finished { entity: None, .. }
+        );
         assert_eq!(t.entity(&home, "i1").await, closed);
     }
 }
@@ -166,9 +170,9 @@ pub(super) async fn without_a_claim_every_change_counts(t: &Stage) {
         t.invoice(&home, "i1", "approved").await;
         let slow = t.close(&home, "i1").unclaimed().begins().await;
         let other = t.close(&home, "i1").owner(BOB).begins().await;
-        must!(other.finish(OperationEnd::Rejected(failure())).await, Finished::Finished { .. });
+        must!(other.finish(OperationEnd::Rejected(failure())).await, FinishOperationOutcome::Finished { .. });
         assert_eq!(t.standing(&home, "i1").await, ("approved".into(), 3));
-        must!(slow.done("1").await, Finished::Stale(Some(_)));
+        must!(slow.done("1").await, FinishOperationOutcome::Stale(Some(_)));
     }
 }
 
@@ -180,10 +184,10 @@ pub(super) async fn without_a_claim_nobody_is_kept_away(t: &Stage) {
         let claims = t.close(&home, "i1").begins().await;
         must!(
             bystander.finish(OperationEnd::Failed(failure())).await,
-            Finished::Finished { entity: None, .. }
+            FinishOperationOutcome::Finished { entity: None, .. }
         );
         let loser = t.close(&home, "i1").seen(2).send().await;
-        must!(loser, OperationBegun::ClaimFailed(Some(found)) if found.id == claims.id());
+        must!(loser, BeginOperationOutcome::ClaimFailed(Some(found)) if found.id == claims.id());
     }
 }
 
@@ -197,7 +201,7 @@ pub(super) async fn a_claim_holds_one_entity(t: &Stage) {
     if let Some(home) = t.homes().await.into_iter().find(is_table) {
         // The row is the same, so it is in a transient status; but no operation of that workspace holds it.
         let abroad = t.close(&home, "i1").workspace("abroad").seen(2);
-        must!(abroad.send().await, OperationBegun::ClaimFailed(None));
+        must!(abroad.send().await, BeginOperationOutcome::ClaimFailed(None));
     }
 }
 
@@ -206,11 +210,11 @@ pub(super) async fn a_row_that_the_user_changed_is_judged_as_it_is(t: &Stage) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     t.invoice(&home, "i1", "approved").await;
     t.put_row("i1", "approved", 9).await;
-    must!(t.close(&home, "i1").send().await, OperationBegun::Stale(found) if found.version == Version::new(9));
+    must!(t.close(&home, "i1").send().await, BeginOperationOutcome::Stale(found) if found.version == Version::new(9));
     t.put_row("i1", "closing", 10).await;
-    must!(t.close(&home, "i1").seen(10).send().await, OperationBegun::ClaimFailed(None));
+    must!(t.close(&home, "i1").seen(10).send().await, BeginOperationOutcome::ClaimFailed(None));
     t.put_row("i1", "closed", 11).await;
-    must!(t.close(&home, "i1").seen(11).send().await, OperationBegun::NotAllowed(_));
+    must!(t.close(&home, "i1").seen(11).send().await, BeginOperationOutcome::NotAllowed(_));
     t.put_row("i1", "approved", 12).await;
     let held = t.close(&home, "i1").seen(12).begins().await;
     assert_eq!(held.operation.version, Version::new(13));
@@ -218,6 +222,9 @@ pub(super) async fn a_row_that_the_user_changed_is_judged_as_it_is(t: &Stage) {
 
 /// Entities of the store's own table are claimed by the operations of their own workspace alone.
 pub(super) async fn workspaces_do_not_share_claims(t: &Stage) {
-    t.closing(&Home::Own, "i1").await;
-    must!(t.close(&Home::Own, "i1").workspace("abroad").send().await, OperationBegun::NoSuchEntity);
+    t.closing(&EntityStorage::BuiltIn, "i1").await;
+    must!(
+        t.close(&EntityStorage::BuiltIn, "i1").workspace("abroad").send().await,
+        BeginOperationOutcome::NoSuchEntity
+    );
 }

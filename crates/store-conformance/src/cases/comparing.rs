@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use hapax_engine::memory::MemoryStore;
-use hapax_engine::model::{Begun, CatalogKind, RequestEnd, WriteToken};
-use hapax_engine::store::{KeyUse, ListCatalogItems, PutOutcome, ReleaseKey, ReleaseOutcome, Store};
+use hapax_engine::model::{BeginOutcome, CatalogKind, RequestEnd, WriteToken};
+use hapax_engine::store::{KeyUsageDelta, ListCatalogItems, PutOutcome, ReleaseKey, ReleaseOutcome, Store};
 
 use crate::fixture::*;
 
@@ -59,9 +59,9 @@ pub(super) async fn random_requests_are_answered_as_by_the_memory_store(t: &Stag
             }
             66..70 => {
                 let place = draw(t, &mut rng, &[]).place();
-                let counted = vec![KeyUse { place, uses: uses(rng.u64(..3), rng.u64(..3)) }];
-                model.request_key_store().unwrap().count_uses(counted.clone()).await.unwrap();
-                t.book().count_uses(counted).await.unwrap();
+                let counted = vec![KeyUsageDelta { place, uses: uses(rng.u64(..3), rng.u64(..3)) }];
+                model.request_key_store().unwrap().add_key_usage(counted.clone()).await.unwrap();
+                t.book().add_key_usage(counted).await.unwrap();
             }
             70..72 => {
                 let purged = model.request_key_store().unwrap().purge_requests(1_000).await.unwrap();
@@ -94,12 +94,12 @@ async fn begin(t: &Stage, model: &dyn Store, ask: &Ask<'_>, n: usize) -> &'stati
     assert_eq!(ask.send().await, expected, "request {n}");
     assert_eq!(t.now(), model.now());
     match expected {
-        Begun::Yours { is_taken_over: false, .. } => "begun: yours",
-        Begun::Yours { is_taken_over: true, .. } => "begun: taken over",
-        Begun::InFlight { .. } => "begun: in flight",
-        Begun::Answered(_) => "begun: answered",
-        Begun::Conflict(_) => "begun: conflict",
-        Begun::Expired { .. } => "begun: expired",
+        BeginOutcome::Acquired { is_taken_over: false, .. } => "begun: yours",
+        BeginOutcome::Acquired { is_taken_over: true, .. } => "begun: taken over",
+        BeginOutcome::InFlight { .. } => "begun: in flight",
+        BeginOutcome::Answered(_) => "begun: answered",
+        BeginOutcome::Conflict(_) => "begun: conflict",
+        BeginOutcome::Expired { .. } => "begun: expired",
     }
 }
 
@@ -152,7 +152,7 @@ async fn same_key(t: &Stage, model: &dyn Store, ask: &Ask<'_>, n: usize) {
     let book = model.request_key_store().unwrap();
     let expected = book.find_request(&request.scope, &request.key).await.unwrap();
     assert_eq!(ask.find().await, expected, "after request {n}");
-    let expected = book.find_uses(&ask.place()).await.unwrap();
+    let expected = book.find_key_usage(&ask.place()).await.unwrap();
     assert_eq!(t.uses(&ask.place()).await, expected, "after request {n}");
 }
 

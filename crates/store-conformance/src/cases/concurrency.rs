@@ -88,10 +88,10 @@ pub(super) async fn of_writes_on_one_version_one_wins(t: &Stage) {
     }
     let outcomes = at_once(writes.into_iter().map(|write| {
         let store = t.store.clone();
-        async move { store.advance_run(write).await.unwrap() }
+        async move { store.commit_run(write).await.unwrap() }
     }))
     .await;
-    let won = outcomes.iter().filter(|outcome| matches!(outcome, CommitOutcome::Advanced { .. })).count();
+    let won = outcomes.iter().filter(|outcome| matches!(outcome, CommitOutcome::Committed { .. })).count();
     let stale = outcomes.iter().filter(|outcome| matches!(outcome, CommitOutcome::Stale(_))).count();
     assert_eq!((won, stale), (1, 31));
     assert_eq!(t.log(&held).await.steps.len(), 1);
@@ -103,10 +103,13 @@ pub(super) async fn one_write_sent_many_times_takes_effect_once(t: &Stage) {
     let write = t.write(&held).await.does("charge").completes("1").advance();
     let outcomes = at_once((0..16).map(|_| {
         let (store, write) = (t.store.clone(), write.clone());
-        async move { store.advance_run(write).await.unwrap() }
+        async move { store.commit_run(write).await.unwrap() }
     }))
     .await;
-    assert!(outcomes.iter().all(|outcome| matches!(outcome, CommitOutcome::Advanced { .. })), "{outcomes:?}");
+    assert!(
+        outcomes.iter().all(|outcome| matches!(outcome, CommitOutcome::Committed { .. })),
+        "{outcomes:?}"
+    );
     assert_eq!(t.events(&held).await.len(), 2);
 }
 
@@ -172,9 +175,9 @@ pub(super) async fn a_park_never_sleeps_over_a_racing_signal(t: &Stage) {
         let held = t.driven().await;
         let park = t.write(&held).await.awaits_signal("go").parks().advance();
         let (parker, sender, signal) = (t.store.clone(), t.store.clone(), signal_to(&held, "go", None));
-        let parking = tokio::spawn(async move { parker.advance_run(park).await.unwrap() });
+        let parking = tokio::spawn(async move { parker.commit_run(park).await.unwrap() });
         let sending = tokio::spawn(async move { sender.send_signal(signal).await.unwrap() });
-        must!(parking.await.unwrap(), CommitOutcome::Advanced { .. });
+        must!(parking.await.unwrap(), CommitOutcome::Committed { .. });
         must!(sending.await.unwrap(), SignalOutcome::Stored { .. });
         let parked = t.head(&held).await;
         assert_eq!(parked.state, RunState::Waiting { wake_at: Some(t.now()) });
@@ -218,12 +221,12 @@ pub(super) async fn a_cancellation_races_with_the_end(t: &Stage) {
             announce: Subscribers::default(),
         };
         let (ender, steerer) = (t.store.clone(), t.store.clone());
-        let ending = tokio::spawn(async move { ender.advance_run(end).await.unwrap() });
+        let ending = tokio::spawn(async move { ender.commit_run(end).await.unwrap() });
         let steering = tokio::spawn(async move { steerer.command_run(steer).await.unwrap() });
         let (ending, _) = (ending.await.unwrap(), steering.await.unwrap());
         let now = t.head(&held).await;
         match ending {
-            CommitOutcome::Advanced { .. } => assert_eq!(now.status(), RunStatus::Completed),
+            CommitOutcome::Committed { .. } => assert_eq!(now.status(), RunStatus::Completed),
             CommitOutcome::Stale(head) => drop(t.write(&head).await.cancels().done().await),
             CommitOutcome::ChildrenRefused(refused) => panic!("it starts none: {refused}"),
             CommitOutcome::LeaseLost => panic!("nobody took it"),

@@ -6,7 +6,7 @@ use hapax_engine::model::{
     WorkspaceId,
 };
 use hapax_engine::store::{
-    DoubtPlace, ListDoubts, RunCommandOutcome, SettleOutcome, SettlePromise, StoredDoubt,
+    DoubtCursor, ListDoubts, RunCommandOutcome, SettleOutcome, SettlePromise, StoredDoubt,
 };
 
 use crate::fixture::*;
@@ -21,13 +21,15 @@ fn names(doubts: &[StoredDoubt]) -> Vec<(RunId, &str)> {
     doubts.iter().map(|doubt| (doubt.run, doubt.step.id.as_str())).collect()
 }
 
-async fn page(t: &Stage, limit: usize, after: Option<DoubtPlace>) -> Vec<StoredDoubt> {
+async fn page(t: &Stage, limit: usize, after: Option<DoubtCursor>) -> Vec<StoredDoubt> {
     t.store.list_doubts(ListDoubts { workspace: None, after, limit }).await.unwrap()
 }
 
-fn place_of(doubt: &StoredDoubt) -> DoubtPlace {
+fn place_of(doubt: &StoredDoubt) -> DoubtCursor {
     match doubt.step.state {
-        StepState::InDoubt { since, .. } => DoubtPlace { since, run: doubt.run, step: doubt.step.id.clone() },
+        StepState::InDoubt { since, .. } => {
+            DoubtCursor { since, run: doubt.run, step: doubt.step.id.clone() }
+        }
         ref other => panic!("{} is in no doubt: {other:?}", doubt.step.id),
     }
 }
@@ -64,7 +66,7 @@ pub(super) async fn the_longest_in_doubt_comes_first(t: &Stage) {
     }
     assert_eq!(names(&read), expected);
     assert_eq!(page(t, 0, None).await.len(), 1, "a page is not empty");
-    let between = DoubtPlace { since: t.now(), run: one.id(), step: StepId::from_stored("b") };
+    let between = DoubtCursor { since: t.now(), run: one.id(), step: StepId::from_stored("b") };
     assert_eq!(names(&page(t, 9, Some(between)).await), expected[3..]);
 }
 
@@ -139,7 +141,7 @@ pub(super) async fn a_retry_does_not_run_again_what_is_in_doubt(t: &Stage) {
         assert_eq!((refusal, head), (Refusal::InDoubt(StepId::from_stored("wire")), run.clone()));
         assert_eq!(t.log(&run).await.steps.len(), 3, "nothing is deleted");
     }
-    must!(t.steer(&run, retry()).await, RunCommandOutcome::Steered(_));
+    must!(t.steer(&run, retry()).await, RunCommandOutcome::Accepted(_));
     assert_eq!(t.step(&run, "wire").await.unwrap().state.status(), StepStatus::InDoubt);
     assert!(t.step(&run, "ship").await.is_none());
     assert_eq!(names(&t.doubts().await), [(run.id(), "wire")]);

@@ -1,13 +1,13 @@
 //! Entities in the store's own table and in tables of the user's: made, found and listed.
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{Home, Name, TableRef, Version, WorkspaceId};
-use hapax_engine::store::{CreatedEntity, ListEntities, NewEntity, StoreError};
+use hapax_engine::model::{EntityStorage, Name, TableRef, Version, WorkspaceId};
+use hapax_engine::store::{CreateEntityOutcome, ListEntities, NewEntity, StoreError};
 
 use crate::fixture::*;
 use crate::must;
 
-async fn create_in(t: &Stage, workspace: &str, kind: &str, id: &str, data: &str) -> CreatedEntity {
+async fn create_in(t: &Stage, workspace: &str, kind: &str, id: &str, data: &str) -> CreateEntityOutcome {
     let new = NewEntity {
         workspace: WorkspaceId::new(workspace).unwrap(),
         entity: entity_of(kind, id),
@@ -20,21 +20,21 @@ async fn create_in(t: &Stage, workspace: &str, kind: &str, id: &str, data: &str)
 /// S1.5: an entity begins with version 1, and is found as it was made.
 pub(super) async fn an_entity_is_made_once(t: &Stage) {
     let made =
-        must!(t.create("i1", "approved", r#"{"total":7}"#).await, CreatedEntity::Created(made) => made);
-    assert_eq!((&made.entity, made.status.as_str()), (&entity_in(&Home::Own, "i1"), "approved"));
+        must!(t.create("i1", "approved", r#"{"total":7}"#).await, CreateEntityOutcome::Created(made) => made);
+    assert_eq!((&made.entity, made.status.as_str()), (&entity_in(&EntityStorage::BuiltIn, "i1"), "approved"));
     assert_eq!((made.version, made.data.as_str()), (Version::new(1), r#"{"total":7}"#));
     assert_eq!(made.updated_at, t.now());
     t.pass(SECOND);
     let again = t.create("i1", "draft", r#"{"total":8}"#).await;
-    assert_eq!(again, CreatedEntity::Exists(made.clone()));
-    assert_eq!(t.find_invoice(&Home::Own, "i1").await, Some(made));
+    assert_eq!(again, CreateEntityOutcome::Exists(made.clone()));
+    assert_eq!(t.find_invoice(&EntityStorage::BuiltIn, "i1").await, Some(made));
 }
 
 /// A second making of an entity finds it as it is by now.
 pub(super) async fn making_an_entity_again_shows_how_it_stands(t: &Stage) {
-    t.closing(&Home::Own, "i1").await;
+    t.closing(&EntityStorage::BuiltIn, "i1").await;
     let again = t.create("i1", "approved", "{}").await;
-    must!(again, CreatedEntity::Exists(entity) if entity.status == name("closing"));
+    must!(again, CreateEntityOutcome::Exists(entity) if entity.status == name("closing"));
 }
 
 /// An entity that is not there is not found, wherever it would live.
@@ -56,10 +56,10 @@ pub(super) async fn data_of_entities_is_kept_byte_for_byte(t: &Stage) {
     ];
     for (n, text) in texts.into_iter().enumerate() {
         let id = n.to_string();
-        must!(t.create(&id, "approved", text).await, CreatedEntity::Created(made) if made.data.as_str() == text);
-        assert_eq!(t.entity(&Home::Own, &id).await.data.as_str(), text);
+        must!(t.create(&id, "approved", text).await, CreateEntityOutcome::Created(made) if made.data.as_str() == text);
+        assert_eq!(t.entity(&EntityStorage::BuiltIn, &id).await.data.as_str(), text);
     }
-    let listed = t.entities().list_entities(t.all_invoices(&Home::Own)).await.unwrap();
+    let listed = t.entities().list_entities(t.all_invoices(&EntityStorage::BuiltIn)).await.unwrap();
     assert_eq!(listed.iter().map(|entity| entity.data.as_str()).collect::<Vec<_>>(), texts);
 }
 
@@ -76,7 +76,11 @@ pub(super) async fn ids_of_entities_are_compared_exactly(t: &Stage) {
         assert_eq!(t.find_invoice(&home, "A ").await, None);
         assert_eq!(t.find_invoice(&home, "aXb").await, None);
     }
-    assert_eq!(t.entity_ids(t.all_invoices(&Home::Own)).await, ids, "in the order of their bytes");
+    assert_eq!(
+        t.entity_ids(t.all_invoices(&EntityStorage::BuiltIn)).await,
+        ids,
+        "in the order of their bytes"
+    );
 }
 
 /// An entity of another workspace or another kind with the same id is another.
@@ -84,12 +88,16 @@ pub(super) async fn entities_are_told_apart_by_workspace_and_kind(t: &Stage) {
     let places = [("default", "invoice"), ("default", "order"), ("abroad", "invoice")];
     for (n, (workspace, kind)) in places.into_iter().enumerate() {
         let data = format!(r#"{{"n":{n}}}"#);
-        must!(create_in(t, workspace, kind, "1", &data).await, CreatedEntity::Created(_));
+        must!(create_in(t, workspace, kind, "1", &data).await, CreateEntityOutcome::Created(_));
     }
-    t.close(&Home::Own, "1").begins().await;
+    t.close(&EntityStorage::BuiltIn, "1").begins().await;
     for (n, (workspace, kind)) in places.into_iter().enumerate() {
         let workspace = WorkspaceId::new(workspace).unwrap();
-        let found = t.entities().find_entity(&workspace, &entity_of(kind, "1"), &Home::Own).await.unwrap();
+        let found = t
+            .entities()
+            .find_entity(&workspace, &entity_of(kind, "1"), &EntityStorage::BuiltIn)
+            .await
+            .unwrap();
         let found = found.unwrap();
         assert_eq!(found.entity, entity_of(kind, "1"));
         assert_eq!(found.data.as_str(), format!(r#"{{"n":{n}}}"#));
@@ -98,10 +106,10 @@ pub(super) async fn entities_are_told_apart_by_workspace_and_kind(t: &Stage) {
             name(if n == 0 { "closing" } else { "approved" }),
             "only the first is moved"
         );
-        let request = ListEntities { workspace, kind: name(kind), ..t.all_invoices(&Home::Own) };
+        let request = ListEntities { workspace, kind: name(kind), ..t.all_invoices(&EntityStorage::BuiltIn) };
         assert_eq!(t.entities().list_entities(request).await.unwrap(), [found]);
     }
-    t.close(&Home::Own, "1").workspace("abroad").begins().await;
+    t.close(&EntityStorage::BuiltIn, "1").workspace("abroad").begins().await;
 }
 
 /// Entities are listed in the order of their ids, page by page.
@@ -150,9 +158,9 @@ pub(super) async fn entities_are_listed_by_status(t: &Stage) {
 /// A page of entities is bounded, whatever is asked for.
 pub(super) async fn a_page_of_entities_is_bounded(t: &Stage) {
     for n in 0..=MAX_PAGE {
-        must!(t.create(&format!("{n:05}"), "approved", "{}").await, CreatedEntity::Created(_));
+        must!(t.create(&format!("{n:05}"), "approved", "{}").await, CreateEntityOutcome::Created(_));
     }
-    let request = ListEntities { limit: usize::MAX, ..t.all_invoices(&Home::Own) };
+    let request = ListEntities { limit: usize::MAX, ..t.all_invoices(&EntityStorage::BuiltIn) };
     assert_eq!(t.entity_ids(request).await.len(), MAX_PAGE);
 }
 
@@ -166,7 +174,11 @@ pub(super) async fn a_row_of_the_users_is_an_entity(t: &Stage) {
     assert_eq!((found.entity, found.status), (entity_in(&home, "i1"), name("overdue")));
     assert_eq!((found.version, found.updated_at), (Version::new(41), at));
     assert_eq!(found.data.as_str(), r#"{"total":7}"#);
-    assert_eq!(t.find_invoice(&Home::Own, "i1").await, None, "it is not in the store's own table");
+    assert_eq!(
+        t.find_invoice(&EntityStorage::BuiltIn, "i1").await,
+        None,
+        "it is not in the store's own table"
+    );
     let order = entity_of("order", "i1");
     let workspace = WorkspaceId::default();
     let found = t.entities().find_entity(&workspace, &order, &home).await.unwrap();
@@ -176,7 +188,7 @@ pub(super) async fn a_row_of_the_users_is_an_entity(t: &Stage) {
 /// A table that is not there is refused with words, by every verb.
 pub(super) async fn a_table_that_is_not_there_is_refused(t: &Stage) {
     let table = TableRef::new("nowhere_at_all").unwrap();
-    let home = Home::Table(table.clone());
+    let home = EntityStorage::UserTable(table.clone());
     let refused = |what: &str, error: Option<StoreError>| match error {
         Some(StoreError::Refused(why)) => assert!(why.contains("nowhere_at_all"), "{what}: {why}"),
         other => panic!("{what}: {other:?}"),
@@ -217,7 +229,7 @@ pub(super) async fn a_table_that_lacks_a_column_is_refused(t: &Stage) {
     for table in lacking {
         let refusal = t.entities().check_table(&table).await;
         must!(refusal, Err(StoreError::Refused(why)) if why.contains("absent"));
-        let home = Home::Table(table);
+        let home = EntityStorage::UserTable(table);
         let workspace = WorkspaceId::default();
         let refusal = t.entities().find_entity(&workspace, &entity_in(&home, "i1"), &home).await;
         must!(refusal, Err(StoreError::Refused(why)) if why.contains("absent"));

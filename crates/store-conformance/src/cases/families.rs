@@ -5,7 +5,8 @@ use hapax_engine::model::{
     WorkspaceId,
 };
 use hapax_engine::store::{
-    CancelFamily, CancelFamilyOutcome, CommitOutcome, FamilyStore, StoreError, SweepFamily, SweptFamily,
+    CancelFamily, CancelFamilyOutcome, CommitOutcome, FamilyStore, StoreError, SweepFamily,
+    SweepFamilyOutcome,
 };
 
 use crate::fixture::*;
@@ -37,7 +38,7 @@ async fn cancel_family(t: &Stage, root: &RunHead) -> CancelFamilyOutcome {
     book(t).cancel_family(request).await.unwrap()
 }
 
-async fn sweep(t: &Stage, root: &RunHead, after: Option<RunId>, limit: usize) -> SweptFamily {
+async fn sweep(t: &Stage, root: &RunHead, after: Option<RunId>, limit: usize) -> SweepFamilyOutcome {
     let (workspace, root) = (root.facts.workspace.clone(), root.id());
     let request = SweepFamily { workspace, root, after, limit, announce: Subscribers::default() };
     book(t).sweep_family(request).await.unwrap()
@@ -53,7 +54,7 @@ async fn start_one(t: &Stage, parent: &RunHead, step: &str, most: u64) -> Commit
     let order = abandoned(t, parent, step);
     let mut advance = t.write(parent).await.awaits_child(step, &order).advance();
     advance.max_descendants = most;
-    t.store.advance_run(advance).await.unwrap()
+    t.store.commit_run(advance).await.unwrap()
 }
 
 /// A child knows the root of its family, and how deep it is in it.
@@ -78,10 +79,10 @@ pub(super) async fn a_root_has_so_many_descendants_and_no_more(t: &Stage) {
         assert!(t.step(parent, "d").await.is_none());
     }
     assert_eq!(t.list(10, None).await.runs.len(), 4);
-    must!(start_one(t, &first, "d", 4).await, CommitOutcome::Advanced { .. });
+    must!(start_one(t, &first, "d", 4).await, CommitOutcome::Committed { .. });
     must!(start_one(t, &root, "d", 4).await, CommitOutcome::ChildrenRefused(_));
     let other = t.driven().await;
-    must!(start_one(t, &other, "d", 1).await, CommitOutcome::Advanced { .. });
+    must!(start_one(t, &other, "d", 1).await, CommitOutcome::Committed { .. });
 }
 
 /// A write that is sent again finds its own children, which count once.
@@ -90,10 +91,10 @@ pub(super) async fn a_write_sent_again_counts_its_children_once(t: &Stage) {
     let order = abandoned(t, &root, "a");
     let mut advance = t.write(&root).await.awaits_child("a", &order).advance();
     advance.max_descendants = 2;
-    must!(t.store.advance_run(advance.clone()).await.unwrap(), CommitOutcome::Advanced { .. });
-    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Advanced { .. });
+    must!(t.store.commit_run(advance.clone()).await.unwrap(), CommitOutcome::Committed { .. });
+    must!(t.store.commit_run(advance).await.unwrap(), CommitOutcome::Committed { .. });
     let root = t.head(&root).await;
-    must!(start_one(t, &root, "b", 2).await, CommitOutcome::Advanced { .. });
+    must!(start_one(t, &root, "b", 2).await, CommitOutcome::Committed { .. });
     let root = t.head(&root).await;
     must!(start_one(t, &root, "c", 2).await, CommitOutcome::ChildrenRefused(_));
 }
@@ -101,17 +102,17 @@ pub(super) async fn a_write_sent_again_counts_its_children_once(t: &Stage) {
 /// A root that lives for ever may start children for ever.
 pub(super) async fn a_root_that_continues_as_new_begins_a_new_count(t: &Stage) {
     let root = t.driven().await;
-    must!(start_one(t, &root, "a", 1).await, CommitOutcome::Advanced { .. });
+    must!(start_one(t, &root, "a", 1).await, CommitOutcome::Committed { .. });
     let root = t.head(&root).await;
     must!(start_one(t, &root, "b", 1).await, CommitOutcome::ChildrenRefused(_));
     let root = t.write(&root).await.gives_up("a").continues_with("2").done().await;
-    must!(start_one(t, &root, "a", 1).await, CommitOutcome::Advanced { .. });
+    must!(start_one(t, &root, "a", 1).await, CommitOutcome::Committed { .. });
 }
 
 /// Who no longer holds the run is told so, whatever its children would have come to.
 pub(super) async fn a_stale_writer_hears_nothing_of_the_family(t: &Stage) {
     let root = t.driven().await;
-    must!(start_one(t, &root, "a", 1).await, CommitOutcome::Advanced { .. });
+    must!(start_one(t, &root, "a", 1).await, CommitOutcome::Committed { .. });
     must!(start_one(t, &root, "b", 1).await, CommitOutcome::Stale(_));
     t.pass(LEASE);
     assert_eq!(t.claim(BOB).await.len(), 2);
@@ -136,7 +137,7 @@ pub(super) async fn nobody_is_born_into_a_cancelled_family(t: &Stage) {
 pub(super) async fn a_sweep_reaches_every_member_of_a_cancelled_family(t: &Stage) {
     let [root, first, second, grandchild] = family(t).await;
     let bystander = t.pending().await;
-    assert_eq!(sweep(t, &root, None, 10).await, SweptFamily::default(), "it was not cancelled");
+    assert_eq!(sweep(t, &root, None, 10).await, SweepFamilyOutcome::default(), "it was not cancelled");
     must!(cancel_family(t, &root).await, CancelFamilyOutcome::Cancelled(_));
     assert_eq!(unswept(t).await, [root.id()]);
     let begun = sweep(t, &root, None, 2).await;

@@ -1,8 +1,8 @@
 //! How operations end: the guarded write after the action.
 
 use hapax_engine::model::{
-    Failure, FinishBy, FinishOperation, Finished, Home, OperationEnd, OperationId, OperationState,
-    OperationStatus, OutboxState, Version, WorkspaceId,
+    EntityStorage, Failure, FinishBy, FinishOperation, FinishOperationOutcome, OperationEnd, OperationId,
+    OperationState, OperationStatus, OutboxState, Version, WorkspaceId,
 };
 use hapax_engine::store::StoreError;
 
@@ -20,7 +20,7 @@ pub(super) async fn success_flips_to_the_status_after_it(t: &Stage) {
         let held = t.closing(&home, "i1").await;
         t.pass(SECOND);
         let finished = held.done(r#"{ "id" : 1.0 }"#).await;
-        let (operation, entity) = must!(finished, Finished::Finished { operation, entity: Some(entity), .. } => (*operation, entity));
+        let (operation, entity) = must!(finished, FinishOperationOutcome::Finished { operation, entity: Some(entity), .. } => (*operation, entity));
         assert_eq!((entity.status.as_str(), entity.version.get()), ("closed", 3));
         assert_eq!((entity.updated_at, entity.data.as_str()), (t.now(), r#"{"total":7}"#));
         assert_eq!(operation.state, OperationState::Done { at: t.now(), result: json(r#"{ "id" : 1.0 }"#) });
@@ -42,7 +42,8 @@ pub(super) async fn failure_gives_the_claim_back(t: &Stage) {
             let held = t.close(&home, &id).begins().await;
             t.pass(SECOND);
             let finished = held.finish(end.clone()).await;
-            let entity = must!(finished, Finished::Finished { entity: Some(entity), .. } => entity);
+            let entity =
+                must!(finished, FinishOperationOutcome::Finished { entity: Some(entity), .. } => entity);
             assert_eq!((entity.status.as_str(), entity.version.get()), ("approved", 3));
             assert_eq!((entity.updated_at, entity.data.as_str()), (t.now(), r#"{"total":7}"#));
             assert_eq!(t.entity(&home, &id).await, entity);
@@ -64,24 +65,27 @@ pub(super) async fn failure_gives_the_claim_back(t: &Stage) {
 pub(super) async fn success_lays_data_over_what_is_known(t: &Stage) {
     must!(
         t.create("i1", "approved", r#"{"total":7,"paid":{"a":1}}"#).await,
-        hapax_engine::store::CreatedEntity::Created(_)
+        hapax_engine::store::CreateEntityOutcome::Created(_)
     );
-    let held = t.close(&Home::Own, "i1").begins().await;
+    let held = t.close(&EntityStorage::BuiltIn, "i1").begins().await;
     let data = Some(json(r#"{"paid":{"b":2},"by":"meg"}"#));
-    must!(held.finish(OperationEnd::Done { result: json("1"), data }).await, Finished::Finished { .. });
-    let known: serde_json::Value = t.entity(&Home::Own, "i1").await.data.to().unwrap();
+    must!(
+        held.finish(OperationEnd::Done { result: json("1"), data }).await,
+        FinishOperationOutcome::Finished { .. }
+    );
+    let known: serde_json::Value = t.entity(&EntityStorage::BuiltIn, "i1").await.data.to().unwrap();
     assert_eq!(known, serde_json::json!({"total": 7, "paid": {"b": 2}, "by": "meg"}));
 }
 
 /// Data that is not an object is refused, and nothing is written.
 pub(super) async fn data_that_is_no_object_is_refused(t: &Stage) {
-    let held = t.closing(&Home::Own, "i1").await;
+    let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
     let end = held.own_end(OperationEnd::Done { result: json("1"), data: Some(json("[1]")) });
     let with_more = FinishOperation { posts: vec![held.post("mail")], notes: vec![held.remark("x")], ..end };
     must!(t.entities().finish_operation(with_more).await, Err(StoreError::Refused(_)));
     assert_eq!(held.now().await, held.operation);
-    assert_eq!(t.standing(&Home::Own, "i1").await, ("closing".into(), 2));
-    assert!(t.posts().await.is_empty() && t.noted_on(&Home::Own, "i1").await.is_empty());
+    assert_eq!(t.standing(&EntityStorage::BuiltIn, "i1").await, ("closing".into(), 2));
+    assert!(t.posts().await.is_empty() && t.noted_on(&EntityStorage::BuiltIn, "i1").await.is_empty());
 }
 
 /// S1.11: after-effects and notes are there with the end, and only with it.
@@ -94,7 +98,7 @@ pub(super) async fn after_effects_and_notes_come_with_the_end(t: &Stage) {
             let posts = vec![held.post("mail"), held.post("hook")];
             let notes = vec![held.remark("one"), held.remark("two")];
             let request = FinishOperation { posts: posts.clone(), notes: notes.clone(), ..held.own_end(end) };
-            must!(held.send(request).await, Finished::Finished { .. });
+            must!(held.send(request).await, FinishOperationOutcome::Finished { .. });
             let left = t.posts().await;
             assert!(posts.iter().all(|post| left.contains(post)), "{left:?}");
             let noted = t.placed_entity_notes(t.all_notes_on(&home, &id)).await;
@@ -107,17 +111,18 @@ pub(super) async fn after_effects_and_notes_come_with_the_end(t: &Stage) {
 
 /// S1.11: an after-effect that is there stays as it is.
 pub(super) async fn an_after_effect_that_is_there_stays(t: &Stage) {
-    let (one, two) = (t.closing(&Home::Own, "i1").await, t.closing(&Home::Own, "i2").await);
+    let (one, two) =
+        (t.closing(&EntityStorage::BuiltIn, "i1").await, t.closing(&EntityStorage::BuiltIn, "i2").await);
     let first = one.post("mail");
     must!(
         one.send(FinishOperation { posts: vec![first], ..one.own_end(done("1")) }).await,
-        Finished::Finished { .. }
+        FinishOperationOutcome::Finished { .. }
     );
     let claimed = t.claim_post(ANN).await;
     t.delivered(&claimed).await;
     let other = hapax_engine::model::OutboxMessage { payload: json("2"), ..one.post("mail") };
     let request = FinishOperation { posts: vec![other, two.post("hook")], ..two.own_end(done("2")) };
-    must!(two.send(request).await, Finished::Finished { .. });
+    must!(two.send(request).await, FinishOperationOutcome::Finished { .. });
     let posts = t.posts().await;
     assert_eq!(posts.len(), 2);
     let kept = posts.iter().find(|post| post.target == name("mail")).unwrap();
@@ -136,16 +141,16 @@ pub(super) async fn an_end_sent_again_stands(t: &Stage) {
                 notes: vec![held.remark("once")],
                 ..held.own_end(end)
             };
-            must!(held.send(request.clone()).await, Finished::Finished { .. });
+            must!(held.send(request.clone()).await, FinishOperationOutcome::Finished { .. });
             let (operation, entity) = (held.now().await, t.entity(&home, &id).await);
             t.pass(SECOND);
-            must!(held.send(request.clone()).await, Finished::Again(again) if *again == operation);
+            must!(held.send(request.clone()).await, FinishOperationOutcome::Again(again) if *again == operation);
             assert_eq!((held.now().await, t.entity(&home, &id).await), (operation, entity));
             assert_eq!(t.noted_on(&home, &id).await.len(), 1);
             // Also when others have moved the entity since.
             let next =
                 t.close(&home, &id).seen(3).with(|request| request.from.push(name("closed"))).begins().await;
-            must!(held.send(request).await, Finished::Again(_));
+            must!(held.send(request).await, FinishOperationOutcome::Again(_));
             assert_eq!(t.entity(&home, &id).await.version, Version::new(4));
             assert_eq!(next.status().await, OperationStatus::Pending);
         }
@@ -158,7 +163,7 @@ pub(super) async fn another_end_than_the_one_that_stands_is_lost(t: &Stage) {
         for (n, end) in ends().into_iter().enumerate() {
             let id = format!("i{n}");
             let held = t.closing(&home, &id).await;
-            must!(held.finish(end.clone()).await, Finished::Finished { .. });
+            must!(held.finish(end.clone()).await, FinishOperationOutcome::Finished { .. });
             let (operation, entity) = (held.now().await, t.entity(&home, &id).await);
             let others = [
                 done(r#""other""#),
@@ -168,7 +173,7 @@ pub(super) async fn another_end_than_the_one_that_stands_is_lost(t: &Stage) {
                 OperationEnd::InDoubt,
             ];
             for other in others {
-                must!(held.finish(other).await, Finished::Lost(Some(found)) if *found == operation);
+                must!(held.finish(other).await, FinishOperationOutcome::Lost(Some(found)) if *found == operation);
             }
             assert_eq!((held.now().await, t.entity(&home, &id).await), (operation, entity));
         }
@@ -194,18 +199,18 @@ pub(super) async fn who_does_not_hold_it_writes_nothing(t: &Stage) {
             with(FinishBy::Janitor { unheard_since: t.now() }, 1),
         ];
         for stranger in strangers {
-            must!(held.send(stranger).await, Finished::Lost(Some(found)) if *found == held.operation);
+            must!(held.send(stranger).await, FinishOperationOutcome::Lost(Some(found)) if *found == held.operation);
         }
         let elsewhere = FinishOperation {
             workspace: WorkspaceId::new("abroad").unwrap(),
             ..with(FinishBy::Holder(ANN), 1)
         };
-        must!(held.send(elsewhere).await, Finished::Lost(None));
+        must!(held.send(elsewhere).await, FinishOperationOutcome::Lost(None));
         let nothing = FinishOperation {
             operation: OperationId::from_u128(u128::MAX),
             ..with(FinishBy::Holder(ANN), 1)
         };
-        must!(held.send(nothing).await, Finished::Lost(None));
+        must!(held.send(nothing).await, FinishOperationOutcome::Lost(None));
         assert_eq!(held.now().await, held.operation);
         assert_eq!(t.standing(&home, "i1").await, ("closing".into(), 2));
         assert!(t.posts().await.is_empty() && t.noted_on(&home, "i1").await.is_empty());
@@ -223,14 +228,14 @@ pub(super) async fn a_zombie_persists_nothing(t: &Stage) {
                 notes: vec![zombie.remark("late")],
                 ..zombie.own_end(end)
             };
-            must!(zombie.send(request).await, Finished::Lost(Some(found)) if *found == reverted);
+            must!(zombie.send(request).await, FinishOperationOutcome::Lost(Some(found)) if *found == reverted);
         }
         // Somebody else does it meanwhile.
         let next = t.close(&home, "i1").seen(3).owner(BOB).begins().await;
-        must!(zombie.done("1").await, Finished::Lost(Some(found)) if *found == reverted);
+        must!(zombie.done("1").await, FinishOperationOutcome::Lost(Some(found)) if *found == reverted);
         assert_eq!(t.standing(&home, "i1").await, ("closing".into(), 4));
-        must!(next.done("2").await, Finished::Finished { .. });
-        must!(zombie.done("1").await, Finished::Lost(Some(_)));
+        must!(next.done("2").await, FinishOperationOutcome::Finished { .. });
+        must!(zombie.done("1").await, FinishOperationOutcome::Lost(Some(_)));
         assert_eq!(zombie.now().await, reverted);
         assert!(t.posts().await.is_empty() && t.noted_on(&home, "i1").await.is_empty());
     }
@@ -247,11 +252,11 @@ pub(super) async fn a_zombie_of_an_earlier_attempt_persists_nothing(t: &Stage) {
         let next = close.again().seen(3).begins().await;
         assert_eq!((next.id(), next.operation.attempt), (zombie.id(), 2));
         for end in ends() {
-            must!(zombie.finish(end).await, Finished::Lost(Some(found)) if *found == next.operation);
+            must!(zombie.finish(end).await, FinishOperationOutcome::Lost(Some(found)) if *found == next.operation);
         }
         assert_eq!(t.standing(&home, "i1").await, ("closing".into(), 4));
-        must!(next.done("2").await, Finished::Finished { .. });
-        must!(zombie.done("2").await, Finished::Lost(Some(_)));
+        must!(next.done("2").await, FinishOperationOutcome::Finished { .. });
+        must!(zombie.done("2").await, FinishOperationOutcome::Lost(Some(_)));
     }
 }
 
@@ -266,11 +271,14 @@ pub(super) async fn a_row_that_was_moved_meanwhile_is_not_flipped(t: &Stage) {
         notes: vec![held.remark("no")],
         ..held.own_end(done("1"))
     };
-    must!(held.send(request).await, Finished::Stale(Some(found)) if found == moved);
+    must!(held.send(request).await, FinishOperationOutcome::Stale(Some(found)) if found == moved);
     assert_eq!(held.now().await, held.operation);
     assert!(t.posts().await.is_empty() && t.noted_on(&home, "i1").await.is_empty());
     // A failure has nothing to flip back, and ends the operation.
-    must!(held.finish(OperationEnd::Failed(failure())).await, Finished::Finished { entity: None, .. });
+    must!(
+        held.finish(OperationEnd::Failed(failure())).await,
+        FinishOperationOutcome::Finished { entity: None, .. }
+    );
     assert_eq!(t.entity(&home, "i1").await, moved);
     assert_eq!(held.status().await, OperationStatus::Failed);
 }
@@ -283,7 +291,7 @@ pub(super) async fn a_row_that_was_changed_in_its_transient_status_is_flipped(t:
     {
         let held = t.closing(&home, id).await;
         t.put_row(id, "closing", 8).await;
-        must!(held.finish(end).await, Finished::Finished { entity: Some(_), .. });
+        must!(held.finish(end).await, FinishOperationOutcome::Finished { entity: Some(_), .. });
         assert_eq!(t.standing(&home, id).await, (status.into(), 9));
     }
 }
@@ -292,10 +300,10 @@ pub(super) async fn a_row_that_was_changed_in_its_transient_status_is_flipped(t:
 pub(super) async fn an_ended_operation_holds_nothing(t: &Stage) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
-        must!(held.finish(OperationEnd::Rejected(failure())).await, Finished::Finished { .. });
+        must!(held.finish(OperationEnd::Rejected(failure())).await, FinishOperationOutcome::Finished { .. });
         let next = t.close(&home, "i1").seen(3).owner(BOB).begins().await;
         assert_ne!(next.id(), held.id());
-        must!(next.done("1").await, Finished::Finished { .. });
+        must!(next.done("1").await, FinishOperationOutcome::Finished { .. });
         let pay = |request: &mut hapax_engine::model::BeginOperation| {
             request.step = name("archive");
             request.from = vec![name("closed")];

@@ -50,7 +50,7 @@ pub(super) async fn an_event_is_taken_in_once(t: &Stage) {
     assert_eq!((hook.received_at, hook.status, hook.attempts), (t.now(), InboundEventStatus::Received, 0));
     t.pass(SECOND);
     let other = NewInboundEvent { body: b"{}".to_vec(), ..arriving(event("stripe", "evt_1")) };
-    let again = must!(book(t).receive_event(other).await.unwrap(), ReceiveOutcome::Again(again) => again);
+    let again = must!(book(t).receive_event(other).await.unwrap(), ReceiveOutcome::Duplicate(again) => again);
     assert_eq!((again.duplicates, &again.body, again.received_at), (1, &hook.body, hook.received_at));
     assert_eq!(book(t).find_inbound_event(&event("stripe", "evt_1")).await.unwrap(), Some(again));
     must!(receive(t, event("github", "evt_1")).await, ReceiveOutcome::New(_));

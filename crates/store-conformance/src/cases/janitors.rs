@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use hapax_engine::limits::{MAX_HEARD, MAX_STALE_CLAIMS};
+use hapax_engine::limits::{MAX_HEARTBEATS, MAX_STALE_CLAIMS};
 use hapax_engine::model::{
-    FinishBy, FinishOperation, Finished, Home, JournalEvent, OperationBegun, OperationEnd, OperationId,
-    OperationState, OperationStatus, WorkspaceId,
+    BeginOperationOutcome, EntityStorage, FinishBy, FinishOperation, FinishOperationOutcome, JournalEvent,
+    OperationEnd, OperationId, OperationState, OperationStatus, WorkspaceId,
 };
 use hapax_engine::store::{HeldOperation, RevertStrays, StoreError};
 
@@ -28,7 +28,7 @@ pub(super) async fn a_living_holder_is_heard_of(t: &Stage) {
             hapax_engine::model::Operation { state: slow.now().await.state, ..slow.operation.clone() };
         assert_eq!(slow.now().await, heard, "nothing else of it changes");
         assert_eq!(t.standing(&home, "i1").await, ("closing".into(), 2));
-        must!(slow.done("1").await, Finished::Finished { .. });
+        must!(slow.done("1").await, FinishOperationOutcome::Finished { .. });
         dead.reverted().await;
     }
 }
@@ -38,7 +38,7 @@ pub(super) async fn a_holder_learns_what_it_lost(t: &Stage) {
     for home in t.homes().await {
         let held = t.closing(&home, "held").await;
         let done_one = t.closing(&home, "done").await;
-        must!(done_one.done("1").await, Finished::Finished { .. });
+        must!(done_one.done("1").await, FinishOperationOutcome::Finished { .. });
         t.invoice(&home, "again", "approved").await;
         let close = t.close(&home, "again").key("k");
         let reverted = close.begins().await;
@@ -61,7 +61,7 @@ pub(super) async fn a_holder_learns_what_it_lost(t: &Stage) {
         assert_eq!(held.now().await.state.at(), t.now());
         let elsewhere = HeldOperation { workspace: WorkspaceId::new("abroad").unwrap(), ..held.held() };
         let nowhere = HeldOperation { operation: OperationId::from_u128(u128::MAX), ..held.held() };
-        let lost = t.entities().hear_of_operations(ANN, vec![elsewhere, nowhere]).await.unwrap();
+        let lost = t.entities().heartbeat_operations(ANN, vec![elsewhere, nowhere]).await.unwrap();
         assert_eq!(lost.len(), 2);
         assert!(t.hear(ANN, &[]).await.is_empty());
         for held in [held, next, bobs] {
@@ -72,10 +72,10 @@ pub(super) async fn a_holder_learns_what_it_lost(t: &Stage) {
 
 /// Too many operations at once are refused.
 pub(super) async fn too_many_heartbeats_are_refused(t: &Stage) {
-    let held = t.closing(&Home::Own, "i1").await.held();
-    let heard = t.entities().hear_of_operations(ANN, vec![held.clone(); MAX_HEARD]).await;
+    let held = t.closing(&EntityStorage::BuiltIn, "i1").await.held();
+    let heard = t.entities().heartbeat_operations(ANN, vec![held.clone(); MAX_HEARTBEATS]).await;
     assert_eq!(heard.unwrap(), []);
-    let refused = t.entities().hear_of_operations(ANN, vec![held; MAX_HEARD + 1]).await;
+    let refused = t.entities().heartbeat_operations(ANN, vec![held; MAX_HEARTBEATS + 1]).await;
     must!(refused, Err(StoreError::Refused(_)));
 }
 
@@ -96,7 +96,7 @@ pub(super) async fn a_janitor_finds_what_was_not_heard_of(t: &Stage) {
         assert!(t.hear(ANN, &[&held[0]]).await.is_empty());
         let doubted = t.closing(&home, "doubt").await;
         doubted.doubted().await;
-        must!(held[2].done("1").await, Finished::Finished { .. });
+        must!(held[2].done("1").await, FinishOperationOutcome::Finished { .. });
         t.pass(SECOND);
         let all = [held[1].id(), held[3].id(), bare.id(), held[0].id()];
         assert_eq!(t.stale(t.now()).await, all);
@@ -122,20 +122,23 @@ pub(super) async fn a_janitor_finds_what_was_not_heard_of(t: &Stage) {
 
 /// A janitor looks after every workspace, and after so many at once.
 pub(super) async fn a_janitor_looks_after_every_workspace_in_bounds(t: &Stage) {
-    must!(t.create("i1", "approved", "{}").await, hapax_engine::store::CreatedEntity::Created(_));
+    must!(t.create("i1", "approved", "{}").await, hapax_engine::store::CreateEntityOutcome::Created(_));
     for _ in 0..MAX_STALE_CLAIMS {
-        t.close(&Home::Own, "i1").unclaimed().begins().await;
+        t.close(&EntityStorage::BuiltIn, "i1").unclaimed().begins().await;
     }
     let abroad = WorkspaceId::new("abroad").unwrap();
     let new = hapax_engine::store::NewEntity {
         workspace: abroad.clone(),
-        entity: entity_in(&Home::Own, "i1"),
+        entity: entity_in(&EntityStorage::BuiltIn, "i1"),
         status: name("approved"),
         data: json("{}"),
     };
-    must!(t.entities().create_entity(new).await.unwrap(), hapax_engine::store::CreatedEntity::Created(_));
+    must!(
+        t.entities().create_entity(new).await.unwrap(),
+        hapax_engine::store::CreateEntityOutcome::Created(_)
+    );
     t.pass(SECOND);
-    let there = t.close(&Home::Own, "i1").workspace("abroad").begins().await;
+    let there = t.close(&EntityStorage::BuiltIn, "i1").workspace("abroad").begins().await;
     t.pass(SECOND);
     let list = |limit| async move {
         t.entities().list_stale_operations(&name("billing"), t.now(), limit).await.unwrap()
@@ -149,7 +152,7 @@ pub(super) async fn a_janitor_looks_after_every_workspace_in_bounds(t: &Stage) {
             operation: operation.id,
             ..there.end(FinishBy::Janitor { unheard_since: t.now() }, OperationEnd::Reverted)
         };
-        must!(there.send(request).await, Finished::Finished { entity: None, .. });
+        must!(there.send(request).await, FinishOperationOutcome::Finished { entity: None, .. });
     }
     assert_eq!(list(usize::MAX).await, [there.operation]);
 }
@@ -165,14 +168,14 @@ pub(super) async fn a_janitor_gives_back_what_its_holder_left(t: &Stage) {
             ..dead.end(FinishBy::Janitor { unheard_since: t.now() }, OperationEnd::Reverted)
         };
         let finished = dead.send(request.clone()).await;
-        let (operation, entity) = must!(finished, Finished::Finished { operation, entity: Some(entity), .. } => (*operation, entity));
+        let (operation, entity) = must!(finished, FinishOperationOutcome::Finished { operation, entity: Some(entity), .. } => (*operation, entity));
         assert_eq!(operation.state, OperationState::Reverted { at: t.now(), settled: false });
         assert_eq!((entity.status.as_str(), entity.version.get()), ("approved", 3));
         assert_eq!(entity.updated_at, t.now());
         assert_eq!((dead.now().await, t.entity(&home, "i1").await), (operation.clone(), entity));
         // Another janitor that saw the same is told that it stands.
         t.pass(SECOND);
-        must!(dead.send(request).await, Finished::Again(again) if *again == operation);
+        must!(dead.send(request).await, FinishOperationOutcome::Again(again) if *again == operation);
         assert_eq!(t.noted_on(&home, "i1").await.len(), 1);
         t.close(&home, "i1").seen(3).begins().await;
     }
@@ -188,14 +191,14 @@ pub(super) async fn a_janitor_takes_nothing_from_who_was_heard_of_meanwhile(t: &
         assert!(t.hear(ANN, &[&slow]).await.is_empty());
         let heard = slow.now().await;
         for end in [OperationEnd::Reverted, OperationEnd::InDoubt] {
-            must!(slow.swept(end, unheard_since).await, Finished::Lost(Some(found)) if *found == heard);
+            must!(slow.swept(end, unheard_since).await, FinishOperationOutcome::Lost(Some(found)) if *found == heard);
         }
         assert_eq!(slow.now().await, heard);
         assert_eq!(t.standing(&home, "i1").await, ("closing".into(), 2));
-        must!(slow.done("1").await, Finished::Finished { .. });
+        must!(slow.done("1").await, FinishOperationOutcome::Finished { .. });
         t.pass(WINDOW);
         for end in [OperationEnd::Reverted, OperationEnd::InDoubt, done("2")] {
-            must!(slow.swept(end, t.now()).await, Finished::Lost(Some(_)));
+            must!(slow.swept(end, t.now()).await, FinishOperationOutcome::Lost(Some(_)));
         }
         assert_eq!(t.standing(&home, "i1").await, ("closed".into(), 3));
     }
@@ -211,22 +214,25 @@ pub(super) async fn what_may_not_be_repeated_is_held_for_people(t: &Stage) {
             notes: vec![dead.remark("held")],
             ..dead.end(FinishBy::Janitor { unheard_since: t.now() }, OperationEnd::InDoubt)
         };
-        must!(dead.send(request.clone()).await, Finished::Finished { entity: None, .. });
+        must!(dead.send(request.clone()).await, FinishOperationOutcome::Finished { entity: None, .. });
         let doubted = dead.now().await;
         assert_eq!(doubted.state, OperationState::InDoubt { since: t.now() });
         assert_eq!(t.standing(&home, "i1").await, ("closing".into(), 2));
-        must!(t.close(&home, "i1").seen(2).send().await, OperationBegun::ClaimFailed(Some(found)) if *found == doubted);
-        must!(dead.send(request).await, Finished::Again(_));
+        must!(t.close(&home, "i1").seen(2).send().await, BeginOperationOutcome::ClaimFailed(Some(found)) if *found == doubted);
+        must!(dead.send(request).await, FinishOperationOutcome::Again(_));
         assert_eq!(t.noted_on(&home, "i1").await.len(), 1);
         assert!(t.stale(t.now().plus(HOUR)).await.is_empty(), "the janitor is through with it");
         assert_eq!(t.hear(ANN, &[&dead]).await, [dead.id()]);
-        must!(dead.swept(OperationEnd::Reverted, t.now().plus(HOUR)).await, Finished::Lost(Some(_)));
+        must!(
+            dead.swept(OperationEnd::Reverted, t.now().plus(HOUR)).await,
+            FinishOperationOutcome::Lost(Some(_))
+        );
         for end in [done("1"), OperationEnd::Failed(failure()), OperationEnd::TryAgain] {
-            must!(dead.finish(end).await, Finished::Lost(Some(found)) if *found == doubted);
+            must!(dead.finish(end).await, FinishOperationOutcome::Lost(Some(found)) if *found == doubted);
         }
-        must!(dead.finish(OperationEnd::InDoubt).await, Finished::Again(found) if *found == doubted);
+        must!(dead.finish(OperationEnd::InDoubt).await, FinishOperationOutcome::Again(found) if *found == doubted);
         assert_eq!(dead.now().await, doubted, "its holder comes too late");
-        must!(dead.send(dead.end(FinishBy::Run, done("1"))).await, Finished::Lost(Some(_)));
+        must!(dead.send(dead.end(FinishBy::Run, done("1"))).await, FinishOperationOutcome::Lost(Some(_)));
     }
 }
 
@@ -248,13 +254,13 @@ pub(super) async fn people_decide_on_what_is_in_doubt(t: &Stage) {
                 notes: vec![held.remark("decided")],
                 ..held.end(FinishBy::People, end)
             };
-            must!(held.send(request.clone()).await, Finished::Finished { entity: Some(_), .. });
+            must!(held.send(request.clone()).await, FinishOperationOutcome::Finished { entity: Some(_), .. });
             assert_eq!(t.standing(&home, &id).await, (status.into(), 3));
             assert_eq!(held.now().await.state.at(), t.now());
             assert_eq!(held.status().await, expected);
-            must!(held.send(request).await, Finished::Again(_));
+            must!(held.send(request).await, FinishOperationOutcome::Again(_));
             let other = held.end(FinishBy::People, OperationEnd::Rejected(failure()));
-            must!(held.send(other).await, Finished::Lost(Some(_)));
+            must!(held.send(other).await, FinishOperationOutcome::Lost(Some(_)));
             assert_eq!(t.noted_on(&home, &id).await.len(), 1);
             let next = t.close(&home, &id).seen(3).with(|request| request.from.push(name("closed")));
             next.begins().await;
@@ -271,13 +277,13 @@ pub(super) async fn a_run_says_how_its_operation_ended(t: &Stage) {
             t.invoice(&home, id, "approved").await;
             let held = t.close(&home, id).by_run().begins().await;
             let request = held.end(FinishBy::Run, end);
-            must!(held.send(request.clone()).await, Finished::Finished { .. });
+            must!(held.send(request.clone()).await, FinishOperationOutcome::Finished { .. });
             assert_eq!(t.standing(&home, id).await, (status.into(), 3));
-            must!(held.send(request).await, Finished::Again(_));
-            must!(held.send(held.end(FinishBy::Run, done("2"))).await, Finished::Lost(Some(_)));
+            must!(held.send(request).await, FinishOperationOutcome::Again(_));
+            must!(held.send(held.end(FinishBy::Run, done("2"))).await, FinishOperationOutcome::Lost(Some(_)));
         }
         let bare = t.closing(&home, "i3").await;
-        must!(bare.send(bare.end(FinishBy::Run, done("1"))).await, Finished::Lost(Some(_)));
+        must!(bare.send(bare.end(FinishBy::Run, done("1"))).await, FinishOperationOutcome::Lost(Some(_)));
         assert_eq!(bare.now().await, bare.operation);
     }
 }
@@ -288,7 +294,10 @@ pub(super) async fn an_unclaimed_operation_is_given_back_without_a_change(t: &St
         let entity = t.invoice(&home, "i1", "approved").await;
         let dead = t.close(&home, "i1").unclaimed().begins().await;
         t.pass(WINDOW);
-        must!(dead.swept(OperationEnd::Reverted, t.now()).await, Finished::Finished { entity: None, .. });
+        must!(
+            dead.swept(OperationEnd::Reverted, t.now()).await,
+            FinishOperationOutcome::Finished { entity: None, .. }
+        );
         assert_eq!(t.entity(&home, "i1").await, entity);
         assert_eq!(dead.status().await, OperationStatus::Reverted);
     }
@@ -300,7 +309,10 @@ pub(super) async fn a_janitor_does_not_move_what_was_moved(t: &Stage) {
     let dead = t.closing(&home, "i1").await;
     t.put_row("i1", "paid", 7).await;
     t.pass(WINDOW);
-    must!(dead.swept(OperationEnd::Reverted, t.now()).await, Finished::Finished { entity: None, .. });
+    must!(
+        dead.swept(OperationEnd::Reverted, t.now()).await,
+        FinishOperationOutcome::Finished { entity: None, .. }
+    );
     assert_eq!(t.standing(&home, "i1").await, ("paid".into(), 7));
     assert_eq!(dead.status().await, OperationStatus::Reverted);
 }
@@ -344,7 +356,7 @@ pub(super) async fn rows_that_nothing_holds_are_given_back(t: &Stage) {
     assert_eq!((note.operation, note.at, &note.by), (None, t.now(), &None));
     assert!(t.noted_on(&home, "held").await.is_empty());
     assert!(strays(t, t.strays(before)).await.is_empty(), "they are given back once");
-    must!(held.done("1").await, Finished::Finished { .. });
+    must!(held.done("1").await, FinishOperationOutcome::Finished { .. });
     t.close(&home, "stray").seen(2).begins().await;
 }
 

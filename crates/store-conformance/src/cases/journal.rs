@@ -49,7 +49,7 @@ fn every_kind(run: &RunHead) -> Vec<JournalEntry> {
             seconded_by: Some(tom()),
             reason: "the paper was empty".into(),
         },
-        JournalEvent::Steered { command: "cancel".into(), reason: String::new() },
+        JournalEvent::Commanded { command: "cancel".into(), reason: String::new() },
         JournalEvent::Redelivered { reason: "asked\nagain".into() },
     ];
     all.extend(resolutions.map(|resolution| JournalEvent::Resolved {
@@ -90,10 +90,10 @@ pub(super) async fn a_refused_write_notes_nothing(t: &Stage) {
     let run = t.driven().await;
     let late = t.write(&run).await.does("charge").notes(entered(&run, 1)).advance();
     t.write(&run).await.does("ship").done().await;
-    must!(t.store.advance_run(late.clone()).await.unwrap(), CommitOutcome::Stale(_));
+    must!(t.store.commit_run(late.clone()).await.unwrap(), CommitOutcome::Stale(_));
     t.pass(LEASE);
     t.claim_one(BOB).await;
-    must!(t.store.advance_run(late).await.unwrap(), CommitOutcome::LeaseLost);
+    must!(t.store.commit_run(late).await.unwrap(), CommitOutcome::LeaseLost);
     assert_eq!(t.notes().await, []);
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn a_write_sent_again_notes_nothing_twice(t: &Stage) {
     let run = t.driven().await;
     let write = t.write(&run).await.does("charge").notes(entered(&run, 1)).advance();
     for _ in 0..3 {
-        must!(t.store.advance_run(write.clone()).await.unwrap(), CommitOutcome::Advanced { .. });
+        must!(t.store.commit_run(write.clone()).await.unwrap(), CommitOutcome::Committed { .. });
     }
     assert_eq!(t.notes().await, write.notes);
 }
@@ -142,10 +142,10 @@ pub(super) async fn only_a_command_that_is_carried_out_is_noted(t: &Stage) {
             announce: Subscribers::default(),
         })
     };
-    must!(steer(&run, RunCommand::Pause, "pause").await.unwrap(), RunCommandOutcome::Steered(_));
+    must!(steer(&run, RunCommand::Pause, "pause").await.unwrap(), RunCommandOutcome::Accepted(_));
     must!(steer(&run, RunCommand::Pause, "again").await.unwrap(), RunCommandOutcome::Refused(..));
-    must!(steer(&failed, retry(), "retry").await.unwrap(), RunCommandOutcome::Steered(_));
-    must!(steer(&run, cancel(), "cancel").await.unwrap(), RunCommandOutcome::Steered(_));
+    must!(steer(&failed, retry(), "retry").await.unwrap(), RunCommandOutcome::Accepted(_));
+    must!(steer(&run, cancel(), "cancel").await.unwrap(), RunCommandOutcome::Accepted(_));
     must!(steer(&run, cancel(), "again").await.unwrap(), RunCommandOutcome::Refused(..));
     let stale = CommandRun {
         workspace: failed.facts.workspace.clone(),
@@ -158,7 +158,7 @@ pub(super) async fn only_a_command_that_is_carried_out_is_noted(t: &Stage) {
     must!(t.store.command_run(stale).await.unwrap(), RunCommandOutcome::Refused(..));
     let expected = [(&run, "pause"), (&failed, "retry"), (&run, "cancel")];
     let mut notes = t.notes().await;
-    notes.retain(|note| !note.is_of_rerun());
+    notes.retain(|note| !note.is_superseded_record());
     assert_eq!(notes, expected.map(|(run, why)| noted_by(MEG, run, why)));
 }
 

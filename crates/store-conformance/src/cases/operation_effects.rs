@@ -1,16 +1,16 @@
 //! What is known of the effect of an operation, under which key it acts, and under which document it begins.
 
 use hapax_engine::model::{
-    CatalogKind, Failure, FinishBy, FinishOperation, Finished, Home, OperationBegun, OperationEnd,
-    OperationState, Version, WorkspaceId,
+    BeginOperationOutcome, CatalogKind, EntityStorage, Failure, FinishBy, FinishOperation,
+    FinishOperationOutcome, OperationEnd, OperationState, Version, WorkspaceId,
 };
-use hapax_engine::store::{FindLatest, OpenClaim, PutCatalogItem, PutOutcome};
+use hapax_engine::store::{FindLatestOperations, OpenClaim, PutCatalogItem, PutOutcome};
 
 use crate::fixture::*;
 use crate::must;
 
 async fn ended(held: &Held<'_>, end: OperationEnd) {
-    must!(held.finish(end).await, Finished::Finished { .. });
+    must!(held.finish(end).await, FinishOperationOutcome::Finished { .. });
 }
 
 /// The ends after which an operation may have happened.
@@ -30,7 +30,7 @@ pub(super) async fn what_may_have_happened_goes_on_under_its_effect_key(t: &Stag
             let first = t.close(&home, &id).begins().await;
             assert_eq!((first.operation.effect_of, first.operation.may_repeat), (first.id(), false));
             let request = FinishOperation { tries: Some(3), ..first.end(by, end) };
-            must!(first.send(request).await, Finished::Finished { .. });
+            must!(first.send(request).await, FinishOperationOutcome::Finished { .. });
             assert_eq!(first.now().await.tries, 3);
             let second = t.close(&home, &id).input("2").seen(3).begins().await;
             assert_ne!(second.id(), first.id());
@@ -84,9 +84,12 @@ pub(super) async fn a_word_that_it_did_not_happen_frees_the_step(t: &Stage) {
             let first = t.close(&home, &id).irreversible().holding().begins().await;
             ended(&first, OperationEnd::InDoubt).await;
             let request = first.end(by, OperationEnd::DidNotHappen);
-            must!(first.send(request.clone()).await, Finished::Finished { entity: Some(_), .. });
+            must!(
+                first.send(request.clone()).await,
+                FinishOperationOutcome::Finished { entity: Some(_), .. }
+            );
             assert_eq!(first.now().await.state, OperationState::Reverted { at: t.now(), settled: true });
-            must!(first.send(request).await, Finished::Again(_));
+            must!(first.send(request).await, FinishOperationOutcome::Again(_));
             assert_eq!(t.standing(&home, &id).await, ("approved".into(), 3));
             let second = t.close(&home, &id).irreversible().seen(3).begins().await.now().await;
             assert!(!second.may_repeat);
@@ -103,12 +106,12 @@ pub(super) async fn once_is_once_and_each_is_each(t: &Stage) {
         let first = once(1).begins().await;
         ended(&first, done("1")).await;
         let done_once = first.now().await;
-        must!(once(3).send().await, OperationBegun::OverrideRequired(found) if *found == done_once);
+        must!(once(3).send().await, BeginOperationOutcome::OverrideRequired(found) if *found == done_once);
         assert_eq!(t.standing(&home, "i1").await, ("overdue".into(), 3));
         let second = once(3).overridden("they paid twice").begins().await;
         assert_eq!(second.operation.effect_of, second.id(), "a new effect");
         ended(&second, OperationEnd::Rejected(Failure::permanent("no"))).await;
-        must!(once(5).send().await, OperationBegun::OverrideRequired(found) if found.id == second.id());
+        must!(once(5).send().await, BeginOperationOutcome::OverrideRequired(found) if found.id == second.id());
         t.close(&home, "i1").irreversible_each().seen(5).begins().await;
     }
 }
@@ -120,16 +123,19 @@ pub(super) async fn a_holder_may_try_again_and_nobody_else(t: &Stage) {
         t.pass(SECOND);
         let again = |by| FinishOperation { tries: Some(2), ..held.end(by, OperationEnd::TryAgain) };
         for by in [FinishBy::Holder(BOB), FinishBy::People, FinishBy::Janitor { unheard_since: t.now() }] {
-            must!(held.send(again(by)).await, Finished::Lost(Some(_)));
+            must!(held.send(again(by)).await, FinishOperationOutcome::Lost(Some(_)));
         }
         for _ in 0..2 {
-            must!(held.send(again(FinishBy::Holder(ANN))).await, Finished::Finished { entity: None, .. });
+            must!(
+                held.send(again(FinishBy::Holder(ANN))).await,
+                FinishOperationOutcome::Finished { entity: None, .. }
+            );
             let now = held.now().await;
             assert_eq!((now.tries, now.state), (2, OperationState::Pending { heard_at: t.now() }));
         }
         assert_eq!(t.standing(&home, "i1").await, ("closing".into(), 2));
         ended(&held, done("1")).await;
-        must!(held.send(again(FinishBy::Holder(ANN))).await, Finished::Lost(Some(_)));
+        must!(held.send(again(FinishBy::Holder(ANN))).await, FinishOperationOutcome::Lost(Some(_)));
     }
 }
 
@@ -138,20 +144,23 @@ pub(super) async fn a_late_result_settles_a_doubt_only_as_happened(t: &Stage) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
         let late = |end| held.end(FinishBy::LateResult, end);
-        must!(held.send(late(done("1"))).await, Finished::Lost(Some(_)));
+        must!(held.send(late(done("1"))).await, FinishOperationOutcome::Lost(Some(_)));
         ended(&held, OperationEnd::InDoubt).await;
         for end in [OperationEnd::DidNotHappen, OperationEnd::Failed(failure()), OperationEnd::Reverted] {
-            must!(held.send(late(end)).await, Finished::Lost(Some(_)));
+            must!(held.send(late(end)).await, FinishOperationOutcome::Lost(Some(_)));
         }
-        must!(held.send(late(done("1"))).await, Finished::Finished { entity: Some(_), .. });
+        must!(held.send(late(done("1"))).await, FinishOperationOutcome::Finished { entity: Some(_), .. });
         assert_eq!(t.standing(&home, "i1").await, ("closed".into(), 3));
         let ruled = t.closing(&home, "i2").await;
         ended(&ruled, OperationEnd::InDoubt).await;
         must!(
             ruled.send(ruled.end(FinishBy::People, OperationEnd::DidNotHappen)).await,
-            Finished::Finished { .. }
+            FinishOperationOutcome::Finished { .. }
         );
-        must!(ruled.send(ruled.end(FinishBy::LateResult, done("1"))).await, Finished::Lost(Some(_)));
+        must!(
+            ruled.send(ruled.end(FinishBy::LateResult, done("1"))).await,
+            FinishOperationOutcome::Lost(Some(_))
+        );
         assert_eq!(t.standing(&home, "i2").await, ("approved".into(), 3));
     }
 }
@@ -179,7 +188,10 @@ pub(super) async fn an_operation_begins_only_under_the_document_as_it_is(t: &Sta
     for home in &homes {
         t.invoice(home, "i1", "approved").await;
         t.invoice(home, "i2", "approved").await;
-        must!(t.close(home, "i1").document("doc", 1).send().await, OperationBegun::DocumentChanged(None));
+        must!(
+            t.close(home, "i1").document("doc", 1).send().await,
+            BeginOperationOutcome::DocumentChanged(None)
+        );
     }
     put(t, None).await;
     let mut begun = Vec::new();
@@ -194,12 +206,15 @@ pub(super) async fn an_operation_begins_only_under_the_document_as_it_is(t: &Sta
         for old in
             [t.close(home, "i2").document("doc", 1), t.close(home, "i2").document("doc", 1).unclaimed()]
         {
-            must!(old.send().await, OperationBegun::DocumentChanged(found) if found == two);
+            must!(old.send().await, BeginOperationOutcome::DocumentChanged(found) if found == two);
         }
         assert_eq!(t.standing(home, "i2").await, ("approved".into(), 1));
         ended(held, done("1")).await;
         // What is recorded is told, by whatever document somebody asks.
-        must!(t.close(home, "i1").document("doc", 1).key("k").send().await, OperationBegun::Recorded(_));
+        must!(
+            t.close(home, "i1").document("doc", 1).key("k").send().await,
+            BeginOperationOutcome::Recorded(_)
+        );
         t.close(home, "i2").document("doc", 2).begins().await;
     }
 }
@@ -208,11 +223,12 @@ pub(super) async fn an_operation_begins_only_under_the_document_as_it_is(t: &Sta
 pub(super) async fn who_replaces_a_document_comes_before_or_after_a_beginning(t: &Stage) {
     put(t, None).await;
     for n in 0..40 {
-        t.invoice(&Home::Own, &format!("i{n}"), "approved").await;
+        t.invoice(&EntityStorage::BuiltIn, &format!("i{n}"), "approved").await;
     }
     let store = t.store.clone();
     let begin = |n: u32| {
-        let request = t.close(&Home::Own, &format!("i{n}")).unclaimed().document("doc", 1).request();
+        let request =
+            t.close(&EntityStorage::BuiltIn, &format!("i{n}")).unclaimed().document("doc", 1).request();
         let store = store.clone();
         tokio::spawn(async move { store.entity_store().unwrap().begin_operation(request).await.unwrap() })
     };
@@ -221,12 +237,15 @@ pub(super) async fn who_replaces_a_document_comes_before_or_after_a_beginning(t:
     replacing.await;
     let late: Vec<_> = (20..40).map(begin).collect();
     for outcome in late {
-        must!(outcome.await.unwrap(), OperationBegun::DocumentChanged(Some(_)));
+        must!(outcome.await.unwrap(), BeginOperationOutcome::DocumentChanged(Some(_)));
     }
     for outcome in early {
         let outcome = outcome.await.unwrap();
         assert!(
-            matches!(outcome, OperationBegun::Begun { .. } | OperationBegun::DocumentChanged(Some(_))),
+            matches!(
+                outcome,
+                BeginOperationOutcome::Begun { .. } | BeginOperationOutcome::DocumentChanged(Some(_))
+            ),
             "{outcome:?}"
         );
     }
@@ -236,15 +255,15 @@ pub(super) async fn who_replaces_a_document_comes_before_or_after_a_beginning(t:
 pub(super) async fn those_in_doubt_are_listed_by_module(t: &Stage) {
     let mut expected = Vec::new();
     for n in 0..3 {
-        let held = t.closing(&Home::Own, &format!("i{n}")).await;
+        let held = t.closing(&EntityStorage::BuiltIn, &format!("i{n}")).await;
         ended(&held, OperationEnd::InDoubt).await;
         expected.push(held.id());
         t.pass(SECOND);
     }
-    t.invoice(&Home::Own, "other", "approved").await;
-    let other = t.close(&Home::Own, "other").module("shipping").begins().await;
+    t.invoice(&EntityStorage::BuiltIn, "other", "approved").await;
+    let other = t.close(&EntityStorage::BuiltIn, "other").module("shipping").begins().await;
     ended(&other, OperationEnd::InDoubt).await;
-    t.closing(&Home::Own, "pending").await;
+    t.closing(&EntityStorage::BuiltIn, "pending").await;
     let book = t.entities();
     let all = book.list_doubted_operations(&name("billing"), None, 10).await.unwrap();
     assert_eq!(all.iter().map(|operation| operation.id).collect::<Vec<_>>(), expected);
@@ -258,16 +277,16 @@ pub(super) async fn those_in_doubt_are_listed_by_module(t: &Stage) {
 pub(super) async fn open_claims_are_listed_once_each(t: &Stage) {
     assert_eq!(t.entities().list_open_claims(10).await.unwrap(), []);
     for id in ["i1", "i2"] {
-        t.closing(&Home::Own, id).await;
+        t.closing(&EntityStorage::BuiltIn, id).await;
     }
-    t.invoice(&Home::Own, "i3", "approved").await;
-    t.close(&Home::Own, "i3").unclaimed().begins().await;
-    let over = t.closing(&Home::Own, "i4").await;
+    t.invoice(&EntityStorage::BuiltIn, "i3", "approved").await;
+    t.close(&EntityStorage::BuiltIn, "i3").unclaimed().begins().await;
+    let over = t.closing(&EntityStorage::BuiltIn, "i4").await;
     ended(&over, done("1")).await;
-    let doubted = t.closing(&Home::Own, "i5").await;
+    let doubted = t.closing(&EntityStorage::BuiltIn, "i5").await;
     ended(&doubted, OperationEnd::InDoubt).await;
-    t.invoice(&Home::Own, "i6", "approved").await;
-    t.close(&Home::Own, "i6").module("archive").begins().await;
+    t.invoice(&EntityStorage::BuiltIn, "i6", "approved").await;
+    t.close(&EntityStorage::BuiltIn, "i6").module("archive").begins().await;
     let open =
         |module| OpenClaim { module: name(module), workflow: name("billing"), claim_into: name("closing") };
     let all = [open("archive"), open("billing")];
@@ -281,8 +300,11 @@ pub(super) async fn the_holder_and_the_newest_of_each_step_are_found(t: &Stage) 
         t.invoice(&home, "i1", "approved").await;
         let latest = |steps: &[&str]| {
             let steps = steps.iter().map(|step| name(step)).collect();
-            let request =
-                FindLatest { workspace: WorkspaceId::default(), entity: entity_in(&home, "i1"), steps };
+            let request = FindLatestOperations {
+                workspace: WorkspaceId::default(),
+                entity: entity_in(&home, "i1"),
+                steps,
+            };
             async move { t.entities().find_latest_operations(request).await.unwrap() }
         };
         assert_eq!(latest(&["close", "pay"]).await, Default::default());

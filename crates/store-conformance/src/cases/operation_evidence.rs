@@ -1,10 +1,10 @@
 //! What the journal keeps of each try of an operation's action, and the counts of those that happened twice or may have.
 
 use hapax_engine::model::{
-    EffectClass, EffectKey, EffectTally, EntityNote, Failure, FinishBy, FinishOperation, Finished, Home,
-    JournalEvent, Occurrence, OperationEnd, TallyCount, WorkspaceId,
+    EffectClass, EffectKey, EffectTally, EntityJournalEntry, EntityStorage, Failure, FinishBy,
+    FinishOperation, FinishOperationOutcome, JournalEvent, Occurrence, OperationEnd, TallyCount, WorkspaceId,
 };
-use hapax_engine::store::{ListEntityNotes, ListEvidence};
+use hapax_engine::store::{ListEntityJournal, ListEvidence};
 
 use crate::fixture::*;
 use crate::must;
@@ -35,7 +35,7 @@ async fn evidence(t: &Stage, held: &Held<'_>) -> Vec<(u32, Occurrence)> {
 }
 
 async fn ended(held: &Held<'_>, end: OperationEnd) {
-    must!(held.finish(end).await, Finished::Finished { .. });
+    must!(held.finish(end).await, FinishOperationOutcome::Finished { .. });
 }
 
 fn lost() -> OperationEnd {
@@ -62,11 +62,11 @@ pub(super) async fn an_action_with_a_known_end_leaves_no_evidence(t: &Stage) {
 
 /// CONTRACT 8: a reverted action may have happened, so the one that goes on under its key may be the second.
 pub(super) async fn a_reverted_action_may_have_happened(t: &Stage) {
-    let first = t.closing(&Home::Own, "i1").await;
+    let first = t.closing(&EntityStorage::BuiltIn, "i1").await;
     first.reverted().await;
     assert_eq!(evidence(t, &first).await, [(1, MayHaveHappened)]);
     assert_eq!(tallies(t).await, [], "it may have happened, but not twice");
-    let second = t.close(&Home::Own, "i1").seen(3).begins().await;
+    let second = t.close(&EntityStorage::BuiltIn, "i1").seen(3).begins().await;
     assert_eq!(evidence(t, &second).await, [(1, MayHaveHappened), (2, MayHaveHappened)]);
     assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 0, 2)]);
     ended(&second, done("1")).await;
@@ -76,25 +76,28 @@ pub(super) async fn a_reverted_action_may_have_happened(t: &Stage) {
 
 /// Every try under a key counts, and a write that is sent again counts once.
 pub(super) async fn each_try_of_an_action_leaves_evidence(t: &Stage) {
-    let held = t.closing(&Home::Own, "i1").await;
+    let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
     let again = FinishOperation { tries: Some(2), ..held.own_end(OperationEnd::TryAgain) };
     for _ in 0..2 {
-        must!(held.send(again.clone()).await, Finished::Finished { .. });
+        must!(held.send(again.clone()).await, FinishOperationOutcome::Finished { .. });
         assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 0, 2)]);
     }
     let request = FinishOperation { tries: Some(2), ..held.own_end(done("1")) };
-    must!(held.send(request.clone()).await, Finished::Finished { .. });
+    must!(held.send(request.clone()).await, FinishOperationOutcome::Finished { .. });
     let known = evidence(t, &held).await;
-    must!(held.send(request).await, Finished::Again(_));
+    must!(held.send(request).await, FinishOperationOutcome::Again(_));
     assert_eq!(evidence(t, &held).await, known);
     assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 1, 1)]);
 }
 
 /// A write that changes nothing proves nothing.
 pub(super) async fn a_refused_end_leaves_no_evidence(t: &Stage) {
-    let held = t.closing(&Home::Own, "i1").await;
-    must!(held.send(held.end(FinishBy::Holder(BOB), lost())).await, Finished::Lost(Some(_)));
-    must!(held.send(held.end(FinishBy::People, OperationEnd::DidNotHappen)).await, Finished::Lost(Some(_)));
+    let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
+    must!(held.send(held.end(FinishBy::Holder(BOB), lost())).await, FinishOperationOutcome::Lost(Some(_)));
+    must!(
+        held.send(held.end(FinishBy::People, OperationEnd::DidNotHappen)).await,
+        FinishOperationOutcome::Lost(Some(_))
+    );
     assert_eq!(evidence(t, &held).await, []);
 }
 
@@ -102,61 +105,64 @@ pub(super) async fn a_refused_end_leaves_no_evidence(t: &Stage) {
 pub(super) async fn a_ruling_is_evidence_about_every_try_under_the_key(t: &Stage) {
     for (n, by) in [FinishBy::People, FinishBy::Probe].into_iter().enumerate() {
         let id = format!("i{n}");
-        t.invoice(&Home::Own, &id, "approved").await;
-        let held = t.close(&Home::Own, &id).holding().begins().await;
+        t.invoice(&EntityStorage::BuiltIn, &id, "approved").await;
+        let held = t.close(&EntityStorage::BuiltIn, &id).holding().begins().await;
         let doubt = FinishOperation { tries: Some(2), ..held.own_end(OperationEnd::InDoubt) };
-        must!(held.send(doubt).await, Finished::Finished { .. });
+        must!(held.send(doubt).await, FinishOperationOutcome::Finished { .. });
         assert_eq!(evidence(t, &held).await, [(2, MayHaveHappened)]);
-        must!(held.send(held.end(by, OperationEnd::DidNotHappen)).await, Finished::Finished { .. });
+        must!(
+            held.send(held.end(by, OperationEnd::DidNotHappen)).await,
+            FinishOperationOutcome::Finished { .. }
+        );
         let expected = [(1, DidNotHappen), (2, MayHaveHappened), (2, DidNotHappen)];
         assert_eq!(evidence(t, &held).await, expected);
     }
-    t.invoice(&Home::Own, "i9", "approved").await;
-    let held = t.close(&Home::Own, "i9").holding().begins().await;
+    t.invoice(&EntityStorage::BuiltIn, "i9", "approved").await;
+    let held = t.close(&EntityStorage::BuiltIn, "i9").holding().begins().await;
     ended(&held, OperationEnd::InDoubt).await;
-    must!(held.send(held.end(FinishBy::People, done("1"))).await, Finished::Finished { .. });
+    must!(held.send(held.end(FinishBy::People, done("1"))).await, FinishOperationOutcome::Finished { .. });
     assert_eq!(evidence(t, &held).await, [(1, MayHaveHappened), (1, Happened)]);
     assert_eq!(tallies(t).await, []);
 }
 
 /// CONTRACT 6: a result that comes after a ruling changes the counts and nothing else.
 pub(super) async fn a_late_result_changes_the_counts_alone(t: &Stage) {
-    t.invoice(&Home::Own, "i1", "approved").await;
-    let first = t.close(&Home::Own, "i1").holding().begins().await;
+    t.invoice(&EntityStorage::BuiltIn, "i1", "approved").await;
+    let first = t.close(&EntityStorage::BuiltIn, "i1").holding().begins().await;
     ended(&first, OperationEnd::InDoubt).await;
     must!(
         first.send(first.end(FinishBy::People, OperationEnd::DidNotHappen)).await,
-        Finished::Finished { .. }
+        FinishOperationOutcome::Finished { .. }
     );
-    let second = t.close(&Home::Own, "i1").holding().seen(3).begins().await;
+    let second = t.close(&EntityStorage::BuiltIn, "i1").holding().seen(3).begins().await;
     ended(&second, done("1")).await;
     assert_eq!(tallies(t).await, []);
     let what = JournalEvent::Refused { attempt: 1, occurrence: Some(Happened) };
     let proof = first.operation.evidence(1, Happened);
-    let late = EntityNote { by: None, what: what.clone(), evidence: proof, ..first.remark("late") };
-    t.entities().append_entity_notes(vec![late]).await.unwrap();
+    let late = EntityJournalEntry { by: None, what: what.clone(), evidence: proof, ..first.remark("late") };
+    t.entities().append_entity_journal(vec![late]).await.unwrap();
     assert_eq!(tallies(t).await, [tally(EffectClass::Claimed, 2, 0)]);
-    assert_eq!(t.standing(&Home::Own, "i1").await, ("closed".into(), 5));
+    assert_eq!(t.standing(&EntityStorage::BuiltIn, "i1").await, ("closed".into(), 5));
     // People see the note, and none of the entries that only count.
-    let request = ListEntityNotes {
+    let request = ListEntityJournal {
         workspace: WorkspaceId::default(),
-        entity: entity_in(&Home::Own, "i1"),
+        entity: entity_in(&EntityStorage::BuiltIn, "i1"),
         operation: None,
         after: 0,
         limit: 100,
     };
-    let notes = t.entities().list_entity_notes(request).await.unwrap();
+    let notes = t.entities().list_entity_journal(request).await.unwrap();
     assert_eq!(notes.into_iter().map(|placed| placed.note.what).collect::<Vec<_>>(), [what]);
 }
 
 /// The evidence about one effect is read in the order of tries, in pages, and apart from other effects and workspaces.
 pub(super) async fn evidence_is_listed_by_effect_in_pages(t: &Stage) {
-    let held = t.closing(&Home::Own, "i1").await;
-    let other = t.closing(&Home::Own, "i2").await;
+    let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
+    let other = t.closing(&EntityStorage::BuiltIn, "i2").await;
     ended(&other, lost()).await;
     for tries in 2..=4 {
         let again = FinishOperation { tries: Some(tries), ..held.own_end(OperationEnd::TryAgain) };
-        must!(held.send(again).await, Finished::Finished { .. });
+        must!(held.send(again).await, FinishOperationOutcome::Finished { .. });
     }
     let effect = held.operation.effect_key();
     let open = |tries: &[u32]| tries.iter().map(|n| (*n, MayHaveHappened)).collect::<Vec<_>>();
@@ -171,12 +177,12 @@ pub(super) async fn evidence_is_listed_by_effect_in_pages(t: &Stage) {
 
 /// An operation that is no longer kept leaves its evidence: the counts forget nothing.
 pub(super) async fn evidence_outlives_its_operation(t: &Stage) {
-    let first = t.closing(&Home::Own, "i1").await;
+    let first = t.closing(&EntityStorage::BuiltIn, "i1").await;
     ended(&first, lost()).await;
-    let second = t.close(&Home::Own, "i1").to("approved").seen(3).begins().await;
+    let second = t.close(&EntityStorage::BuiltIn, "i1").to("approved").seen(3).begins().await;
     ended(&second, done("1")).await;
     t.pass(SECOND);
-    let newest = t.close(&Home::Own, "i1").seen(5).begins().await;
+    let newest = t.close(&EntityStorage::BuiltIn, "i1").seen(5).begins().await;
     ended(&newest, done("1")).await;
     let before = tallies(t).await;
     assert_eq!(before, [tally(EffectClass::Idempotent, 1, 1)]);

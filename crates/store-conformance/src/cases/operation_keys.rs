@@ -1,16 +1,16 @@
 //! Operations under keys, operations asked for again, and irreversible ones that may have happened.
 
 use hapax_engine::model::{
-    BeginOperation, Failure, Finished, Home, JournalEvent, OperationBegun, OperationEnd, OperationState,
-    OperationStatus, Version, WorkspaceId,
+    BeginOperation, BeginOperationOutcome, EntityStorage, Failure, FinishOperationOutcome, JournalEvent,
+    OperationEnd, OperationState, OperationStatus, Version, WorkspaceId,
 };
-use hapax_engine::store::{CreatedEntity, ListJournal, NewEntity};
+use hapax_engine::store::{CreateEntityOutcome, ListJournal, NewEntity};
 
 use crate::fixture::*;
 use crate::must;
 
 async fn finished(held: &Held<'_>, end: OperationEnd) {
-    must!(held.finish(end).await, Finished::Finished { .. });
+    must!(held.finish(end).await, FinishOperationOutcome::Finished { .. });
 }
 
 /// S2.16, S2.44: the same key finds the same operation, under way or with its result, however the entity stands by now.
@@ -32,7 +32,7 @@ pub(super) async fn the_same_key_finds_the_same_operation(t: &Stage) {
             }
             let (operation, entity) = (held.now().await, t.entity(&home, &id).await);
             for again in [close.again(), close.again().owner(BOB), close.again().seen(entity.version.get())] {
-                must!(again.send().await, OperationBegun::Recorded(found) if *found == operation);
+                must!(again.send().await, BeginOperationOutcome::Recorded(found) if *found == operation);
             }
             assert_eq!((held.now().await, t.entity(&home, &id).await), (operation, entity));
         }
@@ -46,7 +46,7 @@ pub(super) async fn the_key_of_an_operation_in_doubt_finds_it(t: &Stage) {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").key("k");
         let doubted = close.begins().await.doubted().await;
-        must!(close.again().seen(2).send().await, OperationBegun::Recorded(found) if *found == doubted);
+        must!(close.again().seen(2).send().await, BeginOperationOutcome::Recorded(found) if *found == doubted);
     }
 }
 
@@ -67,13 +67,16 @@ pub(super) async fn a_key_that_stands_for_something_else_is_a_conflict(t: &Stage
                 t.close(&home, "absent").key("k"),
             ];
             for other in others {
-                must!(other.send().await, OperationBegun::KeyConflict(found) if *found == operation);
+                must!(other.send().await, BeginOperationOutcome::KeyConflict(found) if *found == operation);
             }
             match way {
                 0 => drop(held.doubted().await),
                 1 => {
                     let by = hapax_engine::model::FinishBy::People;
-                    must!(held.send(held.end(by, OperationEnd::Reverted)).await, Finished::Finished { .. });
+                    must!(
+                        held.send(held.end(by, OperationEnd::Reverted)).await,
+                        FinishOperationOutcome::Finished { .. }
+                    );
                 }
                 _ => {}
             }
@@ -87,24 +90,24 @@ pub(super) async fn keys_of_operations_are_told_apart(t: &Stage) {
     for (workspace, id) in [("default", "i1"), ("abroad", "i1")] {
         let new = NewEntity {
             workspace: WorkspaceId::new(workspace).unwrap(),
-            entity: entity_in(&Home::Own, id),
+            entity: entity_in(&EntityStorage::BuiltIn, id),
             status: name("approved"),
             data: json("{}"),
         };
-        must!(t.entities().create_entity(new).await.unwrap(), CreatedEntity::Created(_));
+        must!(t.entities().create_entity(new).await.unwrap(), CreateEntityOutcome::Created(_));
     }
-    let here = t.close(&Home::Own, "i1").key("k").begins().await;
-    let there = t.close(&Home::Own, "i1").key("k").workspace("abroad").begins().await;
+    let here = t.close(&EntityStorage::BuiltIn, "i1").key("k").begins().await;
+    let there = t.close(&EntityStorage::BuiltIn, "i1").key("k").workspace("abroad").begins().await;
     assert_ne!(here.id(), there.id());
-    let key = key_in(&Home::Own, "k");
+    let key = key_in(&EntityStorage::BuiltIn, "k");
     let abroad = WorkspaceId::new("abroad").unwrap();
     let found = t.entities().find_keyed_operation(&abroad, &key).await.unwrap();
     assert_eq!(found, Some(there.operation.clone()));
-    assert_eq!(t.keyed_operation(&Home::Own, "k").await, Some(here.operation.clone()));
+    assert_eq!(t.keyed_operation(&EntityStorage::BuiltIn, "k").await, Some(here.operation.clone()));
     assert_eq!(t.entities().find_operation(&abroad, here.id()).await.unwrap(), None);
     assert_eq!(t.entities().find_operation(&abroad, there.id()).await.unwrap(), Some(there.operation));
     for other in ["K", "k ", "k%", "_"] {
-        assert_eq!(t.keyed_operation(&Home::Own, other).await, None);
+        assert_eq!(t.keyed_operation(&EntityStorage::BuiltIn, other).await, None);
     }
 }
 
@@ -119,7 +122,7 @@ pub(super) async fn an_operation_that_was_given_back_is_tried_again_under_its_ke
         let again = close.again().owner(BOB).seen(3);
         let (second, notes) = must!(
             again.send().await,
-            OperationBegun::Begun { operation, notes, .. } => (*operation, notes)
+            BeginOperationOutcome::Begun { operation, notes, .. } => (*operation, notes)
         );
         assert_eq!((second.id, second.attempt, second.owner), (first.id(), 2, BOB));
         assert_eq!((second.began_at, second.version), (first.operation.began_at, Version::new(4)));
@@ -135,7 +138,7 @@ pub(super) async fn an_operation_that_was_given_back_is_tried_again_under_its_ke
         must!(notes.as_slice(), [note] if note.what == JournalEvent::TriedAgain { attempt: 2 }
             && note.operation == Some(first.id()) && note.at == t.now() && note.by.is_none());
         let third = t.close(&home, "i1").seen(4);
-        must!(third.send().await, OperationBegun::ClaimFailed(Some(found)) if *found == second);
+        must!(third.send().await, BeginOperationOutcome::ClaimFailed(Some(found)) if *found == second);
     }
 }
 
@@ -145,11 +148,11 @@ pub(super) async fn another_attempt_is_judged_like_the_first(t: &Stage) {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").key("k");
         let reverted = close.begins().await.reverted().await;
-        must!(close.again().seen(2).send().await, OperationBegun::Stale(_));
+        must!(close.again().seen(2).send().await, BeginOperationOutcome::Stale(_));
         let rival = t.close(&home, "i1").seen(3).begins().await;
-        must!(close.again().seen(4).send().await, OperationBegun::ClaimFailed(Some(found)) if found.id == rival.id());
+        must!(close.again().seen(4).send().await, BeginOperationOutcome::ClaimFailed(Some(found)) if found.id == rival.id());
         finished(&rival, done("1")).await;
-        must!(close.again().seen(5).send().await, OperationBegun::NotAllowed(_));
+        must!(close.again().seen(5).send().await, BeginOperationOutcome::NotAllowed(_));
         assert_eq!(t.keyed_operation(&home, "k").await, Some(reverted));
         assert!(t.noted_on(&home, "i1").await.is_empty());
     }
@@ -165,13 +168,13 @@ pub(super) async fn a_beginning_sent_again_finds_its_own(t: &Stage) {
             t.pass(SECOND);
             let entity = t.entity(&home, id).await;
             let again = close.send().await;
-            must!(again, OperationBegun::Begun { operation, entity: found, notes, .. }
+            must!(again, BeginOperationOutcome::Begun { operation, entity: found, notes, .. }
                 if *operation == held.operation && found == entity && notes.is_empty());
             assert_eq!((held.now().await, t.entity(&home, id).await), (held.operation.clone(), entity));
             let other = close.clone().owner(BOB).send().await;
-            must!(other, OperationBegun::Recorded(found) if *found == held.operation);
+            must!(other, BeginOperationOutcome::Recorded(found) if *found == held.operation);
             finished(&held, done("1")).await;
-            must!(close.send().await, OperationBegun::Recorded(found) if found.state.status() == OperationStatus::Done);
+            must!(close.send().await, BeginOperationOutcome::Recorded(found) if found.state.status() == OperationStatus::Done);
         }
         assert_eq!(t.operation_ids(t.all_operations(&home)).await.len(), 2);
     }
@@ -197,15 +200,15 @@ pub(super) async fn who_asks_again_is_given_the_recorded_result(t: &Stage) {
         finished(&held, done(r#"{"capture":"c1"}"#)).await;
         let operation = held.now().await;
         for again in [close.again().seen(3), close.again().seen(3).key("another").input("2").owner(BOB)] {
-            must!(again.send().await, OperationBegun::Recorded(found) if *found == operation);
+            must!(again.send().await, BeginOperationOutcome::Recorded(found) if *found == operation);
         }
         assert_eq!(t.keyed_operation(&home, "another").await, None);
-        must!(close.again().seen(2).send().await, OperationBegun::Stale(_));
+        must!(close.again().seen(2).send().await, BeginOperationOutcome::Stale(_));
         // A step that refuses, another step, and another entity have no such answer.
-        must!(t.close(&home, "i1").seen(3).send().await, OperationBegun::NotAllowed(_));
-        must!(close.again().seen(3).step("pay").send().await, OperationBegun::NotAllowed(_));
+        must!(t.close(&home, "i1").seen(3).send().await, BeginOperationOutcome::NotAllowed(_));
+        must!(close.again().seen(3).step("pay").send().await, BeginOperationOutcome::NotAllowed(_));
         t.invoice(&home, "i2", "closed").await;
-        must!(t.close(&home, "i2").returning().send().await, OperationBegun::NotAllowed(_));
+        must!(t.close(&home, "i2").returning().send().await, BeginOperationOutcome::NotAllowed(_));
     }
 }
 
@@ -226,7 +229,7 @@ pub(super) async fn the_newest_operation_of_the_step_answers(t: &Stage) {
         let second = t.close(&home, "i1").seen(4).begins().await;
         finished(&second, done("2")).await;
         let asked = t.close(&home, "i1").seen(6).returning();
-        must!(asked.send().await, OperationBegun::Recorded(found) if *found == second.now().await);
+        must!(asked.send().await, BeginOperationOutcome::Recorded(found) if *found == second.now().await);
     }
 }
 
@@ -241,7 +244,7 @@ pub(super) async fn a_step_that_was_not_done_has_no_result(t: &Stage) {
         };
         let away = t.close(&home, "i1").seen(3).with(to_draft).begins().await;
         finished(&away, done("0")).await;
-        must!(t.close(&home, "i1").seen(4).returning().send().await, OperationBegun::NotAllowed(_));
+        must!(t.close(&home, "i1").seen(4).returning().send().await, BeginOperationOutcome::NotAllowed(_));
     }
 }
 
@@ -258,7 +261,7 @@ pub(super) async fn what_may_have_happened_is_done_only_by_a_managers_word(t: &S
             }
             let (before, entity) = (first.now().await, t.entity(&home, &id).await);
             let close = t.close(&home, &id).irreversible().seen(3);
-            must!(close.send().await, OperationBegun::OverrideRequired(found) if *found == before);
+            must!(close.send().await, BeginOperationOutcome::OverrideRequired(found) if *found == before);
             assert_eq!(t.entity(&home, &id).await, entity);
             assert!(t.noted_on(&home, &id).await.is_empty());
             let second = close.overridden("seen in the bank's list: no").begins().await;
@@ -272,7 +275,7 @@ pub(super) async fn what_may_have_happened_is_done_only_by_a_managers_word(t: &S
             assert_eq!((&note.what, &note.by), (&said, &Some(manager())));
             assert_eq!((note.operation, note.at), (Some(second.id()), t.now()));
             let audit = t.placed_notes(ListJournal { by_people: true, ..t.all_notes() }).await;
-            let audited = note.audited().expect("a person did it");
+            let audited = note.to_audit_entry().expect("a person did it");
             assert!(audit.iter().any(|placed| placed.note == audited), "{audit:?}");
         }
     }
@@ -320,22 +323,29 @@ pub(super) async fn what_happened_in_another_workspace_does_not_matter(t: &Stage
         for workspace in ["default", "abroad"] {
             let new = NewEntity {
                 workspace: WorkspaceId::new(workspace).unwrap(),
-                entity: entity_in(&Home::Own, id),
+                entity: entity_in(&EntityStorage::BuiltIn, id),
                 status: name(status),
                 data: json("{}"),
             };
-            must!(t.entities().create_entity(new).await.unwrap(), CreatedEntity::Created(_));
+            must!(t.entities().create_entity(new).await.unwrap(), CreateEntityOutcome::Created(_));
         }
     }
-    let here = t.close(&Home::Own, "i2").begins().await;
+    let here = t.close(&EntityStorage::BuiltIn, "i2").begins().await;
     finished(&here, OperationEnd::Rejected(failure())).await;
-    let away = t.close(&Home::Own, "i2").seen(3).with(reopen).with(|request| request.to = name("closed"));
+    let away = t
+        .close(&EntityStorage::BuiltIn, "i2")
+        .seen(3)
+        .with(reopen)
+        .with(|request| request.to = name("closed"));
     finished(&away.begins().await, done("0")).await;
-    let abroad = t.close(&Home::Own, "i2").workspace("abroad").begins().await;
+    let abroad = t.close(&EntityStorage::BuiltIn, "i2").workspace("abroad").begins().await;
     finished(&abroad, done("1")).await;
-    must!(t.close(&Home::Own, "i2").returning().seen(4).send().await, OperationBegun::NotAllowed(_));
-    t.close(&Home::Own, "i1").workspace("abroad").irreversible().begins().await.reverted().await;
-    t.close(&Home::Own, "i1").irreversible().begins().await;
+    must!(
+        t.close(&EntityStorage::BuiltIn, "i2").returning().seen(4).send().await,
+        BeginOperationOutcome::NotAllowed(_)
+    );
+    t.close(&EntityStorage::BuiltIn, "i1").workspace("abroad").irreversible().begins().await.reverted().await;
+    t.close(&EntityStorage::BuiltIn, "i1").irreversible().begins().await;
 }
 
 /// An irreversible step without a claim that is under way or in doubt needs a word; with a claim it is held.
@@ -344,15 +354,15 @@ pub(super) async fn an_irreversible_step_under_way_needs_a_word(t: &Stage) {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").irreversible().unclaimed();
         let first = close.begins().await;
-        must!(close.again().send().await, OperationBegun::OverrideRequired(found) if found.id == first.id());
+        must!(close.again().send().await, BeginOperationOutcome::OverrideRequired(found) if found.id == first.id());
         let doubted = first.doubted().await;
-        must!(close.again().send().await, OperationBegun::OverrideRequired(found) if *found == doubted);
+        must!(close.again().send().await, BeginOperationOutcome::OverrideRequired(found) if *found == doubted);
         close.again().overridden("I know").begins().await;
         t.invoice(&home, "i2", "approved").await;
         let claims = t.close(&home, "i2").irreversible();
         let doubted = claims.begins().await.doubted().await;
         let insists = claims.again().seen(2).overridden("I know").send().await;
-        must!(insists, OperationBegun::ClaimFailed(Some(found)) if *found == doubted);
+        must!(insists, BeginOperationOutcome::ClaimFailed(Some(found)) if *found == doubted);
     }
 }
 
@@ -363,7 +373,7 @@ pub(super) async fn another_attempt_of_what_cannot_be_taken_back_needs_a_word(t:
         let close = t.close(&home, "i1").key("k").irreversible();
         let reverted = close.begins().await.reverted().await;
         let again = close.again().seen(3);
-        must!(again.send().await, OperationBegun::OverrideRequired(found) if *found == reverted);
+        must!(again.send().await, BeginOperationOutcome::OverrideRequired(found) if *found == reverted);
         let second = again.overridden("I know").begins().await;
         assert_eq!((second.id(), second.operation.attempt), (reverted.id, 2));
         let noted = t.noted_on(&home, "i1").await;

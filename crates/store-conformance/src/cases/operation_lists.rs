@@ -2,10 +2,10 @@
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    Actor, EntityNote, Failure, FinishOperation, Finished, Home, JournalEvent, OperationEnd, OperationId,
-    OperationStatus, Resolution, Role, WorkspaceId,
+    Actor, EntityJournalEntry, EntityStorage, Failure, FinishOperation, FinishOperationOutcome, JournalEvent,
+    OperationEnd, OperationId, OperationStatus, Resolution, Role, WorkspaceId,
 };
-use hapax_engine::store::{ListEntityNotes, ListJournal, ListOperations};
+use hapax_engine::store::{ListEntityJournal, ListJournal, ListOperations};
 
 use crate::fixture::*;
 use crate::must;
@@ -14,13 +14,16 @@ use crate::must;
 pub(super) async fn operations_are_listed_by_what_is_asked_for(t: &Stage) {
     for home in t.homes().await {
         let rejected = t.closing(&home, "i1").await;
-        must!(rejected.finish(OperationEnd::Rejected(failure())).await, Finished::Finished { .. });
+        must!(
+            rejected.finish(OperationEnd::Rejected(failure())).await,
+            FinishOperationOutcome::Finished { .. }
+        );
         let failed = t.close(&home, "i1").seen(3).begins().await;
-        must!(failed.finish(OperationEnd::Failed(failure())).await, Finished::Finished { .. });
+        must!(failed.finish(OperationEnd::Failed(failure())).await, FinishOperationOutcome::Finished { .. });
         let reverted = t.close(&home, "i1").seen(5).step("pay").begins().await;
         reverted.reverted().await;
         let closed = t.close(&home, "i1").seen(7).begins().await;
-        must!(closed.done("1").await, Finished::Finished { .. });
+        must!(closed.done("1").await, FinishOperationOutcome::Finished { .. });
         let doubted = t.closing(&home, "i2").await;
         doubted.doubted().await;
         let pending = t.closing(&home, "i3").await;
@@ -63,7 +66,7 @@ pub(super) async fn operations_are_seen_in_their_workspace_and_kind(t: &Stage) {
         assert_eq!(t.operation_ids(t.all_operations(&home)).await, [held.id()]);
         ids.insert(0, held.id());
     }
-    let any = ListOperations { kind: None, ..t.all_operations(&Home::Own) };
+    let any = ListOperations { kind: None, ..t.all_operations(&EntityStorage::BuiltIn) };
     assert_eq!(t.operation_ids(any.clone()).await, ids);
     let abroad = ListOperations { workspace: WorkspaceId::new("abroad").unwrap(), ..any };
     assert!(t.operation_ids(abroad).await.is_empty());
@@ -73,8 +76,9 @@ pub(super) async fn operations_are_seen_in_their_workspace_and_kind(t: &Stage) {
 
 /// Operations are listed page by page, in bounds.
 pub(super) async fn operations_are_listed_page_by_page(t: &Stage) {
-    t.invoice(&Home::Own, "i1", "approved").await;
-    let requests: Vec<_> = (0..=MAX_PAGE).map(|_| t.close(&Home::Own, "i1").unclaimed().request()).collect();
+    t.invoice(&EntityStorage::BuiltIn, "i1", "approved").await;
+    let requests: Vec<_> =
+        (0..=MAX_PAGE).map(|_| t.close(&EntityStorage::BuiltIn, "i1").unclaimed().request()).collect();
     let mut ids: Vec<OperationId> = requests.iter().map(|request| request.id).collect();
     ids.reverse();
     let begun = at_once(requests.into_iter().map(|request| {
@@ -82,19 +86,19 @@ pub(super) async fn operations_are_listed_page_by_page(t: &Stage) {
         async move { begun(store.entity_store().unwrap().begin_operation(request).await.unwrap()) }
     }));
     assert_eq!(begun.await.len(), ids.len());
-    let page = |before, limit| ListOperations { before, limit, ..t.all_operations(&Home::Own) };
+    let page = |before, limit| ListOperations { before, limit, ..t.all_operations(&EntityStorage::BuiltIn) };
     assert_eq!(t.operation_ids(page(None, usize::MAX)).await, ids[..MAX_PAGE]);
     assert_eq!(t.operation_ids(page(None, 3)).await, ids[..3]);
     assert_eq!(t.operation_ids(page(Some(ids[2]), 3)).await, ids[3..6]);
     assert_eq!(t.operation_ids(page(Some(ids[MAX_PAGE - 1]), 3)).await, ids[MAX_PAGE..]);
-    let entity = Some(entity_in(&Home::Own, "i1").id);
+    let entity = Some(entity_in(&EntityStorage::BuiltIn, "i1").id);
     let of_entity = ListOperations { entity, ..page(Some(ids[2]), 3) };
     assert_eq!(t.operation_ids(of_entity).await, ids[3..6]);
     let pending = ListOperations { status: Some(OperationStatus::Pending), ..page(Some(ids[2]), 3) };
     assert_eq!(t.operation_ids(pending).await, ids[3..6]);
 }
 
-fn every_kind(t: &Stage, home: &Home) -> Vec<EntityNote> {
+fn every_kind(t: &Stage, home: &EntityStorage) -> Vec<EntityJournalEntry> {
     let tom = Actor::new("Tom O'Hara 💶", Role::Operator);
     let all = [
         JournalEvent::Remarked { text: "\"quoted\"\nü 💶".into() },
@@ -116,7 +120,7 @@ fn every_kind(t: &Stage, home: &Home) -> Vec<EntityNote> {
             request: None,
         },
     ];
-    let note = |(n, what): (usize, JournalEvent)| EntityNote {
+    let note = |(n, what): (usize, JournalEvent)| EntityJournalEntry {
         operation: (n % 2 == 0).then(|| OperationId::from_u128(1 + n as u128 / 4)),
         by: [None, Some(tom.clone()), Some(manager())][n % 3].clone(),
         what,
@@ -130,9 +134,9 @@ pub(super) async fn notes_on_entities_are_kept(t: &Stage) {
     for home in t.homes().await {
         t.closing(&home, "i1").await;
         let notes = every_kind(t, &home);
-        t.entities().append_entity_notes(notes[..4].to_vec()).await.unwrap();
-        t.entities().append_entity_notes(Vec::new()).await.unwrap();
-        t.entities().append_entity_notes(notes[4..].to_vec()).await.unwrap();
+        t.entities().append_entity_journal(notes[..4].to_vec()).await.unwrap();
+        t.entities().append_entity_journal(Vec::new()).await.unwrap();
+        t.entities().append_entity_journal(notes[4..].to_vec()).await.unwrap();
         let placed = t.placed_entity_notes(t.all_notes_on(&home, "i1")).await;
         assert_eq!(placed.into_iter().map(|placed| placed.note).collect::<Vec<_>>(), notes);
         assert_eq!(t.standing(&home, "i1").await, ("closing".into(), 2));
@@ -141,38 +145,41 @@ pub(super) async fn notes_on_entities_are_kept(t: &Stage) {
 
 /// Notes are listed by entity and operation, page by page, in bounds.
 pub(super) async fn notes_on_entities_are_listed_page_by_page(t: &Stage) {
-    let home = Home::Own;
+    let home = EntityStorage::BuiltIn;
     let notes = every_kind(t, &home);
     let elsewhere = [
-        EntityNote { workspace: WorkspaceId::new("abroad").unwrap(), ..t.remark(&home, "i1", "abroad") },
-        EntityNote { entity: entity_of("order", "i1"), ..t.remark(&home, "i1", "order") },
+        EntityJournalEntry {
+            workspace: WorkspaceId::new("abroad").unwrap(),
+            ..t.remark(&home, "i1", "abroad")
+        },
+        EntityJournalEntry { entity: entity_of("order", "i1"), ..t.remark(&home, "i1", "order") },
         t.remark(&home, "i2", "other"),
     ];
     for (n, note) in notes.iter().enumerate() {
         let both = vec![note.clone(), elsewhere[n % 3].clone()];
-        t.entities().append_entity_notes(both).await.unwrap();
+        t.entities().append_entity_journal(both).await.unwrap();
     }
     let all = t.all_notes_on(&home, "i1");
     let placed = t.placed_entity_notes(all.clone()).await;
     assert_eq!(placed.iter().map(|placed| placed.note.clone()).collect::<Vec<_>>(), notes);
-    let page = ListEntityNotes { after: placed[2].place, limit: 3, ..all.clone() };
+    let page = ListEntityJournal { after: placed[2].place, limit: 3, ..all.clone() };
     assert_eq!(t.placed_entity_notes(page).await, placed[3..6]);
-    let end = ListEntityNotes { after: placed[9].place, ..all.clone() };
+    let end = ListEntityJournal { after: placed[9].place, ..all.clone() };
     assert!(t.placed_entity_notes(end).await.is_empty());
     let operation = Some(OperationId::from_u128(2));
-    let of_operation = ListEntityNotes { operation, ..all.clone() };
+    let of_operation = ListEntityJournal { operation, ..all.clone() };
     let expected: Vec<_> =
         placed.iter().filter(|placed| placed.note.operation == operation).cloned().collect();
     assert_eq!(expected.len(), 2);
     assert_eq!(t.placed_entity_notes(of_operation.clone()).await, expected);
-    let rest = ListEntityNotes { after: expected[0].place, limit: 1, ..of_operation };
+    let rest = ListEntityJournal { after: expected[0].place, limit: 1, ..of_operation };
     assert_eq!(t.placed_entity_notes(rest).await, expected[1..]);
-    let abroad = ListEntityNotes { workspace: WorkspaceId::new("abroad").unwrap(), ..all.clone() };
+    let abroad = ListEntityJournal { workspace: WorkspaceId::new("abroad").unwrap(), ..all.clone() };
     assert!(t.placed_entity_notes(abroad).await.iter().all(|placed| placed.note == elsewhere[0]));
     assert_eq!(t.noted_on(&home, "i2").await.len(), 3);
     let many = (0..=MAX_PAGE).map(|n| t.remark(&home, "i3", &n.to_string())).collect();
-    t.entities().append_entity_notes(many).await.unwrap();
-    let page = ListEntityNotes { limit: usize::MAX, ..t.all_notes_on(&home, "i3") };
+    t.entities().append_entity_journal(many).await.unwrap();
+    let page = ListEntityJournal { limit: usize::MAX, ..t.all_notes_on(&home, "i3") };
     assert_eq!(t.placed_entity_notes(page).await.len(), MAX_PAGE);
 }
 
@@ -182,10 +189,10 @@ pub(super) async fn what_people_did_is_audited(t: &Stage) {
         let held = t.closing(&home, "i1").await;
         let before = t.notes().await.len();
         let notes = every_kind(t, &home);
-        t.entities().append_entity_notes(notes[..3].to_vec()).await.unwrap();
+        t.entities().append_entity_journal(notes[..3].to_vec()).await.unwrap();
         let request = FinishOperation { notes: notes[3..].to_vec(), ..held.own_end(done("1")) };
-        must!(held.send(request).await, Finished::Finished { .. });
-        let audited: Vec<_> = notes.iter().filter_map(EntityNote::audited).collect();
+        must!(held.send(request).await, FinishOperationOutcome::Finished { .. });
+        let audited: Vec<_> = notes.iter().filter_map(EntityJournalEntry::to_audit_entry).collect();
         assert_eq!(audited.len(), 6);
         assert_eq!(t.notes().await[before..], audited);
         let people = t.placed_notes(ListJournal { by_people: true, ..t.all_notes() }).await;

@@ -54,10 +54,10 @@ pub(super) async fn a_refused_write_leaves_no_after_effect(t: &Stage) {
     let run = t.driven().await;
     let late = t.write(&run).await.leaves("notify", "mail").advance();
     t.write(&run).await.does("charge").done().await;
-    must!(t.store.advance_run(late.clone()).await.unwrap(), CommitOutcome::Stale(_));
+    must!(t.store.commit_run(late.clone()).await.unwrap(), CommitOutcome::Stale(_));
     t.pass(LEASE);
     t.claim_one(BOB).await;
-    must!(t.store.advance_run(late).await.unwrap(), CommitOutcome::LeaseLost);
+    must!(t.store.commit_run(late).await.unwrap(), CommitOutcome::LeaseLost);
     assert_eq!(t.posts().await, []);
     assert_eq!(t.claim_outbox(ANN, &[("mail", 10)]).await, Default::default());
 }
@@ -66,9 +66,9 @@ pub(super) async fn a_refused_write_leaves_no_after_effect(t: &Stage) {
 pub(super) async fn a_write_sent_again_leaves_nothing_twice(t: &Stage) {
     let run = t.driven().await;
     let write = t.write(&run).await.leaves("notify", "mail").advance();
-    must!(t.store.advance_run(write.clone()).await.unwrap(), CommitOutcome::Advanced { .. });
+    must!(t.store.commit_run(write.clone()).await.unwrap(), CommitOutcome::Committed { .. });
     t.delivered(&t.claim_post(ANN).await).await;
-    must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { .. });
+    must!(t.store.commit_run(write).await.unwrap(), CommitOutcome::Committed { .. });
     assert_eq!(only(t).await.state.status(), OutboxStatus::Delivered);
 }
 
@@ -289,7 +289,7 @@ pub(super) async fn a_settled_one_may_be_delivered_once_more(t: &Stage) {
         Redeliver {
             workspace: claimed.workspace.clone(),
             id: claimed.id.clone(),
-            wish: OutboxCommand::Again,
+            wish: OutboxCommand::Redeliver,
             note: Some(note),
         }
     };
@@ -309,9 +309,9 @@ pub(super) async fn a_settled_one_may_be_delivered_once_more(t: &Stage) {
     t.delivered(&claimed_again).await;
     must!(redeliver("they lost it").await.unwrap(), RedeliverOutcome::Due(_));
     let abroad = Redeliver { workspace: WorkspaceId::new("abroad").unwrap(), ..request("abroad") };
-    assert_eq!(t.store.redeliver(abroad).await.unwrap(), RedeliverOutcome::NoSuchPost);
+    assert_eq!(t.store.redeliver(abroad).await.unwrap(), RedeliverOutcome::NoSuchMessage);
     let nothing = Redeliver { id: hapax_engine::model::EffectKey::from_stored("nothing"), ..request("?") };
-    assert_eq!(t.store.redeliver(nothing).await.unwrap(), RedeliverOutcome::NoSuchPost);
+    assert_eq!(t.store.redeliver(nothing).await.unwrap(), RedeliverOutcome::NoSuchMessage);
     let noted: Vec<JournalEvent> = t.notes().await.into_iter().map(|note| note.what).collect();
     let reasons = ["they moved", "they lost it"];
     assert_eq!(noted, reasons.map(|reason| JournalEvent::Redelivered { reason: reason.into() }));
@@ -384,7 +384,7 @@ pub(super) async fn a_run_stays_while_its_after_effects_are_under_way(t: &Stage)
     assert_eq!(t.purge().await.runs, 1);
     assert!(t.find(&run).await.is_none());
     assert_eq!(only(t).await.run, other.id(), "those of other runs stay");
-    assert_eq!(t.redeliver(&mail).await, RedeliverOutcome::NoSuchPost);
+    assert_eq!(t.redeliver(&mail).await, RedeliverOutcome::NoSuchMessage);
 }
 
 /// A redelivery keeps its run as well.

@@ -37,11 +37,11 @@ pub(super) async fn a_write_sent_again_takes_effect_once(t: &Stage) {
     let write =
         t.write(&held).await.does("charge").awaits_promise("payment", None).awaits_child("ship", &child);
     let advance = write.consumes(1).advance();
-    must!(t.store.advance_run(advance.clone()).await.unwrap(), CommitOutcome::Advanced { .. });
+    must!(t.store.commit_run(advance.clone()).await.unwrap(), CommitOutcome::Committed { .. });
     let after = (t.head(&held).await, format!("{:?}", t.log(&held).await));
     for _ in 0..3 {
-        let again = t.store.advance_run(advance.clone()).await.unwrap();
-        must!(again, CommitOutcome::Advanced { woken, .. } if woken.is_empty());
+        let again = t.store.commit_run(advance.clone()).await.unwrap();
+        must!(again, CommitOutcome::Committed { woken, .. } if woken.is_empty());
     }
     assert_eq!((t.head(&held).await, format!("{:?}", t.log(&held).await)), after);
     assert_eq!(t.list(10, None).await.runs.len(), 2);
@@ -52,14 +52,14 @@ pub(super) async fn a_write_sent_again_takes_effect_once(t: &Stage) {
 pub(super) async fn a_write_sent_again_after_others_changed_the_run_is_still_its_own(t: &Stage) {
     let held = t.driven().await;
     let advance = t.write(&held).await.does("charge").advance();
-    must!(t.store.advance_run(advance.clone()).await.unwrap(), CommitOutcome::Advanced { .. });
+    must!(t.store.commit_run(advance.clone()).await.unwrap(), CommitOutcome::Committed { .. });
     t.steered(&held, RunCommand::Pause).await;
     let _ = t.signal(&held, "go").await;
     t.renew(ANN, &[&held]).await;
-    must!(t.store.advance_run(advance.clone()).await.unwrap(), CommitOutcome::Advanced { .. });
+    must!(t.store.commit_run(advance.clone()).await.unwrap(), CommitOutcome::Committed { .. });
     t.pass(LEASE);
     t.claim_one(BOB).await;
-    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Advanced { .. });
+    must!(t.store.commit_run(advance).await.unwrap(), CommitOutcome::Committed { .. });
     assert_eq!(t.log(&held).await.steps.len(), 1);
 }
 
@@ -67,15 +67,15 @@ pub(super) async fn a_write_sent_again_after_others_changed_the_run_is_still_its
 pub(super) async fn an_older_write_sent_again_is_refused(t: &Stage) {
     let held = t.driven().await;
     let first = t.write(&held).await.does("charge").advance();
-    must!(t.store.advance_run(first.clone()).await.unwrap(), CommitOutcome::Advanced { .. });
+    must!(t.store.commit_run(first.clone()).await.unwrap(), CommitOutcome::Committed { .. });
     let held = t.head(&held).await;
     let second = t.write(&held).await.does("ship").advance();
-    must!(t.store.advance_run(second.clone()).await.unwrap(), CommitOutcome::Advanced { .. });
-    must!(t.store.advance_run(first).await.unwrap(), CommitOutcome::Stale(head) if head == t.head(&held).await);
+    must!(t.store.commit_run(second.clone()).await.unwrap(), CommitOutcome::Committed { .. });
+    must!(t.store.commit_run(first).await.unwrap(), CommitOutcome::Stale(head) if head == t.head(&held).await);
     t.pass(LEASE);
     let taken = t.claim_one(BOB).await;
     t.write(&taken).await.does("third").done().await;
-    must!(t.store.advance_run(second).await.unwrap(), CommitOutcome::LeaseLost);
+    must!(t.store.commit_run(second).await.unwrap(), CommitOutcome::LeaseLost);
 }
 
 /// A park, a release and an end sent again are known again, though the lease is gone.
@@ -90,9 +90,9 @@ pub(super) async fn a_write_that_gave_the_lease_back_is_known_again(t: &Stage) {
             _ => write.fails("no"),
         };
         let advance = advance.advance();
-        must!(t.store.advance_run(advance.clone()).await.unwrap(), CommitOutcome::Advanced { .. });
+        must!(t.store.commit_run(advance.clone()).await.unwrap(), CommitOutcome::Committed { .. });
         let after = t.head(&held).await;
-        must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Advanced { .. });
+        must!(t.store.commit_run(advance).await.unwrap(), CommitOutcome::Committed { .. });
         assert_eq!(t.head(&held).await, after);
     }
 }
@@ -104,8 +104,8 @@ pub(super) async fn an_end_sent_again_is_one_arrival(t: &Stage) {
     let parent = t.write(&parent).await.awaits_child("ship", &order).parks().done().await;
     let child = t.head(&order.start().await).await;
     let end = t.write(&child).await.completes("1").advance();
-    must!(t.store.advance_run(end.clone()).await.unwrap(), CommitOutcome::Advanced { .. });
-    must!(t.store.advance_run(end).await.unwrap(), CommitOutcome::Advanced { woken, .. } if woken.is_empty());
+    must!(t.store.commit_run(end.clone()).await.unwrap(), CommitOutcome::Committed { .. });
+    must!(t.store.commit_run(end).await.unwrap(), CommitOutcome::Committed { woken, .. } if woken.is_empty());
     assert_eq!(t.head(&parent).await.arrivals, parent.arrivals + 1);
 }
 

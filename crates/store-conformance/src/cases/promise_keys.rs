@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hapax_engine::model::{
     EventKind, IdempotencyKey, KeyKind, KeyTarget, Promise, PromiseId, PromiseKey, PromiseRef, PromiseState,
-    RunHead, RunId, RunStatus, SettleRule, Settlement, Wish, WorkspaceId, WriteToken,
+    RunHead, RunId, RunStatus, SettleRequest, SettleRule, Settlement, WorkspaceId, WriteToken,
 };
 use hapax_engine::store::*;
 
@@ -47,7 +47,7 @@ pub(super) fn by_key(text: &str, value: &str) -> SettlePromise {
     SettlePromise {
         workspace: WorkspaceId::default(),
         promise: PromiseRef::Key(key(text)),
-        wish: Wish::new(Settlement::Resolved(json(value))),
+        wish: SettleRequest::new(Settlement::Resolved(json(value))),
         keep_for: Some(KEPT),
         note: None,
         grant: None,
@@ -59,7 +59,7 @@ async fn settle(t: &Stage, text: &str, value: &str) -> SettleOutcome {
 }
 
 pub(super) fn alone(t: &Stage, id: &str) -> Promise {
-    Promise::pending(PromiseId::alone(id).unwrap(), RunId::NONE, t.now(), None)
+    Promise::pending(PromiseId::standalone(id).unwrap(), RunId::NONE, t.now(), None)
 }
 
 pub(in crate::cases) async fn create(t: &Stage, promise: Promise) -> CreateOutcome {
@@ -118,15 +118,15 @@ pub(super) async fn a_key_of_another_promise_is_told_to_the_run(t: &Stage) {
     let second = t.driven().await;
     let write = opening(t, &second, "payment", "stripe:ch_1").await.parks().advance();
     let (woken, opened) = must!(
-        t.store.advance_run(write.clone()).await.unwrap(),
-        CommitOutcome::Advanced { woken, opened } => (woken, opened)
+        t.store.commit_run(write.clone()).await.unwrap(),
+        CommitOutcome::Committed { woken, opened } => (woken, opened)
     );
     let by = promise_of(&first, "payment");
     assert_eq!(woken, [second.id()]);
     assert_eq!(opened.len(), 1);
     assert_eq!(opened[0].state, PromiseState::KeyTaken { by: by.clone() });
     let again =
-        must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { opened, .. } => opened);
+        must!(t.store.commit_run(write).await.unwrap(), CommitOutcome::Committed { opened, .. } => opened);
     assert_eq!(again, opened, "sent again it says the same");
     assert_eq!(t.log(&second).await.promises, opened, "a replay sees it");
     assert_eq!(find(t, "stripe:ch_1").await.unwrap().id, by);
@@ -146,7 +146,7 @@ pub(super) async fn a_promise_that_lost_its_key_is_judged_anew(t: &Stage) {
     let promise = Promise::pending(promise_of(&held, "payment"), held.id(), t.now(), None);
     let mut advance = t.write(&held).await.does("again").advance();
     advance.promises.push(keyed(promise, "stripe:ch_1"));
-    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Advanced { opened, .. } if opened.is_empty());
+    must!(t.store.commit_run(advance).await.unwrap(), CommitOutcome::Committed { opened, .. } if opened.is_empty());
     assert_eq!(find(t, "stripe:ch_1").await.unwrap().id, promise_of(&held, "payment"));
     assert_ne!(first.id(), held.id());
 }
@@ -187,7 +187,7 @@ pub(super) async fn a_key_never_expires_before_its_promise(t: &Stage) {
 /// G4.1: a settlement that comes before its promise is kept, shown, and given to it.
 pub(super) async fn a_settlement_that_comes_first_is_kept_for_its_promise(t: &Stage) {
     let until = t.now().plus(KEPT);
-    must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::Kept { until: kept } if kept == until);
+    must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::KeptEarly { until: kept } if kept == until);
     must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::AlreadyKept { same: true, until: kept } if kept == until);
     must!(settle(t, "stripe:ch_1", "2").await, SettleOutcome::AlreadyKept { same: false, .. });
     let record =
@@ -200,8 +200,8 @@ pub(super) async fn a_settlement_that_comes_first_is_kept_for_its_promise(t: &St
     let run = t.driven().await;
     let write = opening(t, &run, "payment", "stripe:ch_1").await.parks().advance();
     let (woken, opened) = must!(
-        t.store.advance_run(write).await.unwrap(),
-        CommitOutcome::Advanced { woken, opened } => (woken, opened)
+        t.store.commit_run(write).await.unwrap(),
+        CommitOutcome::Committed { woken, opened } => (woken, opened)
     );
     assert_eq!((woken, opened.len()), (vec![run.id()], 1));
     assert_eq!(*value(&opened[0].state), Settlement::Resolved(json("1")));
@@ -211,18 +211,18 @@ pub(super) async fn a_settlement_that_comes_first_is_kept_for_its_promise(t: &St
     must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::AlreadySettled { same: true, .. });
 }
 
-async fn early(t: &Stage) -> Vec<KeptEarly> {
-    let request = ListEarly { workspace: Some(WorkspaceId::default()), after: None, limit: 10 };
-    book(t).list_early(request).await.unwrap()
+async fn early(t: &Stage) -> Vec<StoredEarlySettlement> {
+    let request = ListEarlySettlements { workspace: Some(WorkspaceId::default()), after: None, limit: 10 };
+    book(t).list_early_settlements(request).await.unwrap()
 }
 
 /// A run that goes on under its lease hears of an early settlement from the write itself.
 pub(super) async fn an_early_settlement_is_told_to_a_run_that_goes_on(t: &Stage) {
-    must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::Kept { .. });
+    must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::KeptEarly { .. });
     let run = t.driven().await;
     let write = opening(t, &run, "payment", "stripe:ch_1").await.advance();
     let opened =
-        must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { opened, .. } => opened);
+        must!(t.store.commit_run(write).await.unwrap(), CommitOutcome::Committed { opened, .. } => opened);
     assert_eq!(opened.len(), 1);
     let head = t.head(&run).await;
     assert_eq!((head.arrivals, head.status()), (1, RunStatus::Running));
@@ -231,7 +231,7 @@ pub(super) async fn an_early_settlement_is_told_to_a_run_that_goes_on(t: &Stage)
 
 /// An early settlement is forgotten after its time, counted, and its key is free.
 pub(super) async fn an_early_settlement_is_forgotten_in_time(t: &Stage) {
-    must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::Kept { .. });
+    must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::KeptEarly { .. });
     t.pass(KEPT - Duration::from_millis(1));
     assert_eq!((early(t).await.len(), t.purge().await.early), (1, 0));
     t.pass(Duration::from_millis(1));
@@ -240,9 +240,9 @@ pub(super) async fn an_early_settlement_is_forgotten_in_time(t: &Stage) {
     assert_eq!((purged.keys, purged.early), (1, 1));
     parked(t, "stripe:ch_1").await;
     assert_eq!(find(t, "stripe:ch_1").await.unwrap().state, PromiseState::Pending);
-    must!(settle(t, "other", "1").await, SettleOutcome::Kept { .. });
+    must!(settle(t, "other", "1").await, SettleOutcome::KeptEarly { .. });
     t.pass(KEPT);
-    must!(settle(t, "other", "2").await, SettleOutcome::Kept { .. });
+    must!(settle(t, "other", "2").await, SettleOutcome::KeptEarly { .. });
 }
 
 /// A settler that does not want it kept is told that there is no promise.
@@ -270,14 +270,14 @@ pub(super) async fn a_key_goes_with_its_promise(t: &Stage) {
 
 /// People may free the key of a promise that is over, or whose run is; not of one that somebody waits for.
 pub(super) async fn a_promise_key_is_freed_by_people(t: &Stage) {
-    let place = |text: &str| KeyPlace::Promise { workspace: WorkspaceId::default(), key: key(text) };
+    let place = |text: &str| KeyRef::Promise { workspace: WorkspaceId::default(), key: key(text) };
     let run = parked(t, "waits").await;
     must!(t.release(place("waits")).await, ReleaseOutcome::InUse { run: Some(held) } if held == run.id());
     must!(settle(t, "waits", "1").await, SettleOutcome::Settled { .. });
     must!(t.release(place("waits")).await, ReleaseOutcome::Released);
     must!(t.release(place("waits")).await, ReleaseOutcome::NoSuchKey);
     assert_eq!(find(t, "waits").await, None);
-    must!(settle(t, "early", "1").await, SettleOutcome::Kept { .. });
+    must!(settle(t, "early", "1").await, SettleOutcome::KeptEarly { .. });
     must!(t.release(place("early")).await, ReleaseOutcome::Released);
     assert!(early(t).await.is_empty());
     let held = t.driven().await;
@@ -285,14 +285,14 @@ pub(super) async fn a_promise_key_is_freed_by_people(t: &Stage) {
     t.write(&held).await.gives_up("payment").completes("1").done().await;
     must!(t.release(place("left")).await, ReleaseOutcome::Released);
     parked(t, "left").await;
-    let uses = KeyUse { place: place("left"), uses: Uses { replays: 2, conflicts: 1 } };
-    t.book().count_uses(vec![uses]).await.unwrap();
-    assert_eq!(t.book().find_uses(&place("left")).await.unwrap(), Uses { replays: 2, conflicts: 1 });
+    let uses = KeyUsageDelta { place: place("left"), uses: KeyUsage { replays: 2, conflicts: 1 } };
+    t.book().add_key_usage(vec![uses]).await.unwrap();
+    assert_eq!(t.book().find_key_usage(&place("left")).await.unwrap(), KeyUsage { replays: 2, conflicts: 1 });
     must!(settle(t, "left", "1").await, SettleOutcome::Settled { .. });
-    assert_eq!(t.book().find_uses(&place("left")).await.unwrap(), Uses { replays: 2, conflicts: 1 });
+    assert_eq!(t.book().find_key_usage(&place("left")).await.unwrap(), KeyUsage { replays: 2, conflicts: 1 });
     t.pass(DAY);
     parked(t, "left").await;
-    assert_eq!(t.book().find_uses(&place("left")).await.unwrap(), Uses::default(), "counted anew");
+    assert_eq!(t.book().find_key_usage(&place("left")).await.unwrap(), KeyUsage::default(), "counted anew");
 }
 
 /// A promise that stands alone is made once, with all that its maker says, and settled like any other.
@@ -320,8 +320,11 @@ pub(super) async fn a_promise_may_stand_alone(t: &Stage) {
         None
     );
     let rule = SettleRule::SameKey { key: Some(key("settler")), strict: true };
-    let wish =
-        Wish { settlement: Settlement::Resolved(json("1")), rule, said: Some(json(r#"{"data":"1"}"#)) };
+    let wish = SettleRequest {
+        settlement: Settlement::Resolved(json("1")),
+        rule,
+        said: Some(json(r#"{"data":"1"}"#)),
+    };
     let request = SettlePromise { wish, ..by_key("approval:7", "1") };
     let settled = must!(t.store.settle_promise(request.clone()).await.unwrap(), SettleOutcome::Settled { promise, .. } => promise);
     assert_eq!(
@@ -335,7 +338,7 @@ pub(super) async fn a_promise_may_stand_alone(t: &Stage) {
 
 /// G4.1 for promises that stand alone.
 pub(super) async fn a_promise_that_stands_alone_takes_an_early_settlement(t: &Stage) {
-    must!(settle(t, "approval:7", "1").await, SettleOutcome::Kept { .. });
+    must!(settle(t, "approval:7", "1").await, SettleOutcome::KeptEarly { .. });
     let made =
         must!(create(t, keyed(alone(t, "a"), "approval:7")).await, CreateOutcome::Created(made) => made);
     assert_eq!(*value(&made.state), Settlement::Resolved(json("1")));
@@ -369,7 +372,7 @@ pub(super) async fn many_runs_wait_for_one_promise(t: &Stage) {
     let late = t.driven().await;
     let write = waits_for(t, t.write(&late).await, "go").parks().advance();
     let opened =
-        must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { opened, .. } => opened);
+        must!(t.store.commit_run(write).await.unwrap(), CommitOutcome::Committed { opened, .. } => opened);
     assert_eq!(opened.len(), 1, "one that comes late is told at once");
     assert_eq!(t.claim_one(BOB).await.id(), late.id());
 }
@@ -384,7 +387,7 @@ pub(super) async fn a_deadline_is_told_to_those_who_wait(t: &Stage) {
     let run = t.driven().await;
     let write = waits_for(t, t.write(&run).await, "go").parks().advance();
     let opened =
-        must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { opened, .. } => opened);
+        must!(t.store.commit_run(write).await.unwrap(), CommitOutcome::Committed { opened, .. } => opened);
     assert_eq!((opened[0].deadline_at, opened[0].state.clone()), (Some(deadline), PromiseState::Pending));
     assert_eq!(t.claim_one(BOB).await.arrivals, 1);
 }
@@ -514,9 +517,9 @@ pub(super) async fn settling_by_key_and_waiting_never_miss_each_other(t: &Stage)
         let request = by_key(&text, "1");
         let (one, other) = (t.store.clone(), t.store.clone());
         let settling = tokio::spawn(async move { one.settle_promise(request).await.unwrap() });
-        let advancing = tokio::spawn(async move { other.advance_run(write).await.unwrap() });
-        must!(advancing.await.unwrap(), CommitOutcome::Advanced { .. });
-        must!(settling.await.unwrap(), SettleOutcome::Settled { .. } | SettleOutcome::Kept { .. });
+        let advancing = tokio::spawn(async move { other.commit_run(write).await.unwrap() });
+        must!(advancing.await.unwrap(), CommitOutcome::Committed { .. });
+        must!(settling.await.unwrap(), SettleOutcome::Settled { .. } | SettleOutcome::KeptEarly { .. });
         let held = t.claim_one(BOB).await;
         assert_eq!((held.id(), held.arrivals), (run.id(), 1));
         assert!(matches!(t.log(&held).await.promises[0].state, PromiseState::Settled { .. }));

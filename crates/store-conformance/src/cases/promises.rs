@@ -1,7 +1,7 @@
 //! Promises: settled once, or timed out.
 
 use hapax_engine::model::{
-    Failure, PromiseState, RunHead, RunStatus, Settlement, StepState, Wish, WorkspaceId,
+    Failure, PromiseState, RunHead, RunStatus, SettleRequest, Settlement, StepState, WorkspaceId,
 };
 use hapax_engine::store::{CommitOutcome, SettleOutcome, SettlePromise};
 
@@ -45,7 +45,7 @@ pub(super) async fn the_first_settlement_stands(t: &Stage) {
     let other = t.settle(&run, "payment", r#"{"a":2}"#).await;
     must!(other, SettleOutcome::AlreadySettled { same: false, promise } if promise.state == stands);
     let rejection = SettlePromise {
-        wish: Wish::new(Settlement::Rejected(Failure::permanent("no"))),
+        wish: SettleRequest::new(Settlement::Rejected(Failure::permanent("no"))),
         ..settlement_of(&run, "payment", "1")
     };
     must!(
@@ -61,7 +61,7 @@ pub(super) async fn a_rejection_is_a_settlement(t: &Stage) {
     let run = waiting(t).await;
     let why = Failure::permanent("card \"ü\" declined").with_code("declined").retry_after(SECOND);
     let rejection = SettlePromise {
-        wish: Wish::new(Settlement::Rejected(why.clone())),
+        wish: SettleRequest::new(Settlement::Rejected(why.clone())),
         ..settlement_of(&run, "payment", "1")
     };
     must!(t.store.settle_promise(rejection.clone()).await.unwrap(), SettleOutcome::Settled { .. });
@@ -103,7 +103,7 @@ pub(super) async fn a_timeout_is_written_with_its_step(t: &Stage) {
     must!(t.settle(&held, "payment", "1").await, SettleOutcome::TimedOut { .. });
     let mut again = t.write(&held).await.does("charge").advance();
     again.timed_out.push(promise_of(&held, "payment"));
-    must!(t.store.advance_run(again).await.unwrap(), CommitOutcome::Stale(_));
+    must!(t.store.commit_run(again).await.unwrap(), CommitOutcome::Stale(_));
 }
 
 /// Invariant 43: of timeout and settlement exactly one wins, and the loser is told.
@@ -112,7 +112,7 @@ pub(super) async fn a_timeout_loses_to_an_earlier_settlement(t: &Stage) {
     let held = t.write(&run).await.awaits_promise("payment", Some(t.now().plus(HOUR))).done().await;
     let timeout = t.write(&held).await.times_out("payment").advance();
     must!(t.settle(&held, "payment", "1").await, SettleOutcome::Settled { .. });
-    let now = must!(t.store.advance_run(timeout).await.unwrap(), CommitOutcome::Stale(head) => head);
+    let now = must!(t.store.commit_run(timeout).await.unwrap(), CommitOutcome::Stale(head) => head);
     assert_eq!((now.version, now.arrivals), (held.version, 1));
     assert!(matches!(state(t, &held).await, PromiseState::Settled { .. }));
     assert!(matches!(t.step(&held, "payment").await.unwrap().state, StepState::Waiting { .. }));
@@ -124,7 +124,7 @@ pub(super) async fn an_unknown_promise_does_not_time_out(t: &Stage) {
     let held = t.driven().await;
     let mut advance = t.write(&held).await.does("charge").advance();
     advance.timed_out.push(promise_of(&held, "nothing"));
-    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Stale(head) if head == held);
+    must!(t.store.commit_run(advance).await.unwrap(), CommitOutcome::Stale(head) if head == held);
     assert!(t.log(&held).await.steps.is_empty());
 }
 
@@ -144,7 +144,7 @@ pub(super) async fn opening_a_promise_again_leaves_it_as_it_is(t: &Stage) {
     let opened = t.log(&held).await.promises.remove(0);
     let mut advance = t.write(&held).await.gets("payment").advance();
     advance.promises.push(hapax_engine::model::Promise { state: PromiseState::Pending, ..opened.clone() });
-    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Advanced { .. });
+    must!(t.store.commit_run(advance).await.unwrap(), CommitOutcome::Committed { .. });
     assert_eq!(t.log(&held).await.promises, [opened]);
 }
 

@@ -1,7 +1,7 @@
 //! Forgetting what need not be kept.
 
 use hapax_engine::model::{RunHead, RunId};
-use hapax_engine::store::{Purge, Purged, SettleOutcome, SignalOutcome};
+use hapax_engine::store::{Purge, PurgeOutcome, SettleOutcome, SignalOutcome};
 
 use crate::fixture::*;
 use crate::must;
@@ -11,7 +11,7 @@ async fn closed(t: &Stage) -> RunHead {
     t.write(&held).await.does("charge").completes("1").done().await
 }
 
-async fn purge(t: &Stage, limit: usize, after: Option<RunId>) -> Purged {
+async fn purge(t: &Stage, limit: usize, after: Option<RunId>) -> PurgeOutcome {
     let request = Purge { runs_closed_before: Some(t.now()), after, limit };
     t.store.purge(request).await.unwrap()
 }
@@ -24,7 +24,7 @@ pub(super) async fn an_old_closed_run_goes_with_all_its_rows(t: &Stage) {
     let held = t.head(&held).await;
     t.write(&held).await.gives_up("payment").completes("1").done().await;
     t.pass(SECOND);
-    assert_eq!(t.purge().await, Purged { keys: 0, early: 0, runs: 1, next: None });
+    assert_eq!(t.purge().await, PurgeOutcome { keys: 0, early: 0, runs: 1, next: None });
     assert!(t.find(&held).await.is_none());
     assert!(t.store.find_log(&held.facts.workspace, held.id()).await.unwrap().is_none());
     assert!(t.events(&held).await.is_empty());
@@ -54,7 +54,10 @@ pub(super) async fn without_an_instant_only_keys_go(t: &Stage) {
     t.write(&held).await.completes("1").done().await;
     t.pass(HOUR);
     let request = Purge { runs_closed_before: None, after: None, limit: 10 };
-    assert_eq!(t.store.purge(request).await.unwrap(), Purged { keys: 1, early: 0, runs: 0, next: None });
+    assert_eq!(
+        t.store.purge(request).await.unwrap(),
+        PurgeOutcome { keys: 1, early: 0, runs: 0, next: None }
+    );
     assert!(t.find(&held).await.is_some());
 }
 
@@ -96,13 +99,19 @@ pub(super) async fn a_purge_is_bounded_and_says_where_to_go_on(t: &Stage) {
         runs.push(if n == 1 { t.pending().await } else { closed(t).await });
     }
     t.pass(SECOND);
-    assert_eq!(purge(t, 2, None).await, Purged { keys: 0, early: 0, runs: 1, next: Some(runs[1].id()) });
+    assert_eq!(
+        purge(t, 2, None).await,
+        PurgeOutcome { keys: 0, early: 0, runs: 1, next: Some(runs[1].id()) }
+    );
     assert_eq!(
         purge(t, 2, Some(runs[1].id())).await,
-        Purged { keys: 0, early: 0, runs: 2, next: Some(runs[3].id()) }
+        PurgeOutcome { keys: 0, early: 0, runs: 2, next: Some(runs[3].id()) }
     );
-    assert_eq!(purge(t, 2, Some(runs[3].id())).await, Purged { keys: 0, early: 0, runs: 1, next: None });
-    assert_eq!(purge(t, 2, None).await, Purged::default());
+    assert_eq!(
+        purge(t, 2, Some(runs[3].id())).await,
+        PurgeOutcome { keys: 0, early: 0, runs: 1, next: None }
+    );
+    assert_eq!(purge(t, 2, None).await, PurgeOutcome::default());
     assert_eq!(t.list(10, None).await.runs.len(), 1);
 }
 
@@ -111,7 +120,7 @@ pub(super) async fn a_purge_that_just_fits_has_reached_the_end(t: &Stage) {
     closed(t).await;
     closed(t).await;
     t.pass(SECOND);
-    assert_eq!(purge(t, 2, None).await, Purged { keys: 0, early: 0, runs: 2, next: None });
+    assert_eq!(purge(t, 2, None).await, PurgeOutcome { keys: 0, early: 0, runs: 2, next: None });
 }
 
 /// S4.28, invariant 8: only keys that have expired go, the longest expired first.

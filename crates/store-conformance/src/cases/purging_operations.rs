@@ -1,19 +1,21 @@
 //! Forgetting operations that others have taken the place of.
 
-use hapax_engine::model::{Finished, Home, OperationEnd, OperationId, OutboxState, WorkspaceId};
-use hapax_engine::store::{OperationPlace, PurgeOperations, PurgedOperations, RedeliverOutcome};
+use hapax_engine::model::{
+    EntityStorage, FinishOperationOutcome, OperationEnd, OperationId, OutboxState, WorkspaceId,
+};
+use hapax_engine::store::{OperationCursor, PurgeOperations, PurgeOperationsOutcome, RedeliverOutcome};
 
 use crate::fixture::*;
 use crate::must;
 
-async fn purge(t: &Stage, limit: usize, after: Option<OperationPlace>) -> PurgedOperations {
+async fn purge(t: &Stage, limit: usize, after: Option<OperationCursor>) -> PurgeOperationsOutcome {
     let request = PurgeOperations { ended_before: t.now(), after, limit };
     t.entities().purge_operations(request).await.unwrap()
 }
 
 /// How many operations and after-effects a pass over all deletes.
 async fn gone(t: &Stage) -> (usize, usize) {
-    let PurgedOperations { operations, posts, next } = purge(t, 100, None).await;
+    let PurgeOperationsOutcome { operations, posts, next } = purge(t, 100, None).await;
     assert_eq!(next, None);
     (operations, posts)
 }
@@ -24,14 +26,14 @@ async fn is_there(t: &Stage, operation: &Held<'_>) -> bool {
 }
 
 /// Invoices that were reminded of, so many times each, a second apart; every reminder has ended.
-async fn reminded<'a>(t: &'a Stage, home: &Home, id: &str, times: u64) -> Vec<Held<'a>> {
+async fn reminded<'a>(t: &'a Stage, home: &EntityStorage, id: &str, times: u64) -> Vec<Held<'a>> {
     t.invoice(home, id, "approved").await;
     let mut reminders = Vec::new();
     for version in 1..=times {
         let begin =
             t.close(home, id).step("remind").unclaimed().key(&format!("{id}-{version}")).seen(version);
         let reminder = begin.with(|request| request.to = name("approved")).begins().await;
-        must!(reminder.done("1").await, Finished::Finished { .. });
+        must!(reminder.done("1").await, FinishOperationOutcome::Finished { .. });
         t.pass(SECOND);
         reminders.push(reminder);
     }
@@ -50,7 +52,7 @@ pub(super) async fn all_but_the_newest_of_a_step_go_with_their_keys(t: &Stage) {
         assert!(t.keyed_operation(&home, "i1-3").await.is_some());
         assert_eq!(gone(t).await, (0, 0), "once");
         let again = t.close(&home, "i1").step("remind").unclaimed().key("i1-1").seen(4);
-        must!(again.begins().await.done("2").await, Finished::Finished { .. });
+        must!(again.begins().await.done("2").await, FinishOperationOutcome::Finished { .. });
         t.pass(SECOND);
         assert_eq!(gone(t).await, (1, 0), "now that is the newest");
     }
@@ -62,7 +64,7 @@ pub(super) async fn only_a_newer_one_of_the_same_step_and_entity_takes_its_place
         reminded(t, &home, "i1", 1).await;
         reminded(t, &home, "i2", 1).await;
         let closed = t.close(&home, "i1").seen(2).begins().await;
-        must!(closed.done("1").await, Finished::Finished { .. });
+        must!(closed.done("1").await, FinishOperationOutcome::Finished { .. });
         t.pass(HOUR);
         assert_eq!(gone(t).await, (0, 0));
     }
@@ -88,7 +90,7 @@ pub(super) async fn what_has_not_ended_stays(t: &Stage) {
         let (pending, doubted) = (begin.begins().await, begin.again().begins().await);
         doubted.doubted().await;
         let newest = begin.again().begins().await;
-        must!(newest.done("1").await, Finished::Finished { .. });
+        must!(newest.done("1").await, FinishOperationOutcome::Finished { .. });
         t.pass(HOUR);
         assert_eq!(gone(t).await, (0, 0));
         for operation in [&pending, &doubted, &newest] {
@@ -105,11 +107,14 @@ pub(super) async fn what_has_not_ended_stays(t: &Stage) {
 pub(super) async fn what_failed_goes_like_what_was_done(t: &Stage) {
     for home in t.homes().await {
         let first = t.closing(&home, "i1").await;
-        must!(first.finish(OperationEnd::Failed(failure())).await, Finished::Finished { .. });
+        must!(first.finish(OperationEnd::Failed(failure())).await, FinishOperationOutcome::Finished { .. });
         let second = t.close(&home, "i1").seen(3).begins().await;
-        must!(second.finish(OperationEnd::Rejected(failure())).await, Finished::Finished { .. });
+        must!(
+            second.finish(OperationEnd::Rejected(failure())).await,
+            FinishOperationOutcome::Finished { .. }
+        );
         let third = t.close(&home, "i1").seen(5).begins().await;
-        must!(third.finish(OperationEnd::Failed(failure())).await, Finished::Finished { .. });
+        must!(third.finish(OperationEnd::Failed(failure())).await, FinishOperationOutcome::Finished { .. });
         t.pass(HOUR);
         assert_eq!(gone(t).await, (2, 0));
         assert!(is_there(t, &third).await);
@@ -126,7 +131,7 @@ pub(super) async fn after_effects_go_with_their_operation_once_they_are_settled(
             // Which changes nothing of the entity, so that both can end.
             let mut end = operation.own_end(OperationEnd::Rejected(failure()));
             end.posts = vec![operation.post("mail"), operation.post("bank")];
-            must!(operation.send(end).await, Finished::Finished { .. });
+            must!(operation.send(end).await, FinishOperationOutcome::Finished { .. });
         }
         t.pass(SECOND);
         assert_eq!(gone(t).await, (0, 0), "they are due");
@@ -159,12 +164,12 @@ pub(super) async fn after_effects_go_with_their_operation_once_they_are_settled(
 
 /// What was noted about it stays with its entity.
 pub(super) async fn notes_outlive_their_operation(t: &Stage) {
-    let reminders = reminded(t, &Home::Own, "i1", 2).await;
+    let reminders = reminded(t, &EntityStorage::BuiltIn, "i1", 2).await;
     let remark = reminders[0].remark("seen");
-    t.entities().append_entity_notes(vec![remark.clone()]).await.unwrap();
+    t.entities().append_entity_journal(vec![remark.clone()]).await.unwrap();
     t.pass(HOUR);
     assert_eq!(gone(t).await, (1, 0));
-    assert_eq!(t.noted_on(&Home::Own, "i1").await, [remark.what]);
+    assert_eq!(t.noted_on(&EntityStorage::BuiltIn, "i1").await, [remark.what]);
 }
 
 /// One pass looks at so many, of all workspaces in the order of their names, and tells where to go on.
@@ -174,28 +179,35 @@ pub(super) async fn a_pass_is_bounded_and_goes_on_where_it_stopped(t: &Stage) {
         let workspace = WorkspaceId::new(workspace).unwrap();
         let created = hapax_engine::store::NewEntity {
             workspace: workspace.clone(),
-            entity: entity_in(&Home::Own, "i1"),
+            entity: entity_in(&EntityStorage::BuiltIn, "i1"),
             status: name("approved"),
             data: json("{}"),
         };
         must!(t.entities().create_entity(created).await, Ok(_));
         for _ in 0..3 {
-            let begin = t.close(&Home::Own, "i1").step("remind").unclaimed().workspace(workspace.as_str());
+            let begin = t
+                .close(&EntityStorage::BuiltIn, "i1")
+                .step("remind")
+                .unclaimed()
+                .workspace(workspace.as_str());
             let operation = begin.begins().await;
-            must!(operation.finish(OperationEnd::Rejected(failure())).await, Finished::Finished { .. });
+            must!(
+                operation.finish(OperationEnd::Rejected(failure())).await,
+                FinishOperationOutcome::Finished { .. }
+            );
             all.push((workspace.clone(), operation.id()));
         }
     }
     t.pass(HOUR);
     all.sort();
-    let place = |n: usize| Some(OperationPlace { workspace: all[n].0.clone(), operation: all[n].1 });
+    let place = |n: usize| Some(OperationCursor { workspace: all[n].0.clone(), operation: all[n].1 });
     let first = purge(t, 2, None).await;
-    assert_eq!(first, PurgedOperations { operations: 2, posts: 0, next: place(1) });
+    assert_eq!(first, PurgeOperationsOutcome { operations: 2, posts: 0, next: place(1) });
     let second = purge(t, 2, first.next).await;
     // The newest abroad stays, and one of the other workspace goes.
-    assert_eq!(second, PurgedOperations { operations: 1, posts: 0, next: place(3) });
+    assert_eq!(second, PurgeOperationsOutcome { operations: 1, posts: 0, next: place(3) });
     let third = purge(t, 2, second.next).await;
-    assert_eq!(third, PurgedOperations { operations: 1, posts: 0, next: None });
+    assert_eq!(third, PurgeOperationsOutcome { operations: 1, posts: 0, next: None });
     assert_eq!(purge(t, 0, None).await.next, place(2), "at least one is looked at");
-    assert_eq!(purge(t, 100, place(5)).await, PurgedOperations::default(), "after the last is nothing");
+    assert_eq!(purge(t, 100, place(5)).await, PurgeOperationsOutcome::default(), "after the last is nothing");
 }

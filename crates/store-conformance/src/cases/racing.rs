@@ -1,12 +1,12 @@
 //! Many requests under one key and many hands on one item at once: one wins, and the others hear of it.
 
-use hapax_engine::model::{Begun, RequestState};
-use hapax_engine::store::{KeyUse, PutOutcome};
+use hapax_engine::model::{BeginOutcome, RequestState};
+use hapax_engine::store::{KeyUsageDelta, PutOutcome};
 
 use crate::fixture::*;
 use crate::must;
 
-async fn begin_at_once(t: &Stage, asks: Vec<Ask<'_>>) -> Vec<Begun> {
+async fn begin_at_once(t: &Stage, asks: Vec<Ask<'_>>) -> Vec<BeginOutcome> {
     at_once(asks.into_iter().map(|ask| {
         let (store, request) = (t.store.clone(), ask.request());
         async move { store.request_key_store().unwrap().begin_request(request).await.unwrap() }
@@ -30,8 +30,8 @@ pub(super) async fn of_identical_requests_one_is_worked_on(t: &Stage) {
         let yours: Vec<_> = begun
             .iter()
             .filter_map(|begun| match begun {
-                Begun::Yours { id, is_taken_over: false } => Some(*id),
-                Begun::InFlight { .. } => None,
+                BeginOutcome::Acquired { id, is_taken_over: false } => Some(*id),
+                BeginOutcome::InFlight { .. } => None,
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -47,9 +47,9 @@ pub(super) async fn of_different_requests_one_is_worked_on(t: &Stage) {
     let mut counts = [0; 3];
     for begun in begun {
         match begun {
-            Begun::Yours { id, is_taken_over: false } if id == winner.id => counts[0] += 1,
-            Begun::InFlight { .. } => counts[1] += 1,
-            Begun::Conflict(found) if found == winner => counts[2] += 1,
+            BeginOutcome::Acquired { id, is_taken_over: false } if id == winner.id => counts[0] += 1,
+            BeginOutcome::InFlight { .. } => counts[1] += 1,
+            BeginOutcome::Conflict(found) if found == winner => counts[2] += 1,
             other => panic!("{other:?}"),
         }
     }
@@ -61,9 +61,10 @@ pub(super) async fn of_takeovers_one_wins(t: &Stage) {
     let first = t.ask("k").begin().await;
     t.pass(HOLD);
     let begun = begin_at_once(t, (0..32).map(|_| first.again()).collect()).await;
-    let taken = |begun: &&Begun| **begun == Begun::Yours { id: first.id(), is_taken_over: true };
+    let taken =
+        |begun: &&BeginOutcome| **begun == BeginOutcome::Acquired { id: first.id(), is_taken_over: true };
     assert_eq!(begun.iter().filter(taken).count(), 1, "{begun:?}");
-    assert_eq!(begun.iter().filter(|begun| matches!(begun, Begun::InFlight { .. })).count(), 31);
+    assert_eq!(begun.iter().filter(|begun| matches!(begun, BeginOutcome::InFlight { .. })).count(), 31);
 }
 
 /// A key that is free again is given to one of those who come for it.
@@ -71,16 +72,16 @@ pub(super) async fn a_free_key_is_given_to_one(t: &Stage) {
     let first = t.answered("k").await;
     t.pass(KEEP + GRACE);
     let begun = begin_at_once(t, (0..32).map(|_| first.again()).collect()).await;
-    let yours = |begun: &&Begun| matches!(begun, Begun::Yours { is_taken_over: false, .. });
+    let yours = |begun: &&BeginOutcome| matches!(begun, BeginOutcome::Acquired { is_taken_over: false, .. });
     assert_eq!(begun.iter().filter(yours).count(), 1, "{begun:?}");
-    assert_eq!(begun.iter().filter(|begun| matches!(begun, Begun::InFlight { .. })).count(), 31);
+    assert_eq!(begun.iter().filter(|begun| matches!(begun, BeginOutcome::InFlight { .. })).count(), 31);
 }
 
 /// Requests under many keys do not get in each other's way.
 pub(super) async fn requests_under_many_keys_are_all_worked_on(t: &Stage) {
     let asks: Vec<_> = (0..64).map(|n| t.ask(&format!("k{n}"))).collect();
     let begun = begin_at_once(t, asks.clone()).await;
-    assert!(begun.iter().all(|begun| matches!(begun, Begun::Yours { .. })), "{begun:?}");
+    assert!(begun.iter().all(|begun| matches!(begun, BeginOutcome::Acquired { .. })), "{begun:?}");
     let ends = at_once(asks.iter().map(|ask| {
         let (store, end) = (t.store.clone(), ask.end(kept(answer(b"{}"))));
         async move { store.request_key_store().unwrap().finish_request(end).await.unwrap() }
@@ -113,9 +114,9 @@ pub(super) async fn counts_that_come_at_once_are_all_added(t: &Stage) {
         if n % 2 == 0 {
             places.reverse();
         }
-        let counts = places.into_iter().map(|place| KeyUse { place, uses: uses(1, 2) }).collect();
+        let counts = places.into_iter().map(|place| KeyUsageDelta { place, uses: uses(1, 2) }).collect();
         let store = t.store.clone();
-        async move { store.request_key_store().unwrap().count_uses(counts).await.unwrap() }
+        async move { store.request_key_store().unwrap().add_key_usage(counts).await.unwrap() }
     }))
     .await;
     for place in [asks[0].place(), asks[1].place(), run_key("k")] {

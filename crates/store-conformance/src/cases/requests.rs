@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use hapax_engine::limits::{ABANDONED_REQUEST_FOR, MAX_KEY_USES, MAX_STORED_ANSWER_BYTES};
-use hapax_engine::model::{Begun, Outline, RequestEnd, RequestRecord, RequestState, StoredAnswer, Timestamp};
-use hapax_engine::store::{KeyPlace, KeyUse, ReleaseOutcome, StoreError};
+use hapax_engine::limits::{ABANDONED_REQUEST_FOR, MAX_KEY_USAGE_BATCH, MAX_STORED_ANSWER_BYTES};
+use hapax_engine::model::{
+    BeginOutcome, LeafDigests, RequestEnd, RequestRecord, RequestState, StoredAnswer, Timestamp,
+};
+use hapax_engine::store::{KeyRef, KeyUsageDelta, ReleaseOutcome, StoreError};
 
 use crate::fixture::*;
 use crate::must;
@@ -16,7 +18,7 @@ pub(super) async fn the_first_is_worked_on_and_the_second_waits(t: &Stage) {
     let since = t.now();
     let first = t.ask("k").begin().await;
     t.pass(SECOND);
-    let waits = Begun::InFlight { since, until: since.plus(HOLD) };
+    let waits = BeginOutcome::InFlight { since, until: since.plus(HOLD) };
     assert_eq!(first.again().send().await, waits);
     assert_eq!(first.again().send().await, waits, "to be told so changes nothing");
     assert_eq!(first.record().await.id, first.id());
@@ -36,7 +38,7 @@ pub(super) async fn a_request_is_kept_as_it_came(t: &Stage) {
         first_seen_at,
         state: RequestState::InFlight { token: sent.token, until: first_seen_at.plus(HOLD) },
     };
-    assert_ne!(record.summary.outline, Outline::default());
+    assert_ne!(record.summary.outline, LeafDigests::default());
     assert_eq!(ask.record().await, record);
     t.pass(SECOND);
     let ask = ask.answered(answer(b"{}")).await;
@@ -60,10 +62,10 @@ pub(super) async fn a_begin_sent_again_prolongs_its_own_hold(t: &Stage) {
     let ask = ask.begin().await;
     t.pass(HOLD - MOMENT);
     let until = since.plus(HOLD - MOMENT).plus(HOLD);
-    assert_eq!(ask.again().send().await, Begun::InFlight { since, until });
+    assert_eq!(ask.again().send().await, BeginOutcome::InFlight { since, until });
     t.pass(HOLD);
     let ask = ask.begin().await;
-    assert_eq!(ask.again().send().await, Begun::InFlight { since, until: t.now().plus(HOLD) });
+    assert_eq!(ask.again().send().await, BeginOutcome::InFlight { since, until: t.now().plus(HOLD) });
     let ask = ask.answered(answer(b"{}")).await;
     replayed(ask.send().await);
 }
@@ -73,13 +75,13 @@ pub(super) async fn a_takeover_keeps_the_operation(t: &Stage) {
     let first = t.ask("k").begin().await;
     let since = t.now();
     t.pass(HOLD - MOMENT);
-    must!(first.again().send().await, Begun::InFlight { .. });
+    must!(first.again().send().await, BeginOutcome::InFlight { .. });
     t.pass(MOMENT);
     let second = first.again();
     assert_ne!(second.id(), first.id());
-    assert_eq!(second.send().await, Begun::Yours { id: first.id(), is_taken_over: true });
-    must!(first.again().send().await, Begun::InFlight { since: first_seen, .. } if first_seen == since);
-    must!(first.send().await, Begun::InFlight { .. });
+    assert_eq!(second.send().await, BeginOutcome::Acquired { id: first.id(), is_taken_over: true });
+    must!(first.again().send().await, BeginOutcome::InFlight { since: first_seen, .. } if first_seen == since);
+    must!(first.send().await, BeginOutcome::InFlight { .. });
     assert!(!first.finish(kept(answer(b"late"))).await, "it is not the first one's any more");
     assert!(!first.finish(RequestEnd::Released).await);
     let second = second.answered(answer(b"{}")).await;
@@ -100,12 +102,12 @@ pub(super) async fn a_hold_that_ended_and_that_nobody_took_still_answers(t: &Sta
 pub(super) async fn another_request_is_a_conflict_in_flight_and_answered(t: &Stage) {
     let first = t.ask("k").begin().await;
     let other = first.again().amount(2);
-    assert_eq!(other.send().await, Begun::Conflict(first.record().await));
+    assert_eq!(other.send().await, BeginOutcome::Conflict(first.record().await));
     t.pass(HOLD);
-    assert_eq!(other.send().await, Begun::Conflict(first.record().await));
+    assert_eq!(other.send().await, BeginOutcome::Conflict(first.record().await));
     let first = first.answered(answer(b"{}")).await;
     let record = first.record().await;
-    assert_eq!(other.send().await, Begun::Conflict(record.clone()));
+    assert_eq!(other.send().await, BeginOutcome::Conflict(record.clone()));
     assert_eq!(first.record().await, record, "a conflict changes nothing");
     let outline = other.request().summary.outline;
     assert_eq!(record.summary.outline.differences(&outline), ["/amount"]);
@@ -139,7 +141,7 @@ pub(super) async fn an_answer_is_given_again_byte_for_byte(t: &Stage) {
 /// S2.24, S2.29: an answer is given until it expires, refused as long as the grace lasts, and then the key is new.
 pub(super) async fn an_answer_expires_and_then_its_key_is_free(t: &Stage) {
     let ask = t.answered("k").await;
-    let expired = Begun::Expired { at: t.now().plus(KEEP) };
+    let expired = BeginOutcome::Expired { at: t.now().plus(KEEP) };
     t.pass(KEEP - MOMENT);
     replayed(ask.again().send().await);
     t.pass(MOMENT);
@@ -171,7 +173,7 @@ pub(super) async fn spans_beyond_all_time_are_kept(t: &Stage) {
     let ever = Duration::from_millis(i64::MAX as u64);
     let end_of_time = Timestamp::from_millis(i64::MAX);
     let ask = t.ask("k").hold_for(ever).begin().await;
-    must!(ask.again().send().await, Begun::InFlight { until, .. } if until == end_of_time);
+    must!(ask.again().send().await, BeginOutcome::InFlight { until, .. } if until == end_of_time);
     assert!(ask.finish(RequestEnd::Answered { answer: answer(b"{}"), keep_for: ever, grace: ever }).await);
     let record = replayed(ask.again().send().await);
     must!(record.state, RequestState::Answered { expires_at, free_at, .. }
@@ -209,8 +211,8 @@ pub(super) async fn the_same_key_of_another_caller_is_another_key(t: &Stage) {
     let bank = t.ask("k").by("bank").amount(2).begin().await;
     let abroad = t.ask("k").workspace("abroad").amount(3).begin().await;
     replayed(shop.again().send().await);
-    must!(bank.again().send().await, Begun::InFlight { .. });
-    must!(abroad.again().send().await, Begun::InFlight { .. });
+    must!(bank.again().send().await, BeginOutcome::InFlight { .. });
+    must!(abroad.again().send().await, BeginOutcome::InFlight { .. });
     assert_eq!(t.release(shop.place()).await, ReleaseOutcome::Released);
     assert_eq!((bank.record().await.id, abroad.record().await.id), (bank.id(), abroad.id()));
 }
@@ -307,7 +309,7 @@ pub(super) async fn uses_add_up(t: &Stage) {
     let ask = t.ask("k").begin().await;
     t.order().key("k").start().await;
     assert_eq!(t.uses(&ask.place()).await, uses(0, 0));
-    let of = |place: KeyPlace, replays, conflicts| KeyUse { place, uses: uses(replays, conflicts) };
+    let of = |place: KeyRef, replays, conflicts| KeyUsageDelta { place, uses: uses(replays, conflicts) };
     let counted = vec![
         of(ask.place(), 1, 0),
         of(run_key("k"), 10, 20),
@@ -315,9 +317,9 @@ pub(super) async fn uses_add_up(t: &Stage) {
         of(ask.place(), 2, 5),
         of(t.ask("k").workspace("nowhere").place(), 1, 1),
     ];
-    t.book().count_uses(counted).await.unwrap();
+    t.book().add_key_usage(counted).await.unwrap();
     t.count(&run_key("k"), uses(0, 1)).await;
-    t.book().count_uses(Vec::new()).await.unwrap();
+    t.book().add_key_usage(Vec::new()).await.unwrap();
     assert_eq!(t.uses(&ask.place()).await, uses(3, 5));
     assert_eq!(t.uses(&run_key("k")).await, uses(10, 21));
     let ask = ask.answered(answer(b"{}")).await;
@@ -344,7 +346,7 @@ pub(super) async fn a_key_that_is_given_on_is_counted_anew(t: &Stage) {
     t.count(&ask.place(), uses(1, 2)).await;
     t.pass(HOLD);
     let second = ask.again();
-    must!(second.send().await, Begun::Yours { is_taken_over: true, .. });
+    must!(second.send().await, BeginOutcome::Acquired { is_taken_over: true, .. });
     assert_eq!(t.uses(&ask.place()).await, uses(1, 2));
     second.answered(answer(b"{}")).await;
     t.pass(KEEP + GRACE);
@@ -374,11 +376,11 @@ pub(super) async fn a_retried_run_keeps_the_counts_of_its_key(t: &Stage) {
 /// More counts than may come at once are refused as a whole.
 pub(super) async fn too_many_counts_are_refused(t: &Stage) {
     let ask = t.ask("k").begin().await;
-    let counts = |many| vec![KeyUse { place: ask.place(), uses: uses(1, 0) }; many];
-    must!(t.book().count_uses(counts(MAX_KEY_USES + 1)).await, Err(StoreError::Refused(_)));
+    let counts = |many| vec![KeyUsageDelta { place: ask.place(), uses: uses(1, 0) }; many];
+    must!(t.book().add_key_usage(counts(MAX_KEY_USAGE_BATCH + 1)).await, Err(StoreError::Refused(_)));
     assert_eq!(t.uses(&ask.place()).await, uses(0, 0));
-    t.book().count_uses(counts(MAX_KEY_USES)).await.unwrap();
-    assert_eq!(t.uses(&ask.place()).await, uses(MAX_KEY_USES as u64, 0));
+    t.book().add_key_usage(counts(MAX_KEY_USAGE_BATCH)).await.unwrap();
+    assert_eq!(t.uses(&ask.place()).await, uses(MAX_KEY_USAGE_BATCH as u64, 0));
 }
 
 /// S4.28: keys that are free are purged, with their answers and counts; all others stay.

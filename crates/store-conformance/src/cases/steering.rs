@@ -1,8 +1,8 @@
 //! Commands of people.
 
 use hapax_engine::model::{
-    Drive, EventKind, KeyTarget, PendingRequest, Refusal, RunCommand, RunHead, RunResult, RunState,
-    RunStatus, StepId, Version,
+    EventKind, KeyTarget, PendingRequest, Refusal, RunCommand, RunHead, RunResult, RunState, RunStatus,
+    RunningState, StepId, Version,
 };
 use hapax_engine::store::{CommitOutcome, RunCommandOutcome};
 
@@ -37,13 +37,13 @@ pub(super) async fn a_resting_run_is_paused_at_once(t: &Stage) {
             (RunState::Paused, before.version.next(), t.now())
         );
         assert_eq!(t.head(run).await, paused);
-        assert_eq!(refused(t, run, RunCommand::Pause).await, Refusal::AlreadyAsked);
+        assert_eq!(refused(t, run, RunCommand::Pause).await, Refusal::AlreadyRequested);
     }
     t.pass(HOUR);
     assert!(t.claim(BOB).await.is_empty(), "a paused run is not driven");
     for run in [&pending, &waiting, &ready] {
         let resumed = t.steered(run, RunCommand::Resume).await;
-        assert_eq!(resumed.state, RunState::Running(Drive::Ready { due_at: t.now() }));
+        assert_eq!(resumed.state, RunState::Running(RunningState::Ready { due_at: t.now() }));
         assert_eq!(refused(t, run, RunCommand::Resume).await, Refusal::NotPaused(RunStatus::Running));
     }
     assert_eq!(t.claim(BOB).await.len(), 3);
@@ -54,8 +54,8 @@ pub(super) async fn a_driven_run_is_asked_to_pause(t: &Stage) {
     let held = t.driven().await;
     let asked = t.steered(&held, RunCommand::Pause).await;
     assert_eq!((asked.asked, asked.state, asked.fence), (PendingRequest::Pause, held.state, held.fence));
-    assert_eq!(t.history(&held).await, [EventKind::Started, EventKind::PauseAsked]);
-    assert_eq!(refused(t, &held, RunCommand::Pause).await, Refusal::AlreadyAsked);
+    assert_eq!(t.history(&held).await, [EventKind::Started, EventKind::PauseRequested]);
+    assert_eq!(refused(t, &held, RunCommand::Pause).await, Refusal::AlreadyRequested);
     t.pass(LEASE);
     let taken = t.claim_one(BOB).await;
     assert_eq!(taken.asked, PendingRequest::Pause);
@@ -75,7 +75,7 @@ pub(super) async fn a_resume_withdraws_a_pending_pause(t: &Stage) {
     );
     assert_eq!((resumed.version, resumed.changed_at), (asked.version.next(), t.now()));
     assert_eq!(t.head(&held).await, resumed);
-    assert_eq!(t.history(&held).await, [EventKind::Started, EventKind::PauseAsked, EventKind::Resumed]);
+    assert_eq!(t.history(&held).await, [EventKind::Started, EventKind::PauseRequested, EventKind::Resumed]);
     assert_eq!(refused(t, &held, RunCommand::Resume).await, Refusal::NotPaused(RunStatus::Running));
     // A holder that has not heard of it writes on top of an older version, and is told.
     must!(t.write(&asked).await.pauses().send().await, CommitOutcome::Stale(head) if head == resumed);
@@ -120,7 +120,7 @@ pub(super) async fn a_run_that_has_run_is_woken_to_cancel(t: &Stage) {
         let asked = t.steered(run, cancel()).await;
         assert_eq!(
             (asked.asked, asked.state),
-            (PendingRequest::Cancel, RunState::Running(Drive::Ready { due_at: t.now() }))
+            (PendingRequest::Cancel, RunState::Running(RunningState::Ready { due_at: t.now() }))
         );
         assert_eq!(t.events(run).await.last().unwrap().note.as_deref(), Some("the customer left"));
     }
@@ -137,8 +137,8 @@ pub(super) async fn a_driven_run_is_asked_to_cancel(t: &Stage) {
     let asked = t.steered(&held, cancel()).await;
     assert_eq!((asked.asked, asked.state.lease()), (PendingRequest::Cancel, held.state.lease()));
     must!(t.write(&held).await.does("charge").send().await, CommitOutcome::Stale(head) if head == asked);
-    assert_eq!(refused(t, &held, cancel()).await, Refusal::AlreadyAsked);
-    assert_eq!(refused(t, &held, RunCommand::Pause).await, Refusal::AlreadyAsked);
+    assert_eq!(refused(t, &held, cancel()).await, Refusal::AlreadyRequested);
+    assert_eq!(refused(t, &held, RunCommand::Pause).await, Refusal::AlreadyRequested);
 }
 
 /// Invariants 25, 45: what has ended is not changed, and says so.
@@ -173,7 +173,7 @@ pub(super) async fn a_command_on_an_older_version_is_refused(t: &Stage) {
         t.steer_at(&run, RunCommand::Resume, Some(Version::new(99))).await,
         RunCommandOutcome::Refused(Refusal::Stale(_), _)
     );
-    must!(t.steer_at(&run, cancel(), Some(now.version)).await, RunCommandOutcome::Steered(_));
+    must!(t.steer_at(&run, cancel(), Some(now.version)).await, RunCommandOutcome::Accepted(_));
 }
 
 /// CONTRACT 5: FAILED goes back to RUNNING by a retry, which runs again what failed and nothing else.
@@ -181,7 +181,7 @@ pub(super) async fn a_retry_reopens_a_failed_run(t: &Stage) {
     let failed = failed_run(t).await;
     t.pass(SECOND);
     let open = t.steered(&failed, retry()).await;
-    assert_eq!(open.state, RunState::Running(Drive::Ready { due_at: t.now() }));
+    assert_eq!(open.state, RunState::Running(RunningState::Ready { due_at: t.now() }));
     assert_eq!((open.version, open.fence), (failed.version.next(), failed.fence));
     let view = t.view(&failed).await;
     assert_eq!((view.result, &view.head), (None, &open));

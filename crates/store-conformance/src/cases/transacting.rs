@@ -2,8 +2,10 @@
 
 use std::any::Any;
 
-use hapax_engine::model::{Failure, FinishOperation, Finished, Home, OperationEnd, OperationStatus, Payload};
-use hapax_engine::store::{StoreError, TransactOperation, TransactedOperation};
+use hapax_engine::model::{
+    EntityStorage, Failure, FinishOperation, FinishOperationOutcome, OperationEnd, OperationStatus, Payload,
+};
+use hapax_engine::store::{StoreError, TransactOperation, TransactOperationOutcome};
 
 use crate::fixture::*;
 use crate::must;
@@ -27,7 +29,7 @@ fn ending(held: &Held<'_>, work: Box<dyn Any + Send + Sync>) -> TransactOperatio
     TransactOperation { work, finish: Box::new(finish) }
 }
 
-async fn transact(t: &Stage, request: TransactOperation) -> TransactedOperation {
+async fn transact(t: &Stage, request: TransactOperation) -> TransactOperationOutcome {
     t.entities().transact_operation(request).await.unwrap()
 }
 
@@ -38,7 +40,7 @@ async fn written(t: &Stage) -> Vec<String> {
 }
 
 /// Nothing of the work, the end, its after-effect or its note is there.
-async fn assert_nothing(t: &Stage, home: &Home, held: &Held<'_>, texts: &[&str]) {
+async fn assert_nothing(t: &Stage, home: &EntityStorage, held: &Held<'_>, texts: &[&str]) {
     let id = held.operation.entity.id.as_str();
     assert_eq!(written(t).await, texts);
     assert!(t.posts().await.iter().all(|post| post.id != held.post("mail").id));
@@ -59,7 +61,7 @@ pub(super) async fn work_and_the_end_are_one_commit(t: &Stage) {
             let worked = transact(t, ending(&held, work)).await;
             let (operation, entity) = must!(
                 worked,
-                TransactedOperation::Worked(Finished::Finished { operation, entity: Some(entity), .. }) => (*operation, entity)
+                TransactOperationOutcome::Worked(FinishOperationOutcome::Finished { operation, entity: Some(entity), .. }) => (*operation, entity)
             );
             texts.push(text);
             texts.sort();
@@ -79,11 +81,11 @@ pub(super) async fn work_that_fails_leaves_nothing(t: &Stage) {
     for home in t.homes().await {
         let Some(work) = writing(t, "no", true) else { return };
         let held = t.closing(&home, "i1").await;
-        must!(transact(t, ending(&held, work)).await, TransactedOperation::WorkFailed(_));
+        must!(transact(t, ending(&held, work)).await, TransactOperationOutcome::WorkFailed(_));
         assert_nothing(t, &home, &held, &[]).await;
         assert_eq!(held.now().await, held.operation);
         assert_eq!(t.standing(&home, "i1").await, ("closing".into(), 2));
-        must!(held.finish(OperationEnd::Failed(failure())).await, Finished::Finished { .. });
+        must!(held.finish(OperationEnd::Failed(failure())).await, FinishOperationOutcome::Finished { .. });
     }
 }
 
@@ -94,7 +96,7 @@ pub(super) async fn work_whose_end_is_refused_leaves_nothing(t: &Stage) {
         let held = t.closing(&home, "i1").await;
         let refusing = |_| Err(Failure::permanent("not such a result").with_code("odd"));
         let request = TransactOperation { work, finish: Box::new(refusing) };
-        let why = must!(transact(t, request).await, TransactedOperation::WorkFailed(why) => why);
+        let why = must!(transact(t, request).await, TransactOperationOutcome::WorkFailed(why) => why);
         assert_eq!(why, Failure::permanent("not such a result").with_code("odd"));
         assert_nothing(t, &home, &held, &[]).await;
         assert_eq!(held.now().await, held.operation);
@@ -106,13 +108,13 @@ pub(super) async fn an_end_that_cannot_be_written_leaves_nothing(t: &Stage) {
     // Also makes the table that the work writes to.
     t.homes().await;
     let Some(work) = writing(t, "no", false) else { return };
-    let held = t.closing(&Home::Own, "i1").await;
+    let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
     let end = OperationEnd::Done { result: json("1"), data: Some(json("[]")) };
     let request = held.own_end(end);
     let finish = Box::new(move |_| Ok(request.clone()));
     let outcome = t.entities().transact_operation(TransactOperation { work, finish }).await;
     must!(outcome, Err(StoreError::Refused(_)));
-    assert_nothing(t, &Home::Own, &held, &[]).await;
+    assert_nothing(t, &EntityStorage::BuiltIn, &held, &[]).await;
     assert_eq!(held.now().await, held.operation);
 }
 
@@ -123,7 +125,7 @@ pub(super) async fn the_work_of_a_zombie_leaves_nothing(t: &Stage) {
         let zombie = t.closing(&home, "i1").await;
         let reverted = zombie.reverted().await;
         let worked = transact(t, ending(&zombie, work)).await;
-        must!(worked, TransactedOperation::Worked(Finished::Lost(Some(found))) if *found == reverted);
+        must!(worked, TransactOperationOutcome::Worked(FinishOperationOutcome::Lost(Some(found))) if *found == reverted);
         assert_nothing(t, &home, &zombie, &[]).await;
         assert_eq!(t.standing(&home, "i1").await, ("approved".into(), 3));
     }
@@ -139,11 +141,11 @@ pub(super) async fn the_work_of_who_comes_second_leaves_nothing(t: &Stage) {
         let one = t.close(&home, "i1").unclaimed().begins().await;
         let two = t.close(&home, "i1").unclaimed().begins().await;
         let worked = transact(t, ending(&two, work)).await;
-        must!(worked, TransactedOperation::Worked(Finished::Finished { .. }));
+        must!(worked, TransactOperationOutcome::Worked(FinishOperationOutcome::Finished { .. }));
         texts.push(text);
         texts.sort();
         let worked = transact(t, ending(&one, late)).await;
-        must!(worked, TransactedOperation::Worked(Finished::Stale(Some(_))));
+        must!(worked, TransactOperationOutcome::Worked(FinishOperationOutcome::Stale(Some(_))));
         assert_eq!(written(t).await, texts);
         assert_eq!(one.status().await, OperationStatus::Pending);
         assert_eq!(t.noted_on(&home, "i1").await.len(), 1);
@@ -159,10 +161,10 @@ pub(super) async fn work_sent_again_stands_once(t: &Stage) {
         };
         let held = t.closing(&home, "i1").await;
         let worked = transact(t, ending(&held, work)).await;
-        must!(worked, TransactedOperation::Worked(Finished::Finished { .. }));
+        must!(worked, TransactOperationOutcome::Worked(FinishOperationOutcome::Finished { .. }));
         expected += 1;
         let worked = transact(t, ending(&held, again)).await;
-        must!(worked, TransactedOperation::Worked(Finished::Again(_)));
+        must!(worked, TransactOperationOutcome::Worked(FinishOperationOutcome::Again(_)));
         assert_eq!(written(t).await.len(), expected);
         assert_eq!(t.noted_on(&home, "i1").await.len(), 1);
     }
@@ -187,11 +189,11 @@ pub(super) async fn of_payments_at_once_one_is_credited(t: &Stage) {
             async move { store.entity_store().unwrap().transact_operation(payment).await.unwrap() }
         }))
         .await;
-        let credited = |outcome: &&TransactedOperation| {
-            matches!(outcome, TransactedOperation::Worked(Finished::Finished { .. }))
+        let credited = |outcome: &&TransactOperationOutcome| {
+            matches!(outcome, TransactOperationOutcome::Worked(FinishOperationOutcome::Finished { .. }))
         };
-        let stale = |outcome: &&TransactedOperation| {
-            matches!(outcome, TransactedOperation::Worked(Finished::Stale(Some(_))))
+        let stale = |outcome: &&TransactOperationOutcome| {
+            matches!(outcome, TransactOperationOutcome::Worked(FinishOperationOutcome::Stale(Some(_))))
         };
         let counts = (outcomes.iter().filter(credited).count(), outcomes.iter().filter(stale).count());
         assert_eq!(counts, (1, 15), "{outcomes:?}");
@@ -206,7 +208,7 @@ pub(super) async fn a_store_without_transactions_says_so(t: &Stage) {
     if writing(t, "", false).is_some() {
         return;
     }
-    let held = t.closing(&Home::Own, "i1").await;
+    let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
     let outcome = t.entities().transact_operation(ending(&held, Box::new(()))).await;
     must!(outcome, Err(StoreError::Refused(_)));
     assert_eq!(held.now().await, held.operation);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use hapax_engine::model::{
     Actor, Failure, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyKind, KeyOnFailure, KeyRetention,
-    Name, NewRun, Operation, OutboxMessage, OwnerId, Priority, PromiseId, PromiseRef, Repeat, Role,
-    RunCommand, RunFacts, RunHead, RunId, RunStatus, SettleRule, Settlement, SignalId, StepId, StepKind,
-    Subject, Subscribers, Timestamp, Version, Wish, WorkflowRef, WorkspaceId,
+    Name, NewRun, Operation, OutboxMessage, OwnerId, Priority, PromiseId, PromiseRef, RepeatPermission, Role,
+    RunCommand, RunFacts, RunHead, RunId, RunStatus, SettleRequest, SettleRule, Settlement, SignalId, StepId,
+    StepKind, Subject, Subscribers, Timestamp, Version, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -341,7 +341,7 @@ impl Drafter {
     }
 
     /// Permission to run some steps of the run again, or all of them.
-    async fn repeat(&mut self, model: &dyn Store, workspace: &WorkspaceId, run: RunId) -> Repeat {
+    async fn repeat(&mut self, model: &dyn Store, workspace: &WorkspaceId, run: RunId) -> RepeatPermission {
         let log = model.find_log(workspace, run).await.unwrap();
         let mut effects: Vec<StepId> =
             log.map(|log| log.steps.into_iter().map(|step| step.id).collect()).unwrap_or_default();
@@ -349,7 +349,7 @@ impl Drafter {
             effects.pop();
         }
         let by = Actor::new("meg", Role::Manager);
-        Repeat { effects, by, seconded_by: None, reason: "the paper was empty".into() }
+        RepeatPermission { effects, by, seconded_by: None, reason: "the paper was empty".into() }
     }
 
     /// Mostly a step that the run has.
@@ -440,7 +440,7 @@ impl Drafter {
         SettlePromise {
             workspace,
             promise,
-            wish: Wish { settlement, rule, said },
+            wish: SettleRequest { settlement, rule, said },
             keep_for: keep_for.map(Duration::from_millis),
             note,
             grant: self.maybe_grant(),

@@ -77,7 +77,7 @@ impl Drafter {
                 let seconded_by = self.chance(50).then(|| self.person());
                 JournalEvent::Resolved { resolution, seconded_by, reason: reason(), request: None }
             }
-            6 => JournalEvent::Steered { command: "cancel".into(), reason: reason() },
+            6 => JournalEvent::Commanded { command: "cancel".into(), reason: reason() },
             _ => JournalEvent::Redelivered { reason: reason() },
         }
     }
@@ -168,8 +168,11 @@ impl Drafter {
         }
         let note = self.maybe_note(&workspace, run, model.now());
         // What a step of a run left stays as long as the record that says so.
-        let wish =
-            if self.chance(20) && run == RunId::NONE { OutboxCommand::Never } else { OutboxCommand::Again };
+        let wish = if self.chance(20) && run == RunId::NONE {
+            OutboxCommand::Discard
+        } else {
+            OutboxCommand::Redeliver
+        };
         Redeliver { workspace, id, wish, note }
     }
 
@@ -213,13 +216,13 @@ impl Drafter {
         }
     }
 
-    async fn any_doubt(&mut self, model: &dyn Store) -> Option<DoubtPlace> {
+    async fn any_doubt(&mut self, model: &dyn Store) -> Option<DoubtCursor> {
         let all = ListDoubts { workspace: None, after: None, limit: 1000 };
         let doubts = model.list_doubts(all).await.unwrap();
         let doubt = self.rng.choice(&doubts)?;
         match doubt.step.state {
             StepState::InDoubt { since, .. } => {
-                Some(DoubtPlace { since, run: doubt.run, step: doubt.step.id.clone() })
+                Some(DoubtCursor { since, run: doubt.run, step: doubt.step.id.clone() })
             }
             _ => None,
         }

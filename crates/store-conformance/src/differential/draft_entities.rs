@@ -2,10 +2,10 @@
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    BeginOperation, CatalogKind, ClaimTo, DocumentRef, EffectKey, EntityNote, EntityRef, Failure,
-    Fingerprint, FinishBy, FinishOperation, Home, IdempotencyKey, Irreversible, JournalEvent, Operation,
-    OperationEnd, OperationId, OperationState, OperationStatus, OutboxMessage, OutboxState, Override,
-    Recovery, RetryAnswer, RunId, TableRef, Timestamp, Version, WorkspaceId,
+    BeginOperation, CatalogKind, ClaimTo, DocumentRef, EffectKey, EntityJournalEntry, EntityRef,
+    EntityStorage, Failure, Fingerprint, FinishBy, FinishOperation, IdempotencyKey, Irreversible,
+    JournalEvent, Operation, OperationEnd, OperationId, OperationState, OperationStatus, OutboxMessage,
+    OutboxState, Override, Recovery, RetryAnswer, RunId, TableRef, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -79,21 +79,21 @@ fn table() -> TableRef {
 }
 
 /// Every home of entities, with and without tables of the user's.
-pub(super) fn homes(has_tables: bool) -> Vec<Home> {
-    let mut homes = vec![Home::Own];
-    homes.extend(has_tables.then(|| Home::Table(table())));
+pub(super) fn homes(has_tables: bool) -> Vec<EntityStorage> {
+    let mut homes = vec![EntityStorage::BuiltIn];
+    homes.extend(has_tables.then(|| EntityStorage::UserTable(table())));
     homes
 }
 
 impl Drafter {
-    fn home(&mut self) -> Home {
+    fn home(&mut self) -> EntityStorage {
         match self.has_tables && self.chance(50) {
-            true => Home::Table(table()),
-            false => Home::Own,
+            true => EntityStorage::UserTable(table()),
+            false => EntityStorage::BuiltIn,
         }
     }
 
-    fn entity(&mut self, home: &Home) -> EntityRef {
+    fn entity(&mut self, home: &EntityStorage) -> EntityRef {
         entity_in(home, self.one_of(&IDS))
     }
 
@@ -106,7 +106,7 @@ impl Drafter {
         let request = match self.rng.u32(..100) {
             0..8 => EntityRequest::Create(NewEntity {
                 workspace: self.workspace(),
-                entity: self.entity(&Home::Own),
+                entity: self.entity(&EntityStorage::BuiltIn),
                 status: name(self.one_of(&["approved", "overdue"])),
                 data: json(self.one_of(&["{}", r#"{ "a" : 1.0 }"#])),
             }),
@@ -123,7 +123,7 @@ impl Drafter {
             }
             78..81 if self.has_tables => EntityRequest::RevertStrays(RevertStrays {
                 workspace: self.workspace(),
-                kind: name(kind_in(&Home::Table(table()))),
+                kind: name(kind_in(&EntityStorage::UserTable(table()))),
                 table: table(),
                 claim: claim_of(self.one_of(&[("closing", "approved"), ("paying", "approved")])),
                 before: self.instant(now),
@@ -147,7 +147,7 @@ impl Drafter {
                 let after = self.known_operation(model).await.filter(|_| self.chance(30));
                 EntityRequest::Purge(PurgeOperations {
                     ended_before: self.instant(now),
-                    after: after.map(|it| OperationPlace { workspace: it.workspace, operation: it.id }),
+                    after: after.map(|it| OperationCursor { workspace: it.workspace, operation: it.id }),
                     limit: self.one_of(&[1, 2, 5, 100, 100, 100]),
                 })
             }
@@ -169,7 +169,7 @@ impl Drafter {
     }
 
     async fn row(&mut self, model: &dyn Store, now: Timestamp) -> UserRow {
-        let home = Home::Table(table());
+        let home = EntityStorage::UserTable(table());
         let entity = self.entity(&home);
         let book = model.entity_store().expect("the model keeps entities");
         let found = book.find_entity(&WorkspaceId::default(), &entity, &home).await.expect("it is read");
@@ -309,7 +309,7 @@ impl Drafter {
 
     /// What is laid over an entity in the store's own table; sometimes it is no object.
     fn patch(&mut self, operation: &Operation) -> Option<hapax_engine::model::Payload> {
-        let is_own = operation.home == Home::Own;
+        let is_own = operation.home == EntityStorage::BuiltIn;
         (is_own && self.chance(40)).then(|| json(self.one_of(&[r#"{"a":2}"#, r#"{"b":[1.0]}"#, "{}", "[]"])))
     }
 
@@ -334,10 +334,10 @@ impl Drafter {
         entity: &EntityRef,
         operation: Option<OperationId>,
         now: Timestamp,
-    ) -> Vec<EntityNote> {
+    ) -> Vec<EntityJournalEntry> {
         let mut notes = Vec::new();
         for _ in 0..self.rng.usize(..3) {
-            notes.push(EntityNote {
+            notes.push(EntityJournalEntry {
                 workspace: workspace.clone(),
                 entity: entity.clone(),
                 operation,
@@ -384,7 +384,7 @@ impl Drafter {
             7 => EntityRequest::ListOpenClaims,
             8 => {
                 let steps = STEPS.iter().filter(|_| self.rng.bool()).map(|step| name(step.key)).collect();
-                EntityRequest::FindLatest(FindLatest { workspace, entity, steps })
+                EntityRequest::FindLatestOperations(FindLatestOperations { workspace, entity, steps })
             }
             0 => EntityRequest::FindEntity(workspace, entity, home),
             1 => EntityRequest::ListEntities(ListEntities {
@@ -414,7 +414,7 @@ impl Drafter {
             }
             _ => {
                 let operation = operation.filter(|_| self.chance(30));
-                let request = ListEntityNotes { workspace, entity, operation, after: 0, limit };
+                let request = ListEntityJournal { workspace, entity, operation, after: 0, limit };
                 EntityRequest::ListJournal(request, self.rng.usize(..6))
             }
         }
@@ -451,7 +451,7 @@ pub(super) fn read_all(has_tables: bool) -> Vec<EntityRequest> {
             }));
             for id in IDS {
                 let entity = entity_in(&home, id);
-                let all = ListEntityNotes {
+                let all = ListEntityJournal {
                     workspace: workspace.clone(),
                     entity,
                     operation: None,

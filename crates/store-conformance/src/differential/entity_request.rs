@@ -2,8 +2,9 @@
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    BeginOperation, Entity, EntityId, EntityNote, EntityRef, FinishOperation, Finished, Home, IdempotencyKey,
-    JournalEntry, Name, Operation, OperationBegun, OperationId, OwnerId, Timestamp, WorkspaceId,
+    BeginOperation, BeginOperationOutcome, Entity, EntityId, EntityJournalEntry, EntityRef, EntityStorage,
+    FinishOperation, FinishOperationOutcome, IdempotencyKey, JournalEntry, Name, Operation, OperationId,
+    OwnerId, Timestamp, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -16,41 +17,41 @@ pub(super) enum EntityRequest {
     ListStale(Name, Timestamp),
     ListDoubted(Name, Option<(Timestamp, OperationId)>),
     ListOpenClaims,
-    FindLatest(FindLatest),
+    FindLatestOperations(FindLatestOperations),
     PutDocument(Box<PutCatalogItem>),
     RevertStrays(RevertStrays),
     Purge(PurgeOperations),
-    AppendJournal(Vec<EntityNote>),
-    FindEntity(WorkspaceId, EntityRef, Home),
+    AppendJournal(Vec<EntityJournalEntry>),
+    FindEntity(WorkspaceId, EntityRef, EntityStorage),
     ListEntities(ListEntities),
     FindOperation(WorkspaceId, OperationId),
     FindKeyed(WorkspaceId, IdempotencyKey),
     ListOperations(ListOperations),
     /// After so many notes: each store has its own places.
-    ListJournal(ListEntityNotes, usize),
+    ListJournal(ListEntityJournal, usize),
     ListEvidence(ListEvidence),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum EntityAnswer {
-    Create(CreatedEntity),
-    Begin(Box<OperationBegun>),
-    Finish(Box<Finished>),
+    Create(CreateEntityOutcome),
+    Begin(Box<BeginOperationOutcome>),
+    Finish(Box<FinishOperationOutcome>),
     Hear(Vec<OperationId>),
     ListStale(Vec<Operation>),
     ListDoubted(Vec<Operation>),
     ListOpenClaims(Vec<OpenClaim>),
-    FindLatest(Box<LatestOperations>),
+    FindLatestOperations(Box<LatestOperations>),
     PutDocument(Box<PutOutcome>),
     RevertStrays(Vec<EntityId>),
-    Purge(PurgedOperations),
+    Purge(PurgeOperationsOutcome),
     AppendJournal,
     FindEntity(Option<Entity>),
     ListEntities(Vec<Entity>),
     FindOperation(Option<Box<Operation>>),
     FindKeyed(Option<Box<Operation>>),
     ListOperations(Vec<Operation>),
-    ListJournal(Vec<EntityNote>),
+    ListJournal(Vec<EntityJournalEntry>),
     ListEvidence(Vec<JournalEntry>),
 }
 
@@ -66,7 +67,7 @@ impl EntityRequest {
                 EntityAnswer::Finish(Box::new(book.finish_operation(*request).await?))
             }
             EntityRequest::Hear(owner, held) => {
-                let mut lost = book.hear_of_operations(owner, held).await?;
+                let mut lost = book.heartbeat_operations(owner, held).await?;
                 lost.sort();
                 EntityAnswer::Hear(lost)
             }
@@ -86,8 +87,8 @@ impl EntityRequest {
             EntityRequest::ListOpenClaims => {
                 EntityAnswer::ListOpenClaims(book.list_open_claims(usize::MAX).await?)
             }
-            EntityRequest::FindLatest(request) => {
-                EntityAnswer::FindLatest(Box::new(book.find_latest_operations(request).await?))
+            EntityRequest::FindLatestOperations(request) => {
+                EntityAnswer::FindLatestOperations(Box::new(book.find_latest_operations(request).await?))
             }
             EntityRequest::PutDocument(request) => {
                 let catalog = store.catalog().expect("the store has a catalog");
@@ -100,7 +101,7 @@ impl EntityRequest {
             }
             EntityRequest::Purge(request) => EntityAnswer::Purge(book.purge_operations(request).await?),
             EntityRequest::AppendJournal(notes) => {
-                book.append_entity_notes(notes).await?;
+                book.append_entity_journal(notes).await?;
                 EntityAnswer::AppendJournal
             }
             EntityRequest::FindEntity(workspace, entity, home) => {
@@ -132,7 +133,11 @@ impl EntityRequest {
     pub(super) fn reads(&self) -> Vec<EntityRequest> {
         match self {
             EntityRequest::Create(new) => {
-                vec![EntityRequest::FindEntity(new.workspace.clone(), new.entity.clone(), Home::Own)]
+                vec![EntityRequest::FindEntity(
+                    new.workspace.clone(),
+                    new.entity.clone(),
+                    EntityStorage::BuiltIn,
+                )]
             }
             EntityRequest::Begin(request) => {
                 let (workspace, entity) = (request.workspace.clone(), request.entity.clone());
@@ -154,7 +159,7 @@ impl EntityAnswer {
     pub(super) fn operations(&self) -> Vec<Operation> {
         match self {
             EntityAnswer::Begin(begun) => match &**begun {
-                OperationBegun::Begun { operation, .. } => vec![(**operation).clone()],
+                BeginOperationOutcome::Begun { operation, .. } => vec![(**operation).clone()],
                 _ => Vec::new(),
             },
             EntityAnswer::ListStale(operations) => operations.clone(),
@@ -165,8 +170,8 @@ impl EntityAnswer {
     pub(super) fn label(&self) -> String {
         let some = |verb: &str, none: bool| format!("{verb}: {}", if none { "none" } else { "some" });
         match self {
-            EntityAnswer::Create(CreatedEntity::Created(_)) => "create entity: created".into(),
-            EntityAnswer::Create(CreatedEntity::Exists(_)) => "create entity: exists".into(),
+            EntityAnswer::Create(CreateEntityOutcome::Created(_)) => "create entity: created".into(),
+            EntityAnswer::Create(CreateEntityOutcome::Exists(_)) => "create entity: exists".into(),
             EntityAnswer::Begin(begun) => format!("begin: {}", begin(begun)),
             EntityAnswer::Finish(finished) => format!("finish: {}", finish(finished)),
             EntityAnswer::Hear(lost) => {
@@ -175,7 +180,7 @@ impl EntityAnswer {
             EntityAnswer::ListStale(stale) => some("list stale operations", stale.is_empty()),
             EntityAnswer::ListDoubted(doubted) => some("list doubted operations", doubted.is_empty()),
             EntityAnswer::ListOpenClaims(open) => some("list open claims", open.is_empty()),
-            EntityAnswer::FindLatest(found) => {
+            EntityAnswer::FindLatestOperations(found) => {
                 some("find latest operations", found.holder.is_none() && found.last.is_empty())
             }
             EntityAnswer::PutDocument(_) => "put document".into(),
@@ -255,70 +260,72 @@ pub(super) const WANTED: &[&str] = &[
 pub(super) const WANTED_OF_TABLES: &[&str] =
     &["begin: claim failed, by nobody known", "revert strays: some", "revert strays: none"];
 
-fn begin(begun: &OperationBegun) -> &'static str {
+fn begin(begun: &BeginOperationOutcome) -> &'static str {
     match begun {
-        OperationBegun::Begun { notes, .. } if notes.iter().any(|note| note.by.is_some()) => {
+        BeginOperationOutcome::Begun { notes, .. } if notes.iter().any(|note| note.by.is_some()) => {
             "begun, overridden"
         }
-        OperationBegun::Begun { operation, .. } if operation.attempt > 1 => "begun, another attempt",
-        OperationBegun::Begun { operation, .. } if operation.effect_of != operation.id => {
+        BeginOperationOutcome::Begun { operation, .. } if operation.attempt > 1 => "begun, another attempt",
+        BeginOperationOutcome::Begun { operation, .. } if operation.effect_of != operation.id => {
             "begun, in place of what may have happened"
         }
-        OperationBegun::Begun { .. } => "begun",
-        OperationBegun::DocumentChanged(_) => "document changed",
-        OperationBegun::Recorded(_) => "recorded",
-        OperationBegun::KeyConflict(_) => "key conflict",
-        OperationBegun::ClaimFailed(Some(_)) => "claim failed",
-        OperationBegun::ClaimFailed(None) => "claim failed, by nobody known",
-        OperationBegun::NotAllowed(_) => "not allowed",
-        OperationBegun::OverrideRequired(_) => "override required",
-        OperationBegun::Stale(_) => "stale",
-        OperationBegun::NoSuchEntity => "no such entity",
+        BeginOperationOutcome::Begun { .. } => "begun",
+        BeginOperationOutcome::DocumentChanged(_) => "document changed",
+        BeginOperationOutcome::Recorded(_) => "recorded",
+        BeginOperationOutcome::KeyConflict(_) => "key conflict",
+        BeginOperationOutcome::ClaimFailed(Some(_)) => "claim failed",
+        BeginOperationOutcome::ClaimFailed(None) => "claim failed, by nobody known",
+        BeginOperationOutcome::NotAllowed(_) => "not allowed",
+        BeginOperationOutcome::OverrideRequired(_) => "override required",
+        BeginOperationOutcome::Stale(_) => "stale",
+        BeginOperationOutcome::NoSuchEntity => "no such entity",
     }
 }
 
-fn finish(finished: &Finished) -> &'static str {
+fn finish(finished: &FinishOperationOutcome) -> &'static str {
     use hapax_engine::model::{OperationState, OperationStatus};
     match finished {
-        Finished::Finished { operation, entity, .. } => match (operation.state.status(), entity) {
-            (OperationStatus::Done, _) => "done",
-            (OperationStatus::InDoubt, _) => "in doubt",
-            (OperationStatus::Pending, _) => "tried again",
-            (OperationStatus::Reverted, _)
-                if matches!(operation.state, OperationState::Reverted { settled: true, .. }) =>
-            {
-                "did not happen"
+        FinishOperationOutcome::Finished { operation, entity, .. } => {
+            match (operation.state.status(), entity) {
+                (OperationStatus::Done, _) => "done",
+                (OperationStatus::InDoubt, _) => "in doubt",
+                (OperationStatus::Pending, _) => "tried again",
+                (OperationStatus::Reverted, _)
+                    if matches!(operation.state, OperationState::Reverted { settled: true, .. }) =>
+                {
+                    "did not happen"
+                }
+                (_, None) => "without a change of the entity",
+                (OperationStatus::Reverted, Some(_)) => "reverted",
+                (_, Some(_)) => "rejected or failed",
             }
-            (_, None) => "without a change of the entity",
-            (OperationStatus::Reverted, Some(_)) => "reverted",
-            (_, Some(_)) => "rejected or failed",
-        },
-        Finished::Again(_) => "again",
-        Finished::Lost(Some(_)) => "lost",
-        Finished::Lost(None) => "no such operation",
-        Finished::Stale(_) => "stale",
+        }
+        FinishOperationOutcome::Again(_) => "again",
+        FinishOperationOutcome::Lost(Some(_)) => "lost",
+        FinishOperationOutcome::Lost(None) => "no such operation",
+        FinishOperationOutcome::Stale(_) => "stale",
     }
 }
 
-fn purge(purged: &PurgedOperations) -> &'static str {
+fn purge(purged: &PurgeOperationsOutcome) -> &'static str {
     match purged {
-        PurgedOperations { next: Some(_), .. } => "more to do",
-        PurgedOperations { posts: 1.., .. } => "some with after-effects",
-        PurgedOperations { operations: 1.., .. } => "some",
-        PurgedOperations { .. } => "nothing",
+        PurgeOperationsOutcome { next: Some(_), .. } => "more to do",
+        PurgeOperationsOutcome { posts: 1.., .. } => "some with after-effects",
+        PurgeOperationsOutcome { operations: 1.., .. } => "some",
+        PurgeOperationsOutcome { .. } => "nothing",
     }
 }
 
 /// The page after the first `skip` notes that fit.
 async fn list_journal(
     book: &dyn EntityStore,
-    request: ListEntityNotes,
+    request: ListEntityJournal,
     skip: usize,
-) -> StoreResult<Vec<EntityNote>> {
-    let all = ListEntityNotes { after: 0, limit: MAX_PAGE, ..request.clone() };
-    let all = book.list_entity_notes(all).await?;
+) -> StoreResult<Vec<EntityJournalEntry>> {
+    let all = ListEntityJournal { after: 0, limit: MAX_PAGE, ..request.clone() };
+    let all = book.list_entity_journal(all).await?;
     assert!(all.len() < MAX_PAGE && all.is_sorted_by(|a, b| a.place < b.place), "{all:#?}");
     let after = skip.checked_sub(1).and_then(|last| all.get(last)).map_or(0, |placed| placed.place);
-    let page = book.list_entity_notes(ListEntityNotes { after, ..request }).await?;
+    let page = book.list_entity_journal(ListEntityJournal { after, ..request }).await?;
     Ok(page.into_iter().map(|placed| placed.note).collect())
 }

@@ -159,7 +159,7 @@ fn label(answer: &Answer) -> String {
         }
         Answer::Renew(lost) => format!("renew: {}", if lost.is_empty() { "all held" } else { "some lost" }),
         Answer::RunCommit(outcome) => format!("advance: {}", advance(outcome)),
-        Answer::RunCommand(RunCommandOutcome::Steered(_)) => "steer: steered".into(),
+        Answer::RunCommand(RunCommandOutcome::Accepted(_)) => "steer: steered".into(),
         Answer::RunCommand(RunCommandOutcome::NoSuchRun) => "steer: no such run".into(),
         Answer::RunCommand(RunCommandOutcome::Refused(refusal, _)) => {
             format!("steer: refused, {}", refused(refusal))
@@ -182,9 +182,9 @@ fn label(answer: &Answer) -> String {
         Answer::FinishOutboxMessage(true) => "finish post: finished".into(),
         Answer::FinishOutboxMessage(false) => "finish post: too late".into(),
         Answer::Redeliver(RedeliverOutcome::Due(_)) => "redeliver: due".into(),
-        Answer::Redeliver(RedeliverOutcome::Forgotten(_)) => "redeliver: forgotten".into(),
+        Answer::Redeliver(RedeliverOutcome::Discarded(_)) => "redeliver: forgotten".into(),
         Answer::Redeliver(RedeliverOutcome::UnderWay(_)) => "redeliver: under way".into(),
-        Answer::Redeliver(RedeliverOutcome::NoSuchPost) => "redeliver: no such post".into(),
+        Answer::Redeliver(RedeliverOutcome::NoSuchMessage) => "redeliver: no such post".into(),
         Answer::ListOutbox(posts) => some("list posts", posts.is_empty()),
         Answer::Entity(answer) => answer.label(),
         Answer::Refused => "refused".into(),
@@ -212,13 +212,13 @@ fn start(outcome: &StartOutcome) -> &'static str {
 
 fn advance(outcome: &CommitOutcome) -> &'static str {
     match outcome {
-        CommitOutcome::Advanced { opened, .. } if !opened.is_empty() => match opened[0].state {
+        CommitOutcome::Committed { opened, .. } if !opened.is_empty() => match opened[0].state {
             PromiseState::Settled { .. } => "advanced, promise settled",
             PromiseState::KeyTaken { .. } => "advanced, promise without its key",
             PromiseState::Pending | PromiseState::TimedOut => "advanced, promise known",
         },
-        CommitOutcome::Advanced { woken, .. } if woken.is_empty() => "advanced",
-        CommitOutcome::Advanced { .. } => "advanced, others woken",
+        CommitOutcome::Committed { woken, .. } if woken.is_empty() => "advanced",
+        CommitOutcome::Committed { .. } => "advanced, others woken",
         CommitOutcome::Stale(_) => "stale",
         CommitOutcome::ChildrenRefused(_) => "children refused",
         CommitOutcome::LeaseLost => "lease lost",
@@ -228,7 +228,7 @@ fn advance(outcome: &CommitOutcome) -> &'static str {
 fn refused(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Ended(_) => "ended",
-        Refusal::AlreadyAsked => "already asked",
+        Refusal::AlreadyRequested => "already asked",
         Refusal::NotPaused(_) => "not paused",
         Refusal::NotFailed(_) => "not failed",
         Refusal::NoSuchStep(_) => "no such step",
@@ -262,19 +262,19 @@ fn settle(outcome: &SettleOutcome) -> &'static str {
         SettleOutcome::AlreadySettled { same: true, .. } => "already settled, same",
         SettleOutcome::AlreadySettled { same: false, .. } => "already settled, other",
         SettleOutcome::TimedOut { .. } => "timed out",
-        SettleOutcome::Kept { .. } => "kept",
+        SettleOutcome::KeptEarly { .. } => "kept",
         SettleOutcome::AlreadyKept { same: true, .. } => "already kept, same",
         SettleOutcome::AlreadyKept { same: false, .. } => "already kept, other",
         SettleOutcome::NoSuchPromise => "no such promise",
     }
 }
 
-fn purge(purged: Purged) -> &'static str {
+fn purge(purged: PurgeOutcome) -> &'static str {
     match purged {
-        Purged { next: Some(_), .. } => "more to do",
-        Purged { runs: 1.., .. } => "runs",
-        Purged { early: 1.., .. } => "early settlements",
-        Purged { keys: 1.., .. } => "keys",
-        Purged { .. } => "nothing",
+        PurgeOutcome { next: Some(_), .. } => "more to do",
+        PurgeOutcome { runs: 1.., .. } => "runs",
+        PurgeOutcome { early: 1.., .. } => "early settlements",
+        PurgeOutcome { keys: 1.., .. } => "keys",
+        PurgeOutcome { .. } => "nothing",
     }
 }

@@ -41,13 +41,13 @@ pub(super) enum Request {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Answer {
     Start(StartOutcome),
-    Claim(Claimed),
+    Claim(ClaimedRuns),
     Renew(Vec<RunId>),
     RunCommit(CommitOutcome),
     RunCommand(RunCommandOutcome),
     Signal(SignalOutcome),
     Settle(SettleOutcome),
-    Purge(Purged),
+    Purge(PurgeOutcome),
     FindRun(Option<RunView>),
     FindLog(Option<Box<RunLog>>),
     ListRuns(RunPage),
@@ -82,7 +82,7 @@ impl Request {
             Request::Start(new) => Answer::Start(store.start_run(new).await?),
             Request::Claim(request) => Answer::Claim(store.claim_runs(request).await?),
             Request::Renew(request) => Answer::Renew(store.renew_leases(request).await?),
-            Request::RunCommit(advance) => Answer::RunCommit(sorted(store.advance_run(*advance).await?)),
+            Request::RunCommit(advance) => Answer::RunCommit(sorted(store.commit_run(*advance).await?)),
             Request::RunCommand(request) => Answer::RunCommand(store.command_run(request).await?),
             Request::Signal(request) => Answer::Signal(store.send_signal(request).await?),
             Request::Settle(request) => Answer::Settle(store.settle_promise(request).await?),
@@ -160,7 +160,7 @@ impl Answer {
         match self {
             Answer::Start(StartOutcome::Created(head) | StartOutcome::Existing(head))
             | Answer::RunCommit(CommitOutcome::Stale(head))
-            | Answer::RunCommand(RunCommandOutcome::Steered(head) | RunCommandOutcome::Refused(_, head))
+            | Answer::RunCommand(RunCommandOutcome::Accepted(head) | RunCommandOutcome::Refused(_, head))
             | Answer::Signal(SignalOutcome::Stored { granted: Some(head), .. })
             | Answer::Settle(SettleOutcome::Settled { granted: Some(head), .. }) => vec![head.clone()],
             Answer::Claim(claimed) => claimed.runs.clone(),
@@ -187,10 +187,10 @@ async fn list_journal(
 /// The order of the woken says nothing.
 fn sorted(outcome: CommitOutcome) -> CommitOutcome {
     match outcome {
-        CommitOutcome::Advanced { mut woken, mut opened } => {
+        CommitOutcome::Committed { mut woken, mut opened } => {
             woken.sort();
             opened.sort_by(|a, b| a.id.cmp(&b.id));
-            CommitOutcome::Advanced { woken, opened }
+            CommitOutcome::Committed { woken, opened }
         }
         other => other,
     }

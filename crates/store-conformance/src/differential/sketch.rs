@@ -294,7 +294,7 @@ impl<'a> Sketch<'a> {
             StepKind::Promise => {
                 let promise = self.promise_of(id);
                 let found =
-                    self.log.promises.iter().find(|known| known.id == promise || known.stands_alone());
+                    self.log.promises.iter().find(|known| known.id == promise || known.is_standalone());
                 found.is_some_and(|known| known.state != PromiseState::Pending)
             }
             StepKind::Child => {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use hapax_engine::limits::MAX_ACTION_TRIES;
 use hapax_engine::model::{
     CatalogKind, DocumentRef, EntityStep, EntityWorkflow, Irreversible, Name, OperationStatus, Payload,
-    Probed, Recovery, Resolution, Ruling, Version, WorkspaceId,
+    ProbeAnswer, Recovery, Resolution, Ruling, Version, WorkspaceId,
 };
 use hapax_engine::runtime::{EntityHost, Error, LoadEntityWorkflow, Outcome, StepCall};
 use hapax_engine::store::{PutCatalogItem, PutOutcome, StoreResult};
@@ -154,7 +154,7 @@ pub(super) async fn once_means_once_also_where_it_leads_back(s: Scene) {
 
 /// A host whose requests take up to a minute, and that is asked what became of them.
 struct Slow {
-    answers: Mutex<Vec<Probed<Value>>>,
+    answers: Mutex<Vec<ProbeAnswer<Value>>>,
     asked: Mutex<Vec<String>>,
 }
 
@@ -168,13 +168,13 @@ impl EntityHost for Slow {
         Some(MINUTE * 2)
     }
 
-    async fn probe(&self, call: StepCall) -> Probed<Value> {
+    async fn probe(&self, call: StepCall) -> ProbeAnswer<Value> {
         self.asked.lock().unwrap().push(call.idempotency_key().as_str().to_owned());
-        self.answers.lock().unwrap().pop().unwrap_or(Probed::Unknown)
+        self.answers.lock().unwrap().pop().unwrap_or(ProbeAnswer::Unknown)
     }
 }
 
-fn slow(answers: &[Probed<Value>]) -> Arc<Slow> {
+fn slow(answers: &[ProbeAnswer<Value>]) -> Arc<Slow> {
     let answers = Mutex::new(answers.iter().rev().cloned().collect());
     Arc::new(Slow { answers, asked: Mutex::default() })
 }
@@ -201,8 +201,9 @@ pub(super) async fn the_janitor_waits_for_what_may_still_be_under_way(s: Scene) 
 /// CONTRACT 6: "did not happen" counts after the settle time and is asked twice; "happened" settles it with what the provider gave.
 pub(super) async fn a_probe_settles_a_doubt_when_it_is_old_enough(s: Scene) {
     s.open();
-    let happened = Probed::Happened(json!({ "id": "ch_1" }));
-    let host = slow(&[Probed::DidNotHappen, Probed::DidNotHappen, Probed::DidNotHappen, happened]);
+    let happened = ProbeAnswer::Happened(json!({ "id": "ch_1" }));
+    let host =
+        slow(&[ProbeAnswer::DidNotHappen, ProbeAnswer::DidNotHappen, ProbeAnswer::DidNotHappen, happened]);
     s.engine.register_entity_workflow(careful(&s), host.clone()).await.unwrap();
     let asked = || host.asked.lock().unwrap().len();
     for (id, status, questions) in

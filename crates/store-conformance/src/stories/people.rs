@@ -1,7 +1,7 @@
 //! What callers and people are told, and what they may do meanwhile.
 
 use hapax_engine::limits::MAX_ACTION_TRIES;
-use hapax_engine::model::{Actor, Hindrance, OperationState, Role, Version};
+use hapax_engine::model::{Actor, BlockedReason, OperationState, Role, Version};
 use hapax_engine::runtime::{Error, Outcome};
 use serde_json::json;
 
@@ -80,7 +80,7 @@ pub(super) async fn what_may_be_done_is_told_with_reasons(s: Scene) {
     s.entering.notified().await;
     let pending = s.operations("inv-1").await[0].id;
     for (step, hindrance) in allowed("admin").await {
-        let named = hindrance.as_ref().and_then(Hindrance::operation);
+        let named = hindrance.as_ref().and_then(BlockedReason::operation);
         assert_eq!(named, Some(pending), "{step}: {hindrance:?}");
     }
     s.open();
@@ -105,7 +105,7 @@ pub(super) async fn what_cannot_be_taken_back_needs_a_manager_to_do_again(s: Sce
     assert_eq!(existing.id, lost.id);
     let view = s.engine.get_entity("invoice", "inv-1", None).await.unwrap();
     let shown = view.allowed.into_iter().find(|action| action.step.as_str() == "refund").unwrap();
-    assert_eq!(shown.hindrance, Some(Hindrance::OverrideRequired { operation: lost.id }));
+    assert_eq!(shown.hindrance, Some(BlockedReason::OverrideRequired { operation: lost.id }));
     let operator = Actor::new("otto", Role::Operator);
     let refused = refund().overridden(operator, "the customer waits").await;
     assert!(matches!(refused, Err(Error::NotManager)), "{refused:?}");

@@ -2,8 +2,8 @@
 
 use hapax_engine::Ctx;
 use hapax_engine::model::{
-    Action, EntityStep, FinishBy, FinishOperation, Finished, LedgerEntry, OperationEnd, OperationState,
-    OperationStatus, Resolution, Ruling,
+    Action, EntityStep, FinishBy, FinishOperation, FinishOperationOutcome, LedgerEntry, OperationEnd,
+    OperationState, OperationStatus, Resolution, Ruling,
 };
 use hapax_engine::runtime::{Error, Outcome};
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ async fn taken_for_dead(s: &Scene, end: OperationEnd) {
         posts: Vec::new(),
         notes: Vec::new(),
     };
-    must!(book.finish_operation(request).await.unwrap(), Finished::Finished { .. });
+    must!(book.finish_operation(request).await.unwrap(), FinishOperationOutcome::Finished { .. });
 }
 
 /// S1.34, S1.35, S1.4, S1.38 to S1.41, G1.3, G1.6: nothing moves it until the window has passed; then it is as before, and its history tells.

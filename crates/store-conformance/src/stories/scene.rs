@@ -9,8 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::model::{
-    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, Home, Irreversible, JournalEntry, JournalEvent, Name,
-    Operation, PerRequester, Recovery, RetryAnswer, RevertRule, Role, TableRef, Timestamp,
+    Action, Actor, ClaimTo, EntityStep, EntityStorage, EntityWorkflow, Irreversible, JournalEntry,
+    JournalEvent, Name, Operation, PerRequester, Recovery, RetryAnswer, RevertRule, Role, TableRef,
+    Timestamp,
 };
 use hapax_engine::runtime::{Answer, EntityHost, Error, Outcome, StepCall, Transition};
 use hapax_engine::store::ListOperations;
@@ -184,10 +185,11 @@ impl Scene {
             module: name("billing"),
             entity: name("invoice"),
             home: match self.home {
-                Homes::Own => Home::Own,
-                Homes::Users => {
-                    Home::Table(TableRef { data: vec!["total".into()], ..TableRef::new(TABLE).unwrap() })
-                }
+                Homes::Own => EntityStorage::BuiltIn,
+                Homes::Users => EntityStorage::UserTable(TableRef {
+                    data: vec!["total".into()],
+                    ..TableRef::new(TABLE).unwrap()
+                }),
             },
             status_types: statuses.map(name).to_vec(),
             initial: ["draft", "approved", "closed", "paid"].map(name).to_vec(),
@@ -282,7 +284,7 @@ impl Scene {
 
     /// What was noted about an invoice, in words.
     pub(super) async fn notes(&self, id: &str) -> Vec<String> {
-        let notes = self.engine.list_entity_notes("invoice", id, None, 0, 100).await.unwrap();
+        let notes = self.engine.list_entity_journal("invoice", id, None, 0, 100).await.unwrap();
         let word = |what: &hapax_engine::model::JournalEvent| {
             serde_json::to_value(what).unwrap()["what"].as_str().unwrap().to_owned()
         };

@@ -27,13 +27,13 @@ async fn send(t: &Arc<Stage>, writes: &[RunCommit]) -> BTreeSet<RunId> {
         .iter()
         .map(|write| {
             let (t, write) = (t.clone(), write.clone());
-            tokio::spawn(async move { (write.run(), t.store.advance_run(write).await.unwrap()) })
+            tokio::spawn(async move { (write.run(), t.store.commit_run(write).await.unwrap()) })
         })
         .collect();
     let mut written = BTreeSet::new();
     for sent in sending {
         let (run, outcome) = sent.await.unwrap();
-        if let CommitOutcome::Advanced { .. } = outcome {
+        if let CommitOutcome::Committed { .. } = outcome {
             written.insert(run);
         }
     }

@@ -49,7 +49,7 @@ async fn give_up_each(t: &Stage, polls: usize) -> bool {
     let claimed = t.claim_outbox(ANN, &[("mail", 1)]).await.posts.remove(0);
     let finish = finish_of(&claimed, OutboxState::Delivered { at: t.now() }, None);
     let (workspace, id) = (here.clone(), claimed.id.clone());
-    let redeliver = Redeliver { workspace, id, wish: OutboxCommand::Again, note: Some(note.clone()) };
+    let redeliver = Redeliver { workspace, id, wish: OutboxCommand::Redeliver, note: Some(note.clone()) };
     let claim_outbox = ClaimOutbox { owner: ANN, lease_for: LEASE, room: vec![(name("mail"), 1)] };
     let doubts = ListDoubts { workspace: None, after: None, limit: 10 };
     let step = t.write(&driven).await.does("charge").advance();
@@ -69,8 +69,8 @@ async fn give_up_each(t: &Stage, polls: usize) -> bool {
     let mut given_up = false;
     given_up |= drop_after(polls, store.start_run(t.order().new_run())).await;
     given_up |= drop_after(polls, store.start_run(subject)).await;
-    given_up |= drop_after(polls, store.advance_run(step)).await;
-    given_up |= drop_after(polls, store.advance_run(with_child)).await;
+    given_up |= drop_after(polls, store.commit_run(step)).await;
+    given_up |= drop_after(polls, store.commit_run(with_child)).await;
     given_up |= drop_after(polls, store.send_signal(signal_to(&waiting, "go", Some("id")))).await;
     given_up |= drop_after(polls, store.settle_promise(settlement_of(&waiting, "paid", "1"))).await;
     given_up |= drop_after(polls, store.command_run(steer)).await;
@@ -82,7 +82,7 @@ async fn give_up_each(t: &Stage, polls: usize) -> bool {
     given_up |= drop_after(polls, store.list_runs(all)).await;
     given_up |= drop_after(polls, store.list_events(&here, driven.id(), Version::default())).await;
     given_up |= drop_after(polls, store.list_keys(None)).await;
-    given_up |= drop_after(polls, store.advance_run(brings)).await;
+    given_up |= drop_after(polls, store.commit_run(brings)).await;
     given_up |= drop_after(polls, store.append_journal(vec![note])).await;
     given_up |= drop_after(polls, store.claim_outbox(claim_outbox)).await;
     given_up |= drop_after(polls, store.finish_outbox_message(finish)).await;

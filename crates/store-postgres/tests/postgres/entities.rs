@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Failure, FinishBy, Finished, Home, OperationBegun, OperationEnd, OperationStatus, TableRef, WorkspaceId,
+    BeginOperationOutcome, EntityStorage, Failure, FinishBy, FinishOperationOutcome, OperationEnd,
+    OperationStatus, TableRef, WorkspaceId,
 };
-use hapax_engine::store::{RevertStrays, StoreError, TransactOperation, TransactedOperation};
+use hapax_engine::store::{RevertStrays, StoreError, TransactOperation, TransactOperationOutcome};
 use hapax_postgres_fixture::Database;
 use hapax_store_conformance::fixture::{Stage, done, entity_in};
 use hapax_store_conformance::must;
@@ -31,8 +32,8 @@ async fn shop() -> (Database, Stage, Client) {
     (database, t, admin)
 }
 
-fn table(name: &str) -> Home {
-    Home::Table(TableRef::new(name).unwrap())
+fn table(name: &str) -> EntityStorage {
+    EntityStorage::UserTable(TableRef::new(name).unwrap())
 }
 
 async fn text(admin: &Client, sql: &str) -> String {
@@ -46,8 +47,8 @@ async fn of_five_hundred_that_want_one_entity_one_gets_it_and_the_others_learn_w
     let put = "INSERT INTO invoices VALUES ('i1', 'approved', 1, now())";
     admin.batch_execute(put).await.unwrap();
     let other = stage(&database.url(), PostgresOptions::default()).await;
-    t.invoice(&Home::Own, "i1", "approved").await;
-    for home in [Home::Own, table("invoices")] {
+    t.invoice(&EntityStorage::BuiltIn, "i1", "approved").await;
+    for home in [EntityStorage::BuiltIn, table("invoices")] {
         let asking: Vec<_> = (0..500)
             .map(|n| {
                 let store = if n % 2 == 0 { t.store.clone() } else { other.store.clone() };
@@ -60,8 +61,8 @@ async fn of_five_hundred_that_want_one_entity_one_gets_it_and_the_others_learn_w
         let (mut winners, mut told) = (Vec::new(), Vec::new());
         for asked in asking {
             match asked.await.unwrap() {
-                OperationBegun::Begun { operation, .. } => winners.push(operation.id),
-                OperationBegun::ClaimFailed(Some(holder)) => told.push(holder.id),
+                BeginOperationOutcome::Begun { operation, .. } => winners.push(operation.id),
+                BeginOperationOutcome::ClaimFailed(Some(holder)) => told.push(holder.id),
                 other => panic!("{other:?}"),
             }
         }
@@ -77,20 +78,22 @@ async fn one_key_names_one_operation_however_many_ask_at_once() {
     let (database, t, _admin) = shop().await;
     let other = stage(&database.url(), PostgresOptions::default()).await;
     for n in 0..20 {
-        t.invoice(&Home::Own, &format!("i{n}"), "approved").await;
+        t.invoice(&EntityStorage::BuiltIn, &format!("i{n}"), "approved").await;
     }
     let asking: Vec<_> = (0..100)
         .map(|n| {
             let store = if n % 3 == 0 { t.store.clone() } else { other.store.clone() };
-            let request = t.close(&Home::Own, &format!("i{}", n % 20)).key("k").request();
+            let request = t.close(&EntityStorage::BuiltIn, &format!("i{}", n % 20)).key("k").request();
             tokio::spawn(async move { store.entity_store().unwrap().begin_operation(request).await.unwrap() })
         })
         .collect();
     let (mut winners, mut told) = (Vec::new(), Vec::new());
     for asked in asking {
         match asked.await.unwrap() {
-            OperationBegun::Begun { operation, .. } => winners.push(operation.id),
-            OperationBegun::Recorded(known) | OperationBegun::KeyConflict(known) => told.push(known.id),
+            BeginOperationOutcome::Begun { operation, .. } => winners.push(operation.id),
+            BeginOperationOutcome::Recorded(known) | BeginOperationOutcome::KeyConflict(known) => {
+                told.push(known.id)
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -105,8 +108,10 @@ async fn columns_of_many_types_are_read_and_written_as_they_are() {
         INSERT INTO shop.orders VALUES ('00000000-0000-0000-0000-0000000000aa', 'approved', 1, '1970-01-01 00:00:01.5', '[1]');
         INSERT INTO dated VALUES ('2024-02-29', 'approved', 1, '1970-01-01 00:00:01.5+00')";
     admin.batch_execute(put).await.unwrap();
-    let orders =
-        Home::Table(TableRef { data: vec!["lines".into()], ..TableRef::new("shop.orders").unwrap() });
+    let orders = EntityStorage::UserTable(TableRef {
+        data: vec!["lines".into()],
+        ..TableRef::new("shop.orders").unwrap()
+    });
     let homes = [
         (table("numbered"), "7"),
         (orders, "00000000-0000-0000-0000-0000000000aa"),
@@ -120,12 +125,12 @@ async fn columns_of_many_types_are_read_and_written_as_they_are() {
         assert_eq!(t.standing(home, id).await, ("closing".into(), 2));
         assert_eq!(t.entity(home, id).await.updated_at, t.now(), "{id}");
         assert_eq!(t.entity_ids(t.all_invoices(home)).await, [*id]);
-        must!(held.done("1").await, Finished::Finished { .. });
+        must!(held.done("1").await, FinishOperationOutcome::Finished { .. });
         assert_eq!(t.standing(home, id).await, ("closed".into(), 3));
     }
     assert_eq!(t.entity(&homes[1].0, homes[1].1).await.data.as_str(), r#"{"lines":[1]}"#);
     for (home, id) in &homes {
-        let Home::Table(table) = home else { continue };
+        let EntityStorage::UserTable(table) = home else { continue };
         let name = &table.table;
         admin.batch_execute(&format!("UPDATE {name} SET status = 'closing', version = 4")).await.unwrap();
         let strays = |before| RevertStrays { table: table.clone(), ..t.strays(before) };
@@ -139,7 +144,7 @@ async fn columns_of_many_types_are_read_and_written_as_they_are() {
         let held = t.close(home, id).seen(5).begins().await;
         t.pass(Duration::from_millis(1));
         assert!(t.entities().revert_strays(strays(t.now())).await.unwrap().is_empty(), "{id} is held");
-        must!(held.done("1").await, Finished::Finished { .. });
+        must!(held.done("1").await, FinishOperationOutcome::Finished { .. });
     }
     let mut wanted = t.all_invoices(&homes[0].0);
     wanted.after = Some(entity_in(&homes[0].0, "6").id);
@@ -169,8 +174,8 @@ async fn what_cannot_be_an_id_names_nothing() {
     ] {
         let home = table(home);
         assert_eq!(t.find_invoice(&home, id).await, None, "{id}");
-        must!(t.close(&home, id).send().await, OperationBegun::NoSuchEntity);
-        must!(t.close(&home, id).key("k").send().await, OperationBegun::NoSuchEntity);
+        must!(t.close(&home, id).send().await, BeginOperationOutcome::NoSuchEntity);
+        must!(t.close(&home, id).key("k").send().await, BeginOperationOutcome::NoSuchEntity);
     }
 }
 
@@ -186,7 +191,7 @@ async fn a_table_that_changes_is_looked_at_again() {
         )
         .await
         .unwrap();
-    must!(held.finish(OperationEnd::Reverted).await, Finished::Finished { .. });
+    must!(held.finish(OperationEnd::Reverted).await, FinishOperationOutcome::Finished { .. });
     let held = t.close(&home, "7").seen(3).begins().await;
     admin.batch_execute("ALTER TABLE numbered ALTER id TYPE text").await.unwrap();
     assert_eq!(t.standing(&home, "7").await, ("closing".into(), 4));
@@ -196,7 +201,7 @@ async fn a_table_that_changes_is_looked_at_again() {
     let refused = t.entities().begin_operation(t.close(&home, "7").request()).await;
     assert!(matches!(&refused, Err(StoreError::Refused(why)) if why.contains("version")), "{refused:?}");
     admin.batch_execute("ALTER TABLE numbered RENAME revision TO version").await.unwrap();
-    must!(held.done("1").await, Finished::Finished { .. });
+    must!(held.done("1").await, FinishOperationOutcome::Finished { .. });
     assert_eq!(held.status().await, OperationStatus::Done);
     admin.batch_execute("DROP TABLE numbered").await.unwrap();
     let refused = t.entities().list_entities(t.all_invoices(&home)).await;
@@ -257,7 +262,7 @@ async fn a_row_that_cannot_be_written_spoils_nothing_for_others() {
         .collect();
     for (n, asked) in asking.into_iter().enumerate() {
         match asked.await.unwrap() {
-            Ok(OperationBegun::Begun { .. }) if n != 7 => {}
+            Ok(BeginOperationOutcome::Begun { .. }) if n != 7 => {}
             Err(StoreError::Refused(_)) if n == 7 => {}
             other => panic!("{n}: {other:?}"),
         }
@@ -294,10 +299,16 @@ async fn work_that_holds_the_row_and_the_janitor_do_not_wait_for_each_other_in_a
             tokio::join!(t.entities().transact_operation(request), t.entities().finish_operation(janitor));
         let total = text(&admin, &format!("SELECT total::text FROM invoices WHERE id = '{id}'")).await;
         match (worked.unwrap(), swept.unwrap()) {
-            (TransactedOperation::Worked(Finished::Finished { .. }), Finished::Lost(_)) => {
+            (
+                TransactOperationOutcome::Worked(FinishOperationOutcome::Finished { .. }),
+                FinishOperationOutcome::Lost(_),
+            ) => {
                 assert_eq!((t.standing(&home, &id).await, total.as_str()), (("closed".into(), 3), "1"));
             }
-            (TransactedOperation::Worked(Finished::Lost(_)), Finished::Finished { .. }) => {
+            (
+                TransactOperationOutcome::Worked(FinishOperationOutcome::Lost(_)),
+                FinishOperationOutcome::Finished { .. },
+            ) => {
                 assert_eq!((t.standing(&home, &id).await, total.as_str()), (("approved".into(), 3), "0"));
             }
             other => panic!("{other:?}"),
@@ -309,7 +320,7 @@ async fn work_that_holds_the_row_and_the_janitor_do_not_wait_for_each_other_in_a
 #[tokio::test]
 async fn the_tables_themselves_let_no_second_holder_in() {
     let (_database, t, admin) = shop().await;
-    let held = t.closing(&Home::Own, "i1").await;
+    let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
     let columns = "workspace, attempt, owner, version, began_at, at, recovery, irreversible, has_run, kind, entity, workflow, module,
         step, from_status, to_status, claim_into, revert_to, fingerprint, input";
     let copy = |status: &str, extra: &str| {
@@ -346,8 +357,17 @@ async fn tables_of_the_third_version_are_brought_up_to_date() {
     admin.execute(insert, &[&"before"]).await.unwrap();
     let t = stage(&database.url(), PostgresOptions::default()).await;
     admin.execute(insert, &[&"beside"]).await.unwrap();
-    must!(t.closing(&Home::Own, "i1").await.done("1").await, Finished::Finished { .. });
-    let found =
-        t.entities().find_entity(&WorkspaceId::default(), &entity_in(&Home::Own, "i1"), &Home::Own).await;
+    must!(
+        t.closing(&EntityStorage::BuiltIn, "i1").await.done("1").await,
+        FinishOperationOutcome::Finished { .. }
+    );
+    let found = t
+        .entities()
+        .find_entity(
+            &WorkspaceId::default(),
+            &entity_in(&EntityStorage::BuiltIn, "i1"),
+            &EntityStorage::BuiltIn,
+        )
+        .await;
     assert_eq!(found.unwrap().unwrap().status.as_str(), "closed");
 }

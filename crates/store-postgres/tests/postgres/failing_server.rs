@@ -55,9 +55,9 @@ async fn write(t: &Stage, run: &RunHead, step: &str, errors: &AtomicU64) -> RunH
         advancing.close(completed("1")).unwrap();
     }
     let advance = advancing.finish();
-    let outcome = insist(|| t.store.advance_run(advance.clone()), errors).await;
+    let outcome = insist(|| t.store.commit_run(advance.clone()), errors).await;
     // An answer that was lost makes the second sending meet the first, which it recognises.
-    assert!(matches!(outcome, CommitOutcome::Advanced { .. }), "{outcome:?}");
+    assert!(matches!(outcome, CommitOutcome::Committed { .. }), "{outcome:?}");
     advance.head
 }
 
@@ -132,15 +132,15 @@ async fn a_server_that_hangs_is_given_up_at_the_deadline() {
     t.view(&run).await;
     proxy.set(Way::Hold);
     let here = WorkspaceId::default();
-    let (read, write) = tokio::join!(t.store.find_run(&here, run.id()), t.store.advance_run(again.clone()));
+    let (read, write) = tokio::join!(t.store.find_run(&here, run.id()), t.store.commit_run(again.clone()));
     // By this deadline, not by the one that holds if nobody says another.
     let at_deadline = |why: &str| why.ends_with("did not answer in time (2s)");
     assert!(matches!(&read, Err(StoreError::Unavailable(why)) if at_deadline(why)), "{read:?}");
     assert!(matches!(&write, Err(StoreError::Unknown(why)) if at_deadline(why)), "{write:?}");
     proxy.set(Way::Pass);
     let errors = AtomicU64::new(0);
-    let outcome = insist(|| t.store.advance_run(again.clone()), &errors).await;
-    assert!(matches!(outcome, CommitOutcome::Advanced { .. }), "{outcome:?}");
+    let outcome = insist(|| t.store.commit_run(again.clone()), &errors).await;
+    assert!(matches!(outcome, CommitOutcome::Committed { .. }), "{outcome:?}");
     assert_eq!(t.view(&run).await.head.version, again.head.version);
     t.store.close().await.unwrap();
 }

@@ -42,7 +42,7 @@ async fn a_wire_that_dies_without_a_word_is_given_up_and_replaced() {
                 0 => told(t.store.find_run(&here, run.id())).await,
                 1 => told(t.store.start_run(t.order().new_run())).await,
                 2 => told(t.store.send_signal(signal_to(&run, "go", Some("once")))).await,
-                _ => told(t.store.advance_run(again)).await,
+                _ => told(t.store.commit_run(again)).await,
             }
         });
     }
@@ -62,7 +62,7 @@ async fn a_wire_that_dies_without_a_word_is_given_up_and_replaced() {
 
     proxy.set(Way::Pass);
     until("recovery", PATIENCE, async || t.store.start_run(t.order().new_run()).await.is_ok()).await;
-    until("recovery", PATIENCE, async || t.store.advance_run(again.clone()).await.is_ok()).await;
+    until("recovery", PATIENCE, async || t.store.commit_run(again.clone()).await.is_ok()).await;
     let here = WorkspaceId::default();
     until("recovery", PATIENCE, async || t.store.find_run(&here, run.id()).await.is_ok()).await;
     assert_eq!(t.view(&run).await.head.version, again.head.version);

@@ -37,7 +37,7 @@ async fn a_locked_table_holds_nobody_up_for_longer_than_the_deadline() {
         .iter()
         .map(|write| {
             let (t, write) = (t.clone(), write.clone());
-            tokio::spawn(async move { t.store.advance_run(write).await.err() })
+            tokio::spawn(async move { t.store.commit_run(write).await.err() })
         })
         .collect();
     let signalling: Vec<_> = signals
@@ -54,7 +54,7 @@ async fn a_locked_table_holds_nobody_up_for_longer_than_the_deadline() {
     assert!(began.elapsed() < 10 * deadline, "{:?}", began.elapsed());
     blocking.rollback().await.unwrap();
     for (write, signal) in writes.into_iter().zip(signals) {
-        must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { .. });
+        must!(t.store.commit_run(write).await.unwrap(), CommitOutcome::Committed { .. });
         must!(t.store.send_signal(signal).await.unwrap(), SignalOutcome::Stored { seq: 1, .. });
     }
     t.store.close().await.unwrap();

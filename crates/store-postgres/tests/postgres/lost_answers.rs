@@ -68,8 +68,8 @@ async fn a_write_whose_answer_was_lost_is_recognised() {
     let t = stage_behind(&proxy).await;
     let run = t.driven().await;
     let advance = t.write(&run).await.does("charge").completes("1").advance();
-    let outcome = send_twice(&proxy, async || t.store.advance_run(advance.clone()).await).await;
-    must!(outcome, CommitOutcome::Advanced { .. });
+    let outcome = send_twice(&proxy, async || t.store.commit_run(advance.clone()).await).await;
+    must!(outcome, CommitOutcome::Committed { .. });
     assert_eq!(t.history(&run).await, [EventKind::Started, EventKind::Completed]);
 }
 
@@ -81,8 +81,8 @@ async fn a_write_whose_answer_was_lost_brings_nothing_twice() {
     let run = t.driven().await;
     let note = note_of(&run, JournalEvent::Claimed { attempt: 1 });
     let advance = t.write(&run).await.notes(note).leaves("tell", "mail").advance();
-    let outcome = send_until_known(&proxy, async || t.store.advance_run(advance.clone()).await).await;
-    must!(outcome, CommitOutcome::Advanced { .. });
+    let outcome = send_until_known(&proxy, async || t.store.commit_run(advance.clone()).await).await;
+    must!(outcome, CommitOutcome::Committed { .. });
     assert_eq!(t.notes().await.iter().filter(|note| note.run == run.id()).count(), 1);
     let claimed = t.claim_post(ANN).await;
     let finish = finish_of(&claimed, OutboxState::Delivered { at: t.now() }, None);
@@ -115,8 +115,8 @@ async fn considered_operations_whose_answers_were_lost_are_recognised() {
         announce: Subscribers::default(),
     };
     let outcome = send_until_known(&proxy, async || t.store.command_run(steer.clone()).await).await;
-    must!(outcome, RunCommandOutcome::Refused(..) | RunCommandOutcome::Steered(_));
-    let asked = t.history(&run).await.iter().filter(|kind| **kind == EventKind::CancelAsked).count();
+    must!(outcome, RunCommandOutcome::Refused(..) | RunCommandOutcome::Accepted(_));
+    let asked = t.history(&run).await.iter().filter(|kind| **kind == EventKind::CancelRequested).count();
     assert_eq!(asked, 1);
 }
 

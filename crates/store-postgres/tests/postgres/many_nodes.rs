@@ -94,7 +94,7 @@ async fn families_end_on_several_nodes_at_once() {
             let t = if n % 2 == 0 { one.clone() } else { other.clone() };
             let child = order.start().await;
             let advance = t.write(&child).await.does("work").completes("1").advance();
-            ending.push(tokio::spawn(async move { t.store.advance_run(advance).await.unwrap() }));
+            ending.push(tokio::spawn(async move { t.store.commit_run(advance).await.unwrap() }));
         }
         let mut write = one.write(&parent).await;
         for step in &steps {
@@ -102,10 +102,10 @@ async fn families_end_on_several_nodes_at_once() {
         }
         let advance = write.completes("1").advance();
         let t = other.clone();
-        ending.push(tokio::spawn(async move { t.store.advance_run(advance).await.unwrap() }));
+        ending.push(tokio::spawn(async move { t.store.commit_run(advance).await.unwrap() }));
         for ended in ending {
             let ended = ended.await.unwrap();
-            assert!(matches!(ended, CommitOutcome::Advanced { .. } | CommitOutcome::Stale(_)), "{ended:?}");
+            assert!(matches!(ended, CommitOutcome::Committed { .. } | CommitOutcome::Stale(_)), "{ended:?}");
         }
     }
     let report = one.fsck().await;

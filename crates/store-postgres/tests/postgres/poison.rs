@@ -26,7 +26,7 @@ async fn only_the_poisoned_write_of_a_batch_fails() {
         .into_iter()
         .map(|(n, run, advance)| {
             let t = t.clone();
-            tokio::spawn(async move { (n, run, t.store.advance_run(advance).await) })
+            tokio::spawn(async move { (n, run, t.store.commit_run(advance).await) })
         })
         .collect();
     for written in writing {
@@ -38,7 +38,7 @@ async fn only_the_poisoned_write_of_a_batch_fails() {
                 assert_eq!(status, RunStatus::Running);
             }
             _ => {
-                assert!(matches!(outcome, Ok(CommitOutcome::Advanced { .. })), "{outcome:?}");
+                assert!(matches!(outcome, Ok(CommitOutcome::Committed { .. })), "{outcome:?}");
                 assert_eq!(status, RunStatus::Completed);
             }
         }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::clock::ManualClock;
-use hapax_engine::limits::MAX_PROMISES_LOOKED_AT;
+use hapax_engine::limits::MAX_PROMISES_SCANNED;
 use hapax_engine::model::{
     IdempotencyKey, KeyKind, KeyTarget, Promise, PromiseId, PromiseKey, PromiseRef, PromiseState,
-    PromiseStatus, RunHead, RunId, RunStatus, Settlement, Wish, WorkspaceId, WriteToken,
+    PromiseStatus, RunHead, RunId, RunStatus, SettleRequest, Settlement, WorkspaceId, WriteToken,
 };
 use hapax_engine::store::{
-    CommitOutcome, CreateOutcome, CreatePromise, ListEarly, ListPromises, PromiseStore, Purge, SettleOutcome,
-    SettlePromise,
+    CommitOutcome, CreateOutcome, CreatePromise, ListEarlySettlements, ListPromises, PromiseStore, Purge,
+    SettleOutcome, SettlePromise,
 };
 use hapax_postgres_fixture::Database;
 use hapax_store_conformance::fixture::{SECOND, Stage, at_once, json, promise_of};
@@ -46,7 +46,7 @@ fn keyed(promise: Promise, text: &str) -> Promise {
 }
 
 fn alone(t: &Stage, id: &str) -> Promise {
-    Promise::pending(PromiseId::alone(id).unwrap(), RunId::NONE, t.now(), None)
+    Promise::pending(PromiseId::standalone(id).unwrap(), RunId::NONE, t.now(), None)
 }
 
 fn creation(promise: Promise) -> CreatePromise {
@@ -57,7 +57,7 @@ fn settlement(promise: PromiseRef) -> SettlePromise {
     SettlePromise {
         workspace: WorkspaceId::default(),
         promise,
-        wish: Wish::new(Settlement::Resolved(json("1"))),
+        wish: SettleRequest::new(Settlement::Resolved(json("1"))),
         keep_for: Some(DAY),
         note: None,
         grant: None,
@@ -65,8 +65,8 @@ fn settlement(promise: PromiseRef) -> SettlePromise {
 }
 
 async fn early(t: &Stage) -> usize {
-    let all = ListEarly { workspace: None, after: None, limit: 1_000 };
-    book(t).list_early(all).await.unwrap().len()
+    let all = ListEarlySettlements { workspace: None, after: None, limit: 1_000 };
+    book(t).list_early_settlements(all).await.unwrap().len()
 }
 
 /// Is the run told of what has come?
@@ -125,14 +125,14 @@ async fn of_runs_that_want_one_key_on_two_nodes_one_has_it() {
         }
         let outcomes = at_once(writes.iter().map(|(t, _, write)| {
             let (t, write) = (t.clone(), write.clone());
-            async move { t.store.advance_run(write).await.unwrap() }
+            async move { t.store.commit_run(write).await.unwrap() }
         }))
         .await;
         let holder = book(&nodes[0]).find_promise_by_key(&WorkspaceId::default(), &key(&name)).await.unwrap();
         let holder = holder.expect("somebody has it").id;
         let mut winners = 0;
         for ((t, run, _), outcome) in writes.iter().zip(outcomes) {
-            let opened = must!(outcome, CommitOutcome::Advanced { opened, .. } => opened);
+            let opened = must!(outcome, CommitOutcome::Committed { opened, .. } => opened);
             let head = t.head(run).await;
             match opened.as_slice() {
                 [] => {
@@ -168,13 +168,13 @@ async fn a_settlement_that_races_with_its_promise_is_never_lost() {
         let (advanced, settled) = tokio::join!(
             tokio::spawn({
                 let one = one.clone();
-                async move { one.store.advance_run(write).await.unwrap() }
+                async move { one.store.commit_run(write).await.unwrap() }
             }),
             tokio::spawn(async move { other.store.settle_promise(settling).await.unwrap() }),
         );
-        let opened = must!(advanced.unwrap(), CommitOutcome::Advanced { opened, .. } => opened);
+        let opened = must!(advanced.unwrap(), CommitOutcome::Committed { opened, .. } => opened);
         match settled.unwrap() {
-            SettleOutcome::Kept { .. } => {
+            SettleOutcome::KeptEarly { .. } => {
                 kept += 1;
                 assert_eq!(opened[0].state.status(), PromiseStatus::Resolved);
             }
@@ -213,7 +213,7 @@ async fn who_begins_to_wait_while_a_promise_is_settled_is_told() {
         let advances = writes.iter().map(|(t, _, write)| {
             let (t, write) = (t.clone(), write.clone());
             tokio::spawn(async move {
-                must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { .. });
+                must!(t.store.commit_run(write).await.unwrap(), CommitOutcome::Committed { .. });
             })
         });
         let mut tasks: Vec<_> = advances.collect();
@@ -381,7 +381,7 @@ async fn one_open_promise_among_very_many_is_found_page_by_page() {
     let fill = "INSERT INTO hapax.promises (workspace, id, run, status, settled_at, value)
         SELECT w.id, 'done-' || lpad(n::text, 6, '0'), '00000000-0000-0000-0000-000000000000', 1, 0, '1'
         FROM hapax.workspaces AS w, generate_series(1, $1::int4) AS n";
-    let many = 2 * MAX_PROMISES_LOOKED_AT as i32 + 1;
+    let many = 2 * MAX_PROMISES_SCANNED as i32 + 1;
     database.connect().await.unwrap().execute(fill, &[&many]).await.unwrap();
     for run in [None, Some(RunId::NONE)] {
         let (mut after, mut pages) = (None, Vec::new());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax_engine::clock::ManualClock;
-use hapax_engine::model::{Begun, RequestEnd};
+use hapax_engine::model::{BeginOutcome, RequestEnd};
 use hapax_engine::store::PutOutcome;
 use hapax_postgres_fixture::Database;
 use hapax_store_conformance::fixture::{Ask, Stage, answer, at_once, kept, replayed, run_key, uses};
@@ -23,7 +23,7 @@ async fn nodes(url: &str) -> (Vec<Stage>, Arc<ManualClock>) {
 }
 
 /// Begins on every node in turn, all at the same moment.
-async fn begin_everywhere(nodes: &[Stage], asks: Vec<Ask<'_>>) -> Vec<Begun> {
+async fn begin_everywhere(nodes: &[Stage], asks: Vec<Ask<'_>>) -> Vec<BeginOutcome> {
     at_once(asks.into_iter().enumerate().map(|(n, ask)| {
         let (store, request) = (nodes[n % nodes.len()].store.clone(), ask.request());
         async move { store.request_key_store().unwrap().begin_request(request).await.unwrap() }
@@ -41,9 +41,10 @@ async fn of_requests_on_several_nodes_one_is_worked_on() {
         let keys: Vec<_> = (0..3).map(|n| t.ask(&format!("k{round}-{n}"))).collect();
         let asks: Vec<_> = (0..48).map(|n| keys[n % 3].again()).collect();
         let begun = begin_everywhere(&nodes, asks).await;
-        let yours = begun.iter().filter(|begun| matches!(begun, Begun::Yours { is_taken_over: false, .. }));
+        let yours =
+            begun.iter().filter(|begun| matches!(begun, BeginOutcome::Acquired { is_taken_over: false, .. }));
         assert_eq!(yours.count(), 3, "{begun:?}");
-        assert_eq!(begun.iter().filter(|begun| matches!(begun, Begun::InFlight { .. })).count(), 45);
+        assert_eq!(begun.iter().filter(|begun| matches!(begun, BeginOutcome::InFlight { .. })).count(), 45);
     }
 }
 
@@ -61,7 +62,10 @@ async fn a_key_that_is_freed_again_and_again_has_one_holder_at_a_time() {
                 let book = store.request_key_store().unwrap();
                 let mut held = 0;
                 for _ in 0..20 {
-                    if matches!(book.begin_request(begin.clone()).await.unwrap(), Begun::Yours { .. }) {
+                    if matches!(
+                        book.begin_request(begin.clone()).await.unwrap(),
+                        BeginOutcome::Acquired { .. }
+                    ) {
                         assert!(book.finish_request(end.clone()).await.unwrap(), "nobody else has it");
                         held += 1;
                     }
@@ -84,15 +88,15 @@ async fn ends_and_counts_on_several_nodes_all_count() {
     let t = &nodes[0];
     let asks: Vec<_> = (0..60).map(|n| t.ask(&format!("k{n}")).workspace(["b", "a", "c"][n % 3])).collect();
     for begun in begin_everywhere(&nodes, asks.clone()).await {
-        must!(begun, Begun::Yours { .. });
+        must!(begun, BeginOutcome::Acquired { .. });
     }
     let ends = at_once(asks.iter().rev().enumerate().map(|(n, ask)| {
         let (store, end) = (nodes[n % 3].store.clone(), ask.end(kept(answer(b"{}"))));
         let place = ask.place();
         async move {
             let book = store.request_key_store().unwrap();
-            let counted = hapax_engine::store::KeyUse { place, uses: uses(1, 0) };
-            book.count_uses(vec![counted]).await.unwrap();
+            let counted = hapax_engine::store::KeyUsageDelta { place, uses: uses(1, 0) };
+            book.add_key_usage(vec![counted]).await.unwrap();
             book.finish_request(end).await.unwrap()
         }
     }));

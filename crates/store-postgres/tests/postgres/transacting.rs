@@ -105,7 +105,8 @@ async fn work_and_record_are_one_commit() {
     let bank = Bank::open(PostgresOptions::default()).await;
     let run = bank.t.driven().await;
     let done = bank.t.store.transact(booking(&run, 42)).await.unwrap();
-    let (output, advance) = must!(done, TransactOutcome::Done { output, advance, .. } => (output, advance));
+    let (output, advance) =
+        must!(done, TransactOutcome::Done { output, commit: advance, .. } => (output, advance));
     assert_eq!((output.as_str(), bank.ledger().await), ("42", vec![42]));
     assert_eq!((bank.t.head(&run).await, bank.recorded(&run).await), (advance.head, 1));
 }

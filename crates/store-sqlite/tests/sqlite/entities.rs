@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use hapax_engine::model::{
-    BeginOperation, ClaimTo, Entity, EntityId, EntityRef, Failure, Fingerprint, FinishBy, FinishOperation,
-    Finished, Home, Name, Operation, OperationBegun, OperationEnd, OperationId, OperationStatus, OwnerId,
-    Payload, Recovery, RetryAnswer,
+    BeginOperation, BeginOperationOutcome, ClaimTo, Entity, EntityId, EntityRef, EntityStorage, Failure,
+    Fingerprint, FinishBy, FinishOperation, FinishOperationOutcome, Name, Operation, OperationEnd,
+    OperationId, OperationStatus, OwnerId, Payload, Recovery, RetryAnswer,
 };
 use hapax_engine::store::{
-    CreatedEntity, EntityStore, ListOperations, NewEntity, Store, StoreError, TransactOperation,
-    TransactedOperation,
+    CreateEntityOutcome, EntityStore, ListOperations, NewEntity, Store, StoreError, TransactOperation,
+    TransactOperationOutcome,
 };
 use hapax_store_sqlite::rusqlite::Connection;
 use hapax_store_sqlite::{SqliteStore, SqliteWork};
@@ -29,7 +29,7 @@ pub(crate) fn closing() -> ClaimTo {
 }
 
 /// Closing an invoice goes from `open` over `closing` to `closed`.
-pub(crate) fn close(home: &Home, entity: &Entity, id: u128) -> BeginOperation {
+pub(crate) fn close(home: &EntityStorage, entity: &Entity, id: u128) -> BeginOperation {
     let (step, input) = (name("close"), Payload::null());
     BeginOperation {
         id: OperationId::from_u128(id),
@@ -63,7 +63,7 @@ pub(crate) fn close(home: &Home, entity: &Entity, id: u128) -> BeginOperation {
 
 pub(crate) async fn begin(store: &SqliteStore, request: BeginOperation) -> Operation {
     match store.begin_operation(request).await.unwrap() {
-        OperationBegun::Begun { operation, .. } => *operation,
+        BeginOperationOutcome::Begun { operation, .. } => *operation,
         other => panic!("{other:?}"),
     }
 }
@@ -83,7 +83,7 @@ pub(crate) fn done(operation: &Operation) -> FinishOperation {
 
 pub(crate) async fn finish(store: &SqliteStore, request: FinishOperation) -> Operation {
     match store.finish_operation(request).await.unwrap() {
-        Finished::Finished { operation, .. } => *operation,
+        FinishOperationOutcome::Finished { operation, .. } => *operation,
         other => panic!("{other:?}"),
     }
 }
@@ -92,12 +92,12 @@ async fn make(store: &SqliteStore, id: &str) -> Entity {
     let data = Payload::parse("{}").unwrap();
     let new = NewEntity { workspace: workspace(), entity: invoice(id), status: name("open"), data };
     match store.create_entity(new).await.unwrap() {
-        CreatedEntity::Created(entity) => entity,
+        CreateEntityOutcome::Created(entity) => entity,
         other => panic!("{other:?}"),
     }
 }
 
-pub(crate) async fn find(store: &SqliteStore, id: &str, home: &Home) -> Option<Entity> {
+pub(crate) async fn find(store: &SqliteStore, id: &str, home: &EntityStorage) -> Option<Entity> {
     store.find_entity(&workspace(), &invoice(id), home).await.unwrap()
 }
 
@@ -107,7 +107,7 @@ async fn the_tables_refuse_what_no_operation_can_be() {
     let place = Place::new();
     let store = place.open().await;
     let entity = make(&store, "1").await;
-    let held = begin(&store, close(&Home::Own, &entity, 1)).await;
+    let held = begin(&store, close(&EntityStorage::BuiltIn, &entity, 1)).await;
     let file = Connection::open(place.file()).unwrap();
     let columns = [
         "workspace",
@@ -177,7 +177,8 @@ async fn every_list_of_operations_agrees_with_the_plain_one() {
         let entity = make(&store, &format!("i{id}")).await;
         let step = ["close", "reopen"][(id % 2) as usize];
         let begun =
-            begin(&store, BeginOperation { step: name(step), ..close(&Home::Own, &entity, id) }).await;
+            begin(&store, BeginOperation { step: name(step), ..close(&EntityStorage::BuiltIn, &entity, id) })
+                .await;
         let why = Failure::permanent("no");
         let end = match id % 4 {
             0 => OperationEnd::Rejected(why),
@@ -187,8 +188,8 @@ async fn every_list_of_operations_agrees_with_the_plain_one() {
         };
         finish(&store, FinishOperation { end, ..done(&begun) }).await;
         if id % 4 < 2 {
-            let entity = find(&store, &format!("i{id}"), &Home::Own).await.unwrap();
-            begin(&store, close(&Home::Own, &entity, 100 + id)).await;
+            let entity = find(&store, &format!("i{id}"), &EntityStorage::BuiltIn).await.unwrap();
+            begin(&store, close(&EntityStorage::BuiltIn, &entity, 100 + id)).await;
         }
     }
     let all = ListOperations {
@@ -259,33 +260,40 @@ async fn the_work_of_an_action_and_the_new_status_are_one_commit() {
         TransactOperation { work: Box::new(work), finish: Box::new(finish) }
     };
     let entity = make(&store, "1").await;
-    let held = begin(&store, close(&Home::Own, &entity, 1)).await;
+    let held = begin(&store, close(&EntityStorage::BuiltIn, &entity, 1)).await;
 
     let failed = store.transact_operation(pay(&held, 1, true)).await.unwrap();
-    assert!(matches!(failed, TransactedOperation::WorkFailed(_)), "{failed:?}");
+    assert!(matches!(failed, TransactOperationOutcome::WorkFailed(_)), "{failed:?}");
     let zombie = Operation { attempt: 7, ..held.clone() };
     let lost = store.transact_operation(pay(&zombie, 2, false)).await.unwrap();
-    assert!(matches!(lost, TransactedOperation::Worked(Finished::Lost(Some(_)))), "{lost:?}");
+    assert!(
+        matches!(lost, TransactOperationOutcome::Worked(FinishOperationOutcome::Lost(Some(_)))),
+        "{lost:?}"
+    );
     let refusal = |_| Err(Failure::permanent("not so"));
     let refused = TransactOperation { finish: Box::new(refusal), ..pay(&held, 3, false) };
     let refused = store.transact_operation(refused).await.unwrap();
     assert!(
-        matches!(&refused, TransactedOperation::WorkFailed(why) if why.message() == "not so"),
+        matches!(&refused, TransactOperationOutcome::WorkFailed(why) if why.message() == "not so"),
         "{refused:?}"
     );
     let odd = TransactOperation { work: Box::new("a text"), ..pay(&held, 4, false) };
     assert!(matches!(store.transact_operation(odd).await, Err(StoreError::Refused(_))));
-    assert_eq!((payments(), find(&store, "1", &Home::Own).await.unwrap().status), (0, name("closing")));
+    assert_eq!(
+        (payments(), find(&store, "1", &EntityStorage::BuiltIn).await.unwrap().status),
+        (0, name("closing"))
+    );
 
     let worked = store.transact_operation(pay(&held, 5, false)).await.unwrap();
-    let TransactedOperation::Worked(Finished::Finished { operation, entity, .. }) = worked else {
+    let TransactOperationOutcome::Worked(FinishOperationOutcome::Finished { operation, entity, .. }) = worked
+    else {
         panic!("{worked:?}")
     };
     assert_eq!(store.find_operation(&workspace(), held.id).await.unwrap(), Some(*operation));
-    assert_eq!(find(&store, "1", &Home::Own).await, entity);
+    assert_eq!(find(&store, "1", &EntityStorage::BuiltIn).await, entity);
     assert_eq!((payments(), entity.unwrap().status), (1, name("closed")));
     let again = store.transact_operation(pay(&held, 6, false)).await.unwrap();
-    assert!(matches!(again, TransactedOperation::Worked(Finished::Lost(_))), "{again:?}");
+    assert!(matches!(again, TransactOperationOutcome::Worked(FinishOperationOutcome::Lost(_))), "{again:?}");
     assert_eq!(payments(), 1);
 }
 
@@ -299,9 +307,9 @@ async fn callers_on_distinct_entities_do_not_disturb_each_other() {
             let store = store.clone();
             tokio::spawn(async move {
                 let entity = make(&store, &id.to_string()).await;
-                let held = begin(&store, close(&Home::Own, &entity, id)).await;
+                let held = begin(&store, close(&EntityStorage::BuiltIn, &entity, id)).await;
                 finish(&store, done(&held)).await;
-                find(&store, &id.to_string(), &Home::Own).await.unwrap()
+                find(&store, &id.to_string(), &EntityStorage::BuiltIn).await.unwrap()
             })
         })
         .collect();

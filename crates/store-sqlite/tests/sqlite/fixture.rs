@@ -9,8 +9,8 @@ use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::model::{
     CommitBuilder, EffectKey, Fingerprint, Grant, IdempotencyKey, IgnorePaths, JournalEntry, JournalEvent,
     KeyRetention, Name, NewRun, OutboxMessage, OutboxState, OwnerId, Payload, Priority, RunCommit, RunFacts,
-    RunHead, RunId, Serves, StepChange, StepId, StepKind, StepState, StepTransition, Timestamp, WorkflowRef,
-    WorkspaceId,
+    RunHead, RunId, ServedWorkflows, StepChange, StepId, StepKind, StepState, StepTransition, Timestamp,
+    WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::{ClaimRuns, CommitOutcome, ListJournal, ListOutbox, StartOutcome, Store};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
@@ -51,7 +51,7 @@ pub(crate) fn workflow() -> WorkflowRef {
 }
 
 pub(crate) fn grant(owner: u128) -> Grant {
-    let serves = Arc::new(Serves::from_iter([workflow()]));
+    let serves = Arc::new(ServedWorkflows::from_iter([workflow()]));
     Grant { owner: OwnerId::from_u128(owner), lease_for: LEASE, serves }
 }
 
@@ -127,8 +127,8 @@ pub(crate) fn one_step(store: &SqliteStore, head: &RunHead, name: &str) -> RunCo
 /// Writes, and answers with the run as its holder then knows it.
 pub(crate) async fn advance(store: &SqliteStore, write: RunCommit) -> RunHead {
     let head = write.head.clone();
-    match store.advance_run(write).await.unwrap() {
-        CommitOutcome::Advanced { .. } => head,
+    match store.commit_run(write).await.unwrap() {
+        CommitOutcome::Committed { .. } => head,
         other => panic!("{other:?}"),
     }
 }

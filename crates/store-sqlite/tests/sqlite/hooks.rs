@@ -45,7 +45,7 @@ async fn an_event_is_taken_in_once_whatever_it_carries_the_second_time() {
     place.clock.advance(LEASE);
     let again = NewInboundEvent { body: b"forged".to_vec(), ..event("evt_1") };
     let counted = InboundEvent { duplicates: 1, ..first.clone() };
-    assert_eq!(store.receive_event(again).await.unwrap(), ReceiveOutcome::Again(counted.clone()));
+    assert_eq!(store.receive_event(again).await.unwrap(), ReceiveOutcome::Duplicate(counted.clone()));
     assert_eq!(store.find_inbound_event(&first.id).await.unwrap(), Some(counted));
     let elsewhere = InboundEventId { workspace: WorkspaceId::new("elsewhere").unwrap(), ..first.id.clone() };
     assert_eq!(store.find_inbound_event(&elsewhere).await.unwrap(), None);

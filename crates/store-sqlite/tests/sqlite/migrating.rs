@@ -9,7 +9,8 @@ use hapax_engine::model::{
     PromiseId, PromiseKey, PromiseState, RunId, Settlement, Timestamp,
 };
 use hapax_engine::store::{
-    Catalog, CommitOutcome, KeyPlace, PutCatalogItem, PutOutcome, RequestKeyStore, StartOutcome, Store, Uses,
+    Catalog, CommitOutcome, KeyRef, KeyUsage, PutCatalogItem, PutOutcome, RequestKeyStore, StartOutcome,
+    Store,
 };
 use hapax_store_sqlite::find_schema;
 use rusqlite::Connection;
@@ -59,9 +60,9 @@ async fn a_file_of_version_two_keeps_its_keys_promises_and_items() {
     let record = store.find_key(&workspace(), KeyKind::Run, &key("k")).await.unwrap().unwrap();
     assert_eq!(record.target, KeyTarget::Run { run, fingerprint: Fingerprint::from_bytes([0; 32]) });
     assert_eq!((record.first_seen_at, record.expires_at), (Timestamp::from_millis(5), None));
-    let place_of_key = KeyPlace::Run { workspace: workspace(), key: key("k") };
-    let uses = Uses { replays: 3, conflicts: 4 };
-    assert_eq!(store.find_uses(&place_of_key).await.unwrap(), uses);
+    let place_of_key = KeyRef::Run { workspace: workspace(), key: key("k") };
+    let uses = KeyUsage { replays: 3, conflicts: 4 };
+    assert_eq!(store.find_key_usage(&place_of_key).await.unwrap(), uses);
     let conflict = store.start_run(with_key(9, "k", "a")).await.unwrap();
     assert!(matches!(conflict, StartOutcome::KeyConflict { run: holder, .. } if holder == run));
     let purge = hapax_engine::store::Purge { runs_closed_before: None, after: None, limit: 10 };
@@ -99,8 +100,8 @@ async fn a_file_of_version_two_keeps_its_keys_promises_and_items() {
     write.open_promise(Promise { key: Some(keyed), ..Promise::pending(own, held.id(), store.now(), None) });
     write.wait(None, 0).unwrap();
     assert!(matches!(
-        store.advance_run(write.finish()).await.unwrap(),
-        CommitOutcome::Advanced { opened, .. } if opened.is_empty()
+        store.commit_run(write.finish()).await.unwrap(),
+        CommitOutcome::Committed { opened, .. } if opened.is_empty()
     ));
     assert_eq!(store.list_keys(None).await.unwrap().len(), 2);
 }

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use hapax_engine::limits::MAX_PROMISES_LOOKED_AT;
+use hapax_engine::limits::MAX_PROMISES_SCANNED;
 use hapax_engine::model::{
-    Announced, ClosePolicy, CommitBuilder, Failure, Generation, IdempotencyKey, JournalEntry, JournalEvent,
-    KeyKind, KeyRecord, KeyTarget, Name, Payload, PendingRequest, Promise, PromiseId, PromiseKey, PromiseRef,
-    PromiseState, PromiseStatus, RunCommand, RunCommit, RunFacts, RunHead, RunId, RunState, Settlement,
-    StepId, Subscriber, Subscribers, Wish, WorkspaceId, WriteToken,
+    AnnouncementKind, ClosePolicy, CommitBuilder, Failure, Generation, IdempotencyKey, JournalEntry,
+    JournalEvent, KeyKind, KeyRecord, KeyTarget, Name, Payload, PendingRequest, Promise, PromiseId,
+    PromiseKey, PromiseRef, PromiseState, PromiseStatus, RunCommand, RunCommit, RunFacts, RunHead, RunId,
+    RunState, SettleRequest, Settlement, StepId, Subscriber, Subscribers, WorkspaceId, WriteToken,
 };
 use hapax_engine::store::{
-    CommandRun, CommitOutcome, CreateOutcome, CreatePromise, KeyPlace, KeyUse, ListEarly, ListOutbox,
-    ListPromises, PromiseStore, Purge, PutSettleToken, ReleaseKey, ReleaseOutcome, RequestKeyStore,
-    RunCommandOutcome, SettleOutcome, SettlePromise, SettleToken, Store, Uses,
+    CommandRun, CommitOutcome, CreateOutcome, CreatePromise, KeyRef, KeyUsage, KeyUsageDelta,
+    ListEarlySettlements, ListOutbox, ListPromises, PromiseStore, Purge, PutSettleToken, ReleaseKey,
+    ReleaseOutcome, RequestKeyStore, RunCommandOutcome, SettleOutcome, SettlePromise, SettleToken, Store,
 };
 use hapax_store_sqlite::SqliteStore;
 use rusqlite::Connection;
@@ -48,8 +48,8 @@ fn park(store: &SqliteStore, held: &RunHead, promises: impl IntoIterator<Item = 
 }
 
 async fn parked(store: &SqliteStore, write: RunCommit) -> (Vec<RunId>, Vec<Promise>) {
-    match store.advance_run(write).await.unwrap() {
-        CommitOutcome::Advanced { woken, opened } => (woken, opened),
+    match store.commit_run(write).await.unwrap() {
+        CommitOutcome::Committed { woken, opened } => (woken, opened),
         other => panic!("{other:?}"),
     }
 }
@@ -63,7 +63,7 @@ fn by_key(text: &str, value: &str) -> SettlePromise {
     SettlePromise {
         workspace: workspace(),
         promise: PromiseRef::Key(key(text)),
-        wish: Wish::new(Settlement::Resolved(Payload::of(value).unwrap())),
+        wish: SettleRequest::new(Settlement::Resolved(Payload::of(value).unwrap())),
         keep_for: Some(KEEP),
         note: None,
         grant: None,
@@ -93,7 +93,7 @@ async fn settled(store: &SqliteStore, request: SettlePromise) {
 /// Settles one that nobody has made.
 async fn kept(store: &SqliteStore, request: SettlePromise) {
     let done = settle(store, request).await;
-    assert!(matches!(done, SettleOutcome::Kept { .. }), "{done:?}");
+    assert!(matches!(done, SettleOutcome::KeptEarly { .. }), "{done:?}");
 }
 
 async fn find(store: &SqliteStore, id: &PromiseId) -> Option<Promise> {
@@ -108,7 +108,7 @@ async fn record(store: &SqliteStore, text: &str) -> Option<KeyRecord> {
     store.find_key(&workspace(), KeyKind::Promise, &key(text)).await.unwrap()
 }
 
-async fn purge(store: &SqliteStore) -> hapax_engine::store::Purged {
+async fn purge(store: &SqliteStore) -> hapax_engine::store::PurgeOutcome {
     let request = Purge { runs_closed_before: Some(store.now()), after: None, limit: 10 };
     store.purge(request).await.unwrap()
 }
@@ -196,7 +196,7 @@ async fn a_settlement_that_comes_early_waits_for_its_promise() {
         settle(&store, SettlePromise { keep_for: None, ..by_key("k", "yes") }).await,
         SettleOutcome::NoSuchPromise
     );
-    assert_eq!(settle(&store, by_key("k", "yes")).await, SettleOutcome::Kept { until });
+    assert_eq!(settle(&store, by_key("k", "yes")).await, SettleOutcome::KeptEarly { until });
     for (value, same) in [("yes", true), ("no", false)] {
         let again = settle(&store, by_key("k", value)).await;
         assert_eq!(again, SettleOutcome::AlreadyKept { same, until });
@@ -206,14 +206,14 @@ async fn a_settlement_that_comes_early_waits_for_its_promise() {
     assert_eq!(record(&store, "k").await, Some(claimed));
     let elsewhere = WorkspaceId::new("elsewhere").unwrap();
     let other = SettlePromise { workspace: elsewhere.clone(), ..by_key("j", "yes") };
-    assert_eq!(settle(&store, other).await, SettleOutcome::Kept { until });
-    let list = |workspace, after| ListEarly { workspace, after, limit: 10 };
-    let all = store.list_early(list(None, None)).await.unwrap();
+    assert_eq!(settle(&store, other).await, SettleOutcome::KeptEarly { until });
+    let list = |workspace, after| ListEarlySettlements { workspace, after, limit: 10 };
+    let all = store.list_early_settlements(list(None, None)).await.unwrap();
     let places: Vec<_> = all.iter().map(|kept| (kept.workspace.as_str(), kept.key.as_str())).collect();
     assert_eq!(places, [("default", "k"), ("elsewhere", "j")]);
     let after = Some((workspace(), key("k")));
-    assert_eq!(store.list_early(list(None, after)).await.unwrap(), all[1..]);
-    assert_eq!(store.list_early(list(Some(workspace()), None)).await.unwrap(), all[..1]);
+    assert_eq!(store.list_early_settlements(list(None, after)).await.unwrap(), all[1..]);
+    assert_eq!(store.list_early_settlements(list(Some(workspace()), None)).await.unwrap(), all[..1]);
 
     let held = start(&store, granted(facts(1))).await;
     let promise = keyed(of_run(&store, &held, "paid"), "k");
@@ -223,9 +223,9 @@ async fn a_settlement_that_comes_early_waits_for_its_promise() {
     assert_eq!(record(&store, "k").await.unwrap().expires_at, Some(store.now().plus(KEEP)));
     let again = settle(&store, by_key("k", "yes")).await;
     assert!(matches!(again, SettleOutcome::AlreadySettled { same: true, .. }));
-    assert_eq!(store.list_early(list(None, None)).await.unwrap(), all[1..], "it is used up");
+    assert_eq!(store.list_early_settlements(list(None, None)).await.unwrap(), all[1..], "it is used up");
     place.clock.advance(KEEP);
-    assert!(store.list_early(list(None, None)).await.unwrap().is_empty());
+    assert!(store.list_early_settlements(list(None, None)).await.unwrap().is_empty());
     let purged = purge(&store).await;
     assert_eq!((purged.keys, purged.early), (2, 1));
     assert_eq!(count(&place, "hapax_early_settlements"), 0);
@@ -268,7 +268,7 @@ async fn a_promise_that_stands_alone_is_made_once_and_reads_back_whole() {
     assert!(find(&store, &PromiseId::from_stored("other")).await.is_none());
 
     let failure = Failure::permanent("nobody wants it");
-    let wish = Wish {
+    let wish = SettleRequest {
         settlement: Settlement::Cancelled(failure),
         rule: hapax_engine::model::SettleRule::SameKey { key: Some(key("complete")), strict: true },
         said: Some(Payload::of("word for word").unwrap()),
@@ -315,7 +315,7 @@ async fn one_open_promise_among_very_many_is_found_page_by_page() {
     let fill = "INSERT INTO hapax_promises (workspace, id, run, created_at, status, settled_at, value)
         WITH RECURSIVE counted (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counted WHERE n < ?1)
         SELECT 1, printf('done-%06d', n), zeroblob(16), 0, 1, 0, '1' FROM counted";
-    let many = 2 * MAX_PROMISES_LOOKED_AT + 1;
+    let many = 2 * MAX_PROMISES_SCANNED + 1;
     Connection::open(place.file()).unwrap().execute(fill, [many as i64]).unwrap();
     let store = place.open().await;
     for run in [None, Some(RunId::NONE)] {
@@ -482,7 +482,7 @@ async fn the_key_of_a_promise_is_released_only_when_nobody_needs_it() {
             what: JournalEvent::Claimed { attempt: 1 },
             evidence: None,
         };
-        let place = KeyPlace::Promise { workspace: workspace(), key: key(text) };
+        let place = KeyRef::Promise { workspace: workspace(), key: key(text) };
         store.release_key(ReleaseKey { place, note }).await.unwrap()
     };
     assert_eq!(release("unheard-of").await, ReleaseOutcome::NoSuchKey);
@@ -517,20 +517,20 @@ async fn keys_of_runs_and_promises_do_not_meet() {
     let store = place.open().await;
     start(&store, with_key(1, "k", "a")).await;
     created(&store, keyed(alone(&store, "a"), "k")).await;
-    let place_of_promise = KeyPlace::Promise { workspace: workspace(), key: key("k") };
-    let place_of_run = KeyPlace::Run { workspace: workspace(), key: key("k") };
-    let uses = Uses { replays: 2, conflicts: 1 };
-    store.count_uses(vec![KeyUse { place: place_of_promise.clone(), uses }]).await.unwrap();
-    assert_eq!(store.find_uses(&place_of_promise).await.unwrap(), uses);
-    assert_eq!(store.find_uses(&place_of_run).await.unwrap(), Uses::default());
+    let place_of_promise = KeyRef::Promise { workspace: workspace(), key: key("k") };
+    let place_of_run = KeyRef::Run { workspace: workspace(), key: key("k") };
+    let uses = KeyUsage { replays: 2, conflicts: 1 };
+    store.add_key_usage(vec![KeyUsageDelta { place: place_of_promise.clone(), uses }]).await.unwrap();
+    assert_eq!(store.find_key_usage(&place_of_promise).await.unwrap(), uses);
+    assert_eq!(store.find_key_usage(&place_of_run).await.unwrap(), KeyUsage::default());
     let kinds: Vec<_> = store.list_keys(None).await.unwrap().iter().map(|(place, _)| place.kind).collect();
     assert_eq!(kinds, [KeyKind::Run, KeyKind::Promise]);
     settled(&store, by_key("k", "yes")).await;
-    assert_eq!(store.find_uses(&place_of_promise).await.unwrap(), uses);
+    assert_eq!(store.find_key_usage(&place_of_promise).await.unwrap(), uses);
     place.clock.advance(KEEP);
     created(&store, keyed(alone(&store, "b"), "k")).await;
     assert_eq!(named_by(&store, "k").await, Some(PromiseId::from_stored("b")));
-    assert_eq!(store.find_uses(&place_of_promise).await.unwrap(), Uses::default());
+    assert_eq!(store.find_key_usage(&place_of_promise).await.unwrap(), KeyUsage::default());
 }
 
 /// S4.36: of many who make a promise under one key at the same time one wins, and an early settlement meets exactly that one.
@@ -557,7 +557,10 @@ async fn of_many_makers_of_one_key_one_wins_and_no_settlement_is_lost() {
             won += usize::from(matches!(maker.await.unwrap(), CreateOutcome::Created(_)));
         }
         let settled = settling.await.unwrap();
-        assert!(matches!(settled, SettleOutcome::Kept { .. } | SettleOutcome::Settled { .. }), "{settled:?}");
+        assert!(
+            matches!(settled, SettleOutcome::KeptEarly { .. } | SettleOutcome::Settled { .. }),
+            "{settled:?}"
+        );
         let promise = store.find_promise_by_key(&workspace(), &key(&text)).await.unwrap().unwrap();
         assert_eq!((won, resolved(&promise)), (1, true));
     }
@@ -600,7 +603,7 @@ fn cancel(run: RunId, announce: Subscribers) -> CommandRun {
 
 async fn steered(store: &SqliteStore, request: CommandRun) {
     let done = store.command_run(request).await.unwrap();
-    assert!(matches!(done, RunCommandOutcome::Steered(_)), "{done:?}");
+    assert!(matches!(done, RunCommandOutcome::Accepted(_)), "{done:?}");
 }
 
 /// Whoever subscribed is told of runs that the store itself ends.
@@ -617,7 +620,7 @@ async fn runs_that_end_by_a_command_are_announced_with_their_children() {
         start(&store, if grants { granted(child) } else { new_run(child) }).await;
     }
     let target = Name::new("target", "webhook").unwrap();
-    let wants = BTreeSet::from([Announced::RunCancelled]);
+    let wants = BTreeSet::from([AnnouncementKind::RunCancelled]);
     let announce = Subscribers::new(vec![Subscriber { target: target.clone(), wants }]);
     steered(&store, cancel(parent.id(), announce)).await;
     let all = ListOutbox { workspace: None, status: None, target: Some(target), after: None, limit: 10 };

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use hapax_engine::model::Begun;
-use hapax_engine::store::{KeyPlace, StoreError};
+use hapax_engine::model::BeginOutcome;
+use hapax_engine::store::{KeyRef, StoreError};
 use hapax_store_conformance::fixture::{HOLD, Stage, answer, replayed, run_key, uses};
 use hapax_store_conformance::must;
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
@@ -28,8 +28,8 @@ async fn who_only_has_to_be_told_something_writes_nothing() {
     let looking = stage(&place, place.options().read_only(true)).await;
     let begin = async |request| looking.book().begin_request(request).await;
     replayed(begin(answered.again().request()).await.unwrap());
-    must!(begin(answered.again().amount(2).request()).await.unwrap(), Begun::Conflict(_));
-    must!(begin(held.again().request()).await.unwrap(), Begun::InFlight { .. });
+    must!(begin(answered.again().amount(2).request()).await.unwrap(), BeginOutcome::Conflict(_));
+    must!(begin(held.again().request()).await.unwrap(), BeginOutcome::InFlight { .. });
     must!(begin(t.ask("new").request()).await, Err(StoreError::Refused(_)));
     must!(begin(held.request()).await, Err(StoreError::Refused(_)));
 }
@@ -42,13 +42,13 @@ async fn a_request_of_a_process_that_died_is_taken_over_at_once() {
     let (held, answered) = (t.ask("held").begin().await, t.answered("answered").await);
     t.store.close().await.unwrap();
     let shared = stage(&place, place.options().shared(true)).await;
-    must!(shared.book().begin_request(held.again().request()).await.unwrap(), Begun::InFlight { .. });
+    must!(shared.book().begin_request(held.again().request()).await.unwrap(), BeginOutcome::InFlight { .. });
     shared.store.close().await.unwrap();
     let alone = stage(&place, place.options()).await;
     let begun = alone.book().begin_request(held.again().request()).await.unwrap();
-    assert_eq!(begun, Begun::Yours { id: held.id(), is_taken_over: true });
+    assert_eq!(begun, BeginOutcome::Acquired { id: held.id(), is_taken_over: true });
     must!(alone.book().begin_request(held.again().request()).await.unwrap(),
-        Begun::InFlight { until, .. } if until == alone.now().plus(HOLD));
+        BeginOutcome::InFlight { until, .. } if until == alone.now().plus(HOLD));
     replayed(alone.book().begin_request(answered.again().request()).await.unwrap());
 }
 
@@ -72,6 +72,6 @@ async fn a_file_of_the_version_before_is_brought_up_to_date() {
     t.count(&run_key("k"), uses(1, 2)).await;
     assert_eq!(t.uses(&run_key("k")).await, uses(1, 2));
     let ask = t.ask("k").begin().await.answered(answer(b"{}")).await;
-    assert!(matches!(ask.place(), KeyPlace::Request { .. }));
+    assert!(matches!(ask.place(), KeyRef::Request { .. }));
     t.item("d1", "payout").put().await;
 }

@@ -54,7 +54,7 @@ async fn work_and_record_are_one_commit() {
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let done = store.transact(transact(&held, |connection| book(connection, 42))).await.unwrap();
-    let TransactOutcome::Done { output, advance, .. } = done else { panic!("{done:?}") };
+    let TransactOutcome::Done { output, commit: advance, .. } = done else { panic!("{done:?}") };
     assert_eq!((output.as_str(), ledger(&place)), ("42", vec![42]));
     let view = store.find_run(&workspace(), held.id()).await.unwrap().unwrap();
     assert_eq!((view.head, recorded(&store, &held).await), (advance.head, 1));

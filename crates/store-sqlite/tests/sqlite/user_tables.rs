@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Entity, FinishOperation, Finished, Home, OperationBegun, OperationEnd, Payload, TableRef, Timestamp,
-    Version,
+    BeginOperationOutcome, Entity, EntityStorage, FinishOperation, FinishOperationOutcome, OperationEnd,
+    Payload, TableRef, Timestamp, Version,
 };
 use hapax_engine::store::{
-    EntityStore, ListEntities, ListEntityNotes, RevertStrays, Store, StoreError, TransactOperation,
-    TransactedOperation,
+    EntityStore, ListEntities, ListEntityJournal, RevertStrays, Store, StoreError, TransactOperation,
+    TransactOperationOutcome,
 };
 use hapax_store_sqlite::rusqlite::Connection;
 use hapax_store_sqlite::rusqlite::types::Value;
@@ -22,8 +22,8 @@ fn table(name: &str) -> TableRef {
     TableRef::new(name).unwrap()
 }
 
-fn in_table(name: &str) -> Home {
-    Home::Table(table(name))
+fn in_table(name: &str) -> EntityStorage {
+    EntityStorage::UserTable(table(name))
 }
 
 /// What the user's own code does, on a connection of its own.
@@ -60,7 +60,7 @@ async fn reverted(store: &SqliteStore, request: RevertStrays) -> Vec<String> {
     store.revert_strays(request).await.unwrap().iter().map(ToString::to_string).collect()
 }
 
-fn page(home: &Home) -> ListEntities {
+fn page(home: &EntityStorage) -> ListEntities {
     let (workspace, kind, home) = (workspace(), name("invoice"), home.clone());
     ListEntities { workspace, kind, home, status: None, after: None, limit: 10 }
 }
@@ -206,14 +206,14 @@ async fn strays_go_back_unless_they_are_held_or_young() {
         assert_eq!(rest, expected, "{declared}");
         let back = find(&store, "e-sql", &home).await.unwrap();
         assert_eq!((back.status, back.version.get(), back.updated_at), (name("open"), 2, now));
-        let notes = ListEntityNotes {
+        let notes = ListEntityJournal {
             workspace: workspace(),
             entity: invoice("e-sql"),
             operation: None,
             after: 0,
             limit: 10,
         };
-        assert!(!store.list_entity_notes(notes).await.unwrap().is_empty());
+        assert!(!store.list_entity_journal(notes).await.unwrap().is_empty());
         assert_eq!(reverted(&store, strays(&table, before)).await, [""; 0]);
         finish(&store, done(&held)).await;
     }
@@ -247,7 +247,7 @@ async fn a_table_that_cannot_be_used_is_refused_in_words() {
     for good in [table("good"), table("main.good"), TableRef { data: vec!["total".into()], ..table("good") }]
     {
         store.check_table(&good).await.unwrap();
-        assert!(find(&store, "1", &Home::Table(good)).await.is_some());
+        assert!(find(&store, "1", &EntityStorage::UserTable(good)).await.is_some());
     }
     for gone in ["gone", "other.good", "temp.good"] {
         let refused = why(store.check_table(&table(gone)).await);
@@ -260,7 +260,7 @@ async fn a_table_that_cannot_be_used_is_refused_in_words() {
     for (bad, says) in
         [(table("lacking"), "no column status"), (evil, "name of a column"), (shown, "no column colour")]
     {
-        let home = Home::Table(bad.clone());
+        let home = EntityStorage::UserTable(bad.clone());
         for refused in [
             why(store.find_entity(&workspace(), &invoice("1"), &home).await),
             why(store.list_entities(page(&home)).await),
@@ -338,7 +338,7 @@ async fn a_row_that_does_not_take_the_status_refuses_its_operation_alone() {
                     "{refused}"
                 );
             }
-            None => assert!(matches!(outcome, Ok(OperationBegun::Begun { .. })), "{outcome:?}"),
+            None => assert!(matches!(outcome, Ok(BeginOperationOutcome::Begun { .. })), "{outcome:?}"),
         }
     }
     for (id, table) in (0..4).zip(tables) {
@@ -359,7 +359,7 @@ async fn an_action_writes_the_row_in_the_transaction_that_closes_it() {
          INSERT INTO invoices VALUES ('1', 'open', 1, '', 7, '[1,{\"a\":2}]', 0.5, x'00ff', 'a \"b\"')",
     );
     let data = ["total", "lines", "share", "scan", "words"].map(String::from).to_vec();
-    let home = Home::Table(TableRef { data, ..table("invoices") });
+    let home = EntityStorage::UserTable(TableRef { data, ..table("invoices") });
     let entity = find(&store, "1", &home).await.unwrap();
     let expected = r#"{"lines":[1,{"a":2}],"scan":"\\x00ff","share":0.5,"total":7,"words":"a \"b\""}"#;
     assert_eq!(entity.data.as_str(), expected);
@@ -382,7 +382,9 @@ async fn an_action_writes_the_row_in_the_transaction_that_closes_it() {
         TransactOperation { work: Box::new(work), finish: Box::new(finish) }
     };
     let worked = store.transact_operation(regenerate(8)).await.unwrap();
-    let TransactedOperation::Worked(Finished::Finished { entity: Some(told), .. }) = worked else {
+    let TransactOperationOutcome::Worked(FinishOperationOutcome::Finished { entity: Some(told), .. }) =
+        worked
+    else {
         panic!("{worked:?}")
     };
     let closed = find(&store, "1", &home).await.unwrap();
@@ -391,7 +393,10 @@ async fn an_action_writes_the_row_in_the_transaction_that_closes_it() {
         closed.data.as_str().contains(r#""lines":null"#) && closed.data.as_str().contains(r#""total":8"#)
     );
     let zombie = store.transact_operation(regenerate(9)).await.unwrap();
-    assert!(matches!(zombie, TransactedOperation::Worked(Finished::Lost(_))), "{zombie:?}");
+    assert!(
+        matches!(zombie, TransactOperationOutcome::Worked(FinishOperationOutcome::Lost(_))),
+        "{zombie:?}"
+    );
     assert_eq!(find(&store, "1", &home).await.unwrap(), closed);
 }
 

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use hapax_engine::model::{
-    ClosePolicy, CommitBuilder, Drive, EventKind, Failure, KeyKind, KeyOnFailure, KeyRetention, Name, NewRun,
+    ClosePolicy, CommitBuilder, EventKind, Failure, KeyKind, KeyOnFailure, KeyRetention, Name, NewRun,
     Payload, PendingRequest, Priority, Promise, PromiseId, PromiseRef, PromiseState, Refusal, RunCommand,
-    RunFacts, RunHead, RunId, RunResult, RunState, RunStatus, Settlement, SignalId, StepChange, StepId,
-    StepKind, StepState, StepTransition, Subject, Subscribers, Version, Wish, WorkspaceId,
+    RunFacts, RunHead, RunId, RunResult, RunState, RunStatus, RunningState, SettleRequest, Settlement,
+    SignalId, StepChange, StepId, StepKind, StepState, StepTransition, Subject, Subscribers, Version,
+    WorkspaceId,
 };
 use hapax_engine::store::{
     ClaimRuns, CommandRun, CommitOutcome, HeldLease, ListRuns, Purge, RenewLeases, RunCommandOutcome,
@@ -33,7 +34,7 @@ fn settle(id: &PromiseId, value: &str) -> SettlePromise {
     SettlePromise {
         workspace: workspace(),
         promise: PromiseRef::Id(id.clone()),
-        wish: Wish::new(settlement),
+        wish: SettleRequest::new(settlement),
         keep_for: None,
         note: None,
         grant: None,
@@ -47,7 +48,7 @@ fn steer(run: RunId, command: RunCommand) -> CommandRun {
 
 async fn steered(store: &SqliteStore, request: CommandRun) -> RunHead {
     match store.command_run(request).await.unwrap() {
-        RunCommandOutcome::Steered(head) => head,
+        RunCommandOutcome::Accepted(head) => head,
         other => panic!("{other:?}"),
     }
 }
@@ -186,13 +187,13 @@ async fn steps_are_recorded_under_version_and_fence() {
     let log = store.find_log(&workspace(), held.id()).await.unwrap().unwrap();
     assert_eq!(log.steps, write.steps);
 
-    let own = store.advance_run(write).await.unwrap();
-    assert!(matches!(own, CommitOutcome::Advanced { .. }), "its own write is known again");
-    let stale = store.advance_run(one_step(&store, &held, "b")).await.unwrap();
+    let own = store.commit_run(write).await.unwrap();
+    assert!(matches!(own, CommitOutcome::Committed { .. }), "its own write is known again");
+    let stale = store.commit_run(one_step(&store, &held, "b")).await.unwrap();
     assert!(matches!(stale, CommitOutcome::Stale(head) if head == after));
     place.clock.advance(LEASE);
     store.claim_runs(claim(2)).await.unwrap();
-    let lost = store.advance_run(one_step(&store, &after, "b")).await.unwrap();
+    let lost = store.commit_run(one_step(&store, &after, "b")).await.unwrap();
     assert!(matches!(lost, CommitOutcome::LeaseLost));
     let log = store.find_log(&workspace(), held.id()).await.unwrap().unwrap();
     assert_eq!(log.steps.len(), 1, "nothing of the refused writes is there");
@@ -214,7 +215,7 @@ async fn no_kind_of_write_passes_under_an_old_fence() {
     again.continue_as_new(Payload::null()).unwrap();
     let close = closing(&store, &zombie, done());
     for write in [one_step(&store, &zombie, "a"), park.finish(), again.finish(), close] {
-        let refused = store.advance_run(write).await.unwrap();
+        let refused = store.commit_run(write).await.unwrap();
         assert!(matches!(refused, CommitOutcome::LeaseLost), "{refused:?}");
     }
     assert_eq!(head(&store, taken.id()).await, taken);
@@ -273,8 +274,8 @@ async fn a_run_that_parks_without_having_seen_all_is_due_at_once() {
 
     let mut park = CommitBuilder::new(&held, store.now());
     park.wait(None, 0).unwrap();
-    let parked = store.advance_run(park.finish()).await.unwrap();
-    assert!(matches!(parked, CommitOutcome::Advanced { woken, .. } if woken == [held.id()]));
+    let parked = store.commit_run(park.finish()).await.unwrap();
+    assert!(matches!(parked, CommitOutcome::Committed { woken, .. } if woken == [held.id()]));
     let claimed = store.claim_runs(claim(2)).await.unwrap().runs.remove(0);
     assert_eq!(claimed.arrivals, 1);
 
@@ -333,7 +334,7 @@ async fn a_promise_settles_once_and_wakes_its_run() {
         names.iter().for_each(|name| write.time_out_promise(promise(name).id));
         write.finish()
     };
-    let refused = store.advance_run(time_out(&["shipped", "paid"])).await.unwrap();
+    let refused = store.commit_run(time_out(&["shipped", "paid"])).await.unwrap();
     assert!(matches!(refused, CommitOutcome::Stale(head) if head == woken));
     advance(&store, time_out(&["shipped"])).await;
     let late = store.settle_promise(settle(&promise("shipped").id, "yes")).await.unwrap();
@@ -406,15 +407,15 @@ async fn the_end_of_a_run_reaches_its_key_its_parent_and_its_children() {
     };
     write.step(wait).unwrap();
     write.wait(None, 0).unwrap();
-    let CommitOutcome::Advanced { woken, .. } = store.advance_run(write.finish()).await.unwrap() else {
+    let CommitOutcome::Committed { woken, .. } = store.commit_run(write.finish()).await.unwrap() else {
         panic!("the parent holds its lease");
     };
     assert_eq!(woken, [2, 3, 4].map(RunId::from_u128));
 
     let claimed = store.claim_runs(claim(1)).await.unwrap().runs;
     let fourth = claimed.iter().find(|run| run.id().as_u128() == 4).unwrap();
-    let ended = store.advance_run(closing(&store, fourth, done())).await.unwrap();
-    assert!(matches!(ended, CommitOutcome::Advanced { woken, .. } if woken == [parent.id()]));
+    let ended = store.commit_run(closing(&store, fourth, done())).await.unwrap();
+    assert!(matches!(ended, CommitOutcome::Committed { woken, .. } if woken == [parent.id()]));
     let log = store.find_log(&workspace(), parent.id()).await.unwrap().unwrap();
     assert_eq!(log.children, [(RunId::from_u128(4), Some(done()))]);
 
@@ -483,7 +484,7 @@ async fn people_pause_resume_cancel_and_retry() {
     assert_eq!(steered(&store, steer(waiting.id(), RunCommand::Pause)).await.state, RunState::Paused);
     assert!(store.claim_runs(claim(1)).await.unwrap().runs.is_empty());
     let resumed = steered(&store, steer(waiting.id(), RunCommand::Resume)).await;
-    assert_eq!(resumed.state, RunState::Running(Drive::Ready { due_at: store.now() }));
+    assert_eq!(resumed.state, RunState::Running(RunningState::Ready { due_at: store.now() }));
     assert_eq!(head(&store, waiting.id()).await, resumed);
     let old = CommandRun { expected: Some(waiting.version), ..steer(waiting.id(), cancel()) };
     let stale = store.command_run(old).await.unwrap();

@@ -1,7 +1,7 @@
-//! Each rule by itself, and all that are broken at once.
+//! Each rule alone, and all broken rules reported together.
 
 use super::*;
-use crate::model::{Home, PerRequester};
+use crate::model::{EntityStorage, PerRequester};
 
 fn name(text: &str) -> Name {
     Name::new("test", text).unwrap()
@@ -41,7 +41,7 @@ fn step(id: u32, key: &str, from: &str, to: &str) -> EntityStep {
     }
 }
 
-/// The invoice of the seed: approve, then close under a claim.
+/// The invoice workflow of the specification: approve, then close under a claim.
 fn invoice() -> EntityWorkflow {
     let close = EntityStep {
         claim: Some(PerRequester::All(claim("closing", "approved"))),
@@ -52,7 +52,7 @@ fn invoice() -> EntityWorkflow {
         name: name("invoice-billing"),
         module: name("billing"),
         entity: name("invoice"),
-        home: Home::Own,
+        home: EntityStorage::BuiltIn,
         status_types: names(&["draft", "approved", "closing", "closed"]),
         initial: Vec::new(),
         revert_rule: RevertRule::OnePerClaim,
@@ -65,7 +65,7 @@ fn found(workflow: &EntityWorkflow) -> Vec<String> {
     told.iter().map(|problem| format!("{} {}", problem.rule.code(), problem.path)).collect()
 }
 
-/// What is found once `change` has been made to the invoice.
+/// Problems found in the invoice workflow after `change`.
 fn with(change: impl FnOnce(&mut EntityWorkflow)) -> Vec<String> {
     let mut workflow = invoice();
     change(&mut workflow);
@@ -81,7 +81,7 @@ fn a_workflow_in_order_has_no_problems() {
     assert_eq!(found(&invoice()), [""; 0]);
 }
 
-/// S1.48: the type keeps rule 1, so that only documents can break it; its code is there for them.
+/// S1.48: the type guarantees rule 1, so only documents can break it. They use its code.
 #[test]
 fn rule_1_has_a_code_for_documents_to_use() {
     assert_eq!(EntityRule::ClaimIsPair.code(), "claim_is_pair");
@@ -152,7 +152,7 @@ fn rule_6_claims_into_one_status_go_back_to_the_same_one() {
     assert_eq!(among_requesters, ["one_revert_per_claim /steps/1/claim_state/system/1"]);
 }
 
-/// S1.54: the message offers the name of the status that it takes.
+/// S1.54: the message suggests a name for the missing status.
 #[test]
 fn rule_6_says_how_to_mend_it() {
     let mut workflow = invoice();
@@ -166,7 +166,7 @@ fn rule_6_says_how_to_mend_it() {
     assert!(told[0].message.contains("/steps/1/claim_state"), "{}", told[0].message);
 }
 
-/// S1.35: nothing but its claim moves a claimed thing.
+/// S1.35: only its claim moves a claimed entity.
 #[test]
 fn no_step_begins_in_or_leads_into_a_claim_state() {
     let told = with(|workflow| workflow.steps.push(step(30, "finish", "closing", "closed")));
@@ -186,7 +186,7 @@ fn no_step_begins_in_or_leads_into_a_claim_state() {
     assert!(told.contains(&"claim_status_reserved /steps/2/claim_state/1".into()), "{told:?}");
 }
 
-/// S1.57, S1.58: claims are opt-in, but what is declared not to be idempotent is protected in some way.
+/// S1.57, S1.58: claims are optional, but an action declared non-idempotent must be protected in some way.
 #[test]
 fn an_action_declared_not_to_be_idempotent_is_protected() {
     let unprotected = |change: fn(&mut EntityStep)| {
@@ -260,7 +260,7 @@ fn unreachable_statuses_and_dead_ends_are_worth_a_warning() {
     }
 }
 
-/// G1.4: what a crash leaves behind may have happened.
+/// G1.4: an action that was running during a crash may have happened.
 #[test]
 fn an_irreversible_step_should_be_held() {
     let irreversible = |workflow: &mut EntityWorkflow| {
@@ -275,7 +275,7 @@ fn an_irreversible_step_should_be_held() {
     assert!(EntityRule::IrreversibleReverts.only_warns());
 }
 
-/// S1.54: what began overdue must not come back as sent.
+/// S1.54: an entity that was overdue must not come back as sent.
 #[test]
 fn a_step_that_fails_should_leave_things_where_they_began() {
     let told = with(|workflow| workflow.steps[1].status = PerRequester::All(names(&["approved", "draft"])));
@@ -283,7 +283,7 @@ fn a_step_that_fails_should_leave_things_where_they_began() {
     assert!(EntityRule::RevertsElsewhere.only_warns());
 }
 
-/// S1.48-S1.53: what is wrong is told all at once, each with its rule.
+/// S1.48-S1.53: all problems are reported at once, each with its rule.
 #[test]
 fn a_workflow_that_breaks_many_rules_is_told_all_of_them() {
     let workflow = EntityWorkflow {

@@ -1,4 +1,4 @@
-//! What becomes of operations, as tables over where they stand and by what right somebody writes.
+//! How operations begin and end, as tables over their state and the authority of the writer.
 
 use super::*;
 use crate::model::{EntityId, Failure, Role};
@@ -26,13 +26,13 @@ fn claim() -> ClaimTo {
     ClaimTo { into: name("closing"), revert_to: name("approved") }
 }
 
-/// Closing an approved invoice that was seen with version 1.
+/// A request to close an approved invoice that was read at version 1.
 fn close() -> BeginOperation {
     BeginOperation {
         id: OperationId::from_u128(1),
         workspace: WorkspaceId::default(),
         entity: EntityRef { kind: name("invoice"), id: EntityId::new("i1").unwrap() },
-        home: Home::Own,
+        home: EntityStorage::BuiltIn,
         workflow: name("billing"),
         module: name("billing"),
         step: name("close"),
@@ -73,7 +73,7 @@ fn invoice(status: &str, version: u64) -> Entity {
 pub(in crate::model) fn operation(state: OperationState) -> Operation {
     let facts = BeginFacts { entity: Some(invoice("approved", 1)), ..BeginFacts::default() };
     match decide_begin_operation(&close(), facts, at(0)) {
-        OperationBegun::Begun { operation, .. } => Operation { state, ..*operation },
+        BeginOperationOutcome::Begun { operation, .. } => Operation { state, ..*operation },
         other => panic!("{other:?}"),
     }
 }
@@ -82,7 +82,7 @@ fn failure() -> Failure {
     Failure::unknown("no answer")
 }
 
-/// Every state; pending ones were heard of at 100.
+/// Every state. The last heartbeat of the pending one was at 100.
 fn states() -> [OperationState; 6] {
     [
         OperationState::Pending { heard_at: at(100) },
@@ -119,36 +119,38 @@ fn finish(by: FinishBy, end: OperationEnd) -> FinishOperation {
     }
 }
 
-fn begun_word(begun: &OperationBegun) -> &'static str {
+fn begun_word(begun: &BeginOperationOutcome) -> &'static str {
     match begun {
-        OperationBegun::Begun { operation, .. } if operation.attempt == 2 => "begun, attempt 2",
-        OperationBegun::Begun { .. } => "begun",
-        OperationBegun::Recorded(_) => "recorded",
-        OperationBegun::KeyConflict(_) => "key conflict",
-        OperationBegun::ClaimFailed(Some(_)) => "claim failed",
-        OperationBegun::ClaimFailed(None) => "claim failed, none",
-        OperationBegun::NotAllowed(_) => "not allowed",
-        OperationBegun::OverrideRequired(_) => "override required",
-        OperationBegun::DocumentChanged(_) => "document changed",
-        OperationBegun::Stale(_) => "stale",
-        OperationBegun::NoSuchEntity => "no such entity",
+        BeginOperationOutcome::Begun { operation, .. } if operation.attempt == 2 => "begun, attempt 2",
+        BeginOperationOutcome::Begun { .. } => "begun",
+        BeginOperationOutcome::Recorded(_) => "recorded",
+        BeginOperationOutcome::KeyConflict(_) => "key conflict",
+        BeginOperationOutcome::ClaimFailed(Some(_)) => "claim failed",
+        BeginOperationOutcome::ClaimFailed(None) => "claim failed, none",
+        BeginOperationOutcome::NotAllowed(_) => "not allowed",
+        BeginOperationOutcome::OverrideRequired(_) => "override required",
+        BeginOperationOutcome::DocumentChanged(_) => "document changed",
+        BeginOperationOutcome::Stale(_) => "stale",
+        BeginOperationOutcome::NoSuchEntity => "no such entity",
     }
 }
 
-fn finish_word(finished: &Finished) -> &'static str {
+fn finish_word(finished: &FinishOperationOutcome) -> &'static str {
     match finished {
-        Finished::Finished { .. } => "F",
-        Finished::Again(_) => "A",
-        Finished::Lost(_) => "-",
-        Finished::Stale(_) => "S",
+        FinishOperationOutcome::Finished { .. } => "F",
+        FinishOperationOutcome::Again(_) => "A",
+        FinishOperationOutcome::Lost(_) => "-",
+        FinishOperationOutcome::Stale(_) => "S",
     }
 }
 
-/// G1.2: each right finishes only what it is about; an end that stands is known again, all else is lost.
+/// G1.2: each authority finishes only what it covers. A repeated request recognises an end that was written;
+/// everything else is lost.
 #[test]
 fn each_right_finishes_only_what_it_is_about() {
     let janitor = |unheard_since| FinishBy::Janitor { unheard_since: at(unheard_since) };
-    // Each word has one letter for each end, in the order of `ends`; each column is a state, in the order of `states`.
+    // Each word has one letter per end, in the order of `ends`. Each column is a state, in the order of
+    // `states`.
     let known = |pending, doubted| [pending, "A------", "-A-----", "--A----", "---A---", doubted];
     let table: [(&str, FinishBy, bool, [&str; 6]); 10] = [
         (
@@ -186,7 +188,8 @@ fn each_right_finishes_only_what_it_is_about() {
     }
 }
 
-/// G1.2: another attempt than the one that stands finishes nothing, by whatever right, and is not known again.
+/// G1.2: an attempt other than the current one finishes nothing, whatever its authority, and is not
+/// recognised.
 #[test]
 fn another_attempt_finishes_nothing() {
     let rights = [
@@ -204,16 +207,16 @@ fn another_attempt_finishes_nothing() {
                 let request = FinishOperation { attempt, ..finish(by, end) };
                 let entity = Some(invoice("closing", 2));
                 let finished = decide_finish_operation(&request, Some(operation.clone()), entity, at(200));
-                assert_eq!(finished, Ok(Finished::Lost(Some(Box::new(operation.clone())))));
+                assert_eq!(finished, Ok(FinishOperationOutcome::Lost(Some(Box::new(operation.clone())))));
             }
         }
     }
     let nothing =
         decide_finish_operation(&finish(FinishBy::People, OperationEnd::Reverted), None, None, at(0));
-    assert_eq!(nothing, Ok(Finished::Lost(None)));
+    assert_eq!(nothing, Ok(FinishOperationOutcome::Lost(None)));
 }
 
-/// An end that stands is only known again if it says the same.
+/// A repeated request recognises an end only if it is the same.
 #[test]
 fn an_end_that_says_something_else_is_not_known_again() {
     let others = [
@@ -228,19 +231,20 @@ fn an_end_that_says_something_else_is_not_known_again() {
             None,
             at(200),
         );
-        assert!(matches!(decided, Ok(Finished::Lost(Some(_)))), "{decided:?}");
+        assert!(matches!(decided, Ok(FinishOperationOutcome::Lost(Some(_)))), "{decided:?}");
     }
 }
 
-/// S1.28, S1.29: where the entity goes, by how it stands and whether it was claimed.
+/// S1.28, S1.29: how the entity changes, depending on its state and on whether it was claimed.
 #[test]
 fn an_end_moves_only_what_the_operation_holds() {
     let closed = Some(("closed", 3));
     let approved = Some(("approved", 3));
-    // How the entity stands, whether the step has a claim, and where Done, Rejected, Failed, Reverted and InDoubt lead.
+    // State of the entity, whether the step has a claim, and the result of Done, Rejected, Failed, Reverted
+    // and InDoubt.
     type Standing = Option<(&'static str, u64)>;
     type Row = (Standing, bool, [Result<Standing, ()>; 5]);
-    // That it did not happen leads where Reverted does, and another try nowhere.
+    // `DidNotHappen` has the same result as `Reverted`. `TryAgain` changes nothing.
     let table: [Row; 9] = [
         (Some(("closing", 2)), true, [Ok(closed), Ok(approved), Ok(approved), Ok(approved), Ok(None)]),
         (
@@ -272,7 +276,7 @@ fn an_end_moves_only_what_the_operation_holds() {
             let request = finish(FinishBy::Holder(ANN), end);
             let decided = decide_finish_operation(&request, Some(pending.clone()), entity.clone(), at(200));
             match (decided.unwrap(), expected) {
-                (Finished::Finished { entity: moved, operation, .. }, Ok(expected)) => {
+                (FinishOperationOutcome::Finished { entity: moved, operation, .. }, Ok(expected)) => {
                     let there = expected
                         .map(|(status, version)| Entity { updated_at: at(200), ..invoice(status, version) });
                     assert_eq!(moved, there, "{place}");
@@ -280,14 +284,14 @@ fn an_end_moves_only_what_the_operation_holds() {
                     let state = pending.state.clone();
                     assert_eq!(Operation { state, ..*operation }, pending, "{place}");
                 }
-                (Finished::Stale(found), Err(())) => assert_eq!(found, entity, "{place}"),
+                (FinishOperationOutcome::Stale(found), Err(())) => assert_eq!(found, entity, "{place}"),
                 other => panic!("{place}: {other:?}"),
             }
         }
     }
 }
 
-/// Data is laid over by success alone, and must be an object.
+/// Only success merges data into the entity. The data must be an object.
 #[test]
 fn success_lays_data_over_the_entity() {
     let entity = Entity { data: json(r#"{"a":1,"b":2}"#), ..invoice("closing", 2) };
@@ -297,7 +301,7 @@ fn success_lays_data_over_the_entity() {
         decide_finish_operation(&finish(FinishBy::Holder(ANN), end), pending, Some(entity.clone()), at(200))
     };
     match decide(r#"{"b":3}"#) {
-        Ok(Finished::Finished { entity: Some(entity), .. }) => {
+        Ok(FinishOperationOutcome::Finished { entity: Some(entity), .. }) => {
             assert_eq!(entity.data.as_str(), r#"{"a":1,"b":3}"#);
         }
         other => panic!("{other:?}"),
@@ -305,7 +309,7 @@ fn success_lays_data_over_the_entity() {
     assert!(decide("[]").is_err() && decide("null").is_err());
 }
 
-/// S2.44: what is known under the key decides first, whatever the entity is like.
+/// S2.44: what is recorded under the key decides first, whatever the entity is like.
 #[test]
 fn what_is_known_decides_first() {
     let table = [
@@ -334,7 +338,7 @@ fn what_is_known_decides_first() {
     }
 }
 
-/// S1.26, S1.27, S1.35: how the entity stands decides next: who holds it, what was seen of it, and its status.
+/// S1.26, S1.27, S1.35: the entity decides next: its holder, the version that was read, and its status.
 #[test]
 fn how_the_entity_stands_decides_next() {
     let pending = || operation(states()[0].clone());
@@ -356,7 +360,7 @@ fn how_the_entity_stands_decides_next() {
     }
 }
 
-/// S2.17 to S2.20: only a step that returns its result returns it, and only once it was done.
+/// S2.17 to S2.20: only a step that returns its result returns it, and only after it was done.
 #[test]
 fn only_what_was_done_is_returned() {
     for (n, state) in states().into_iter().enumerate() {
@@ -381,14 +385,14 @@ fn only_what_was_done_is_returned() {
     }
 }
 
-/// S2.46, G1.4: an irreversible step that may have happened needs a manager's word, which is noted.
+/// S2.46, G1.4: an irreversible step that may have happened needs an override, which is recorded.
 #[test]
 fn an_irreversible_step_that_may_have_happened_needs_a_word() {
     let certain = OperationState::Failed { at: at(100), failure: Failure::permanent("no") };
     let settled = OperationState::Reverted { at: at(100), settled: true };
     let states = states().into_iter().chain([certain, settled]);
     use Irreversible::{Each, No, Once};
-    // Is it done, or may it be; may it only be?
+    // Pairs: is the step done or may it be, and is that unknown?
     let facts = [(true, true), (true, false), (false, false), (true, true), (true, true), (true, true)];
     for (state, (bars, doubtful)) in states.zip(facts.into_iter().chain([(false, false), (false, false)])) {
         for (irreversible, has_word) in
@@ -408,24 +412,24 @@ fn an_irreversible_step_that_may_have_happened_needs_a_word() {
             let needs_word = bars && irreversible == Once;
             let takes_word = has_word && (needs_word || doubtful);
             match decided {
-                OperationBegun::OverrideRequired(found) => {
+                BeginOperationOutcome::OverrideRequired(found) => {
                     assert!(needs_word && !has_word, "{place}");
                     assert_eq!(found.id, OperationId::from_u128(1));
                 }
-                OperationBegun::Begun { notes, operation, .. } if takes_word => {
+                BeginOperationOutcome::Begun { notes, operation, .. } if takes_word => {
                     assert_eq!(operation.effect_of, operation.id, "a new effect: {place}");
                     assert_eq!((notes.len(), &notes[0].by), (1, &Some(manager())), "{place}");
                     assert_eq!(notes[0].operation, Some(OperationId::from_u128(2)));
-                    assert!(notes[0].audited().is_some());
+                    assert!(notes[0].to_audit_entry().is_some());
                 }
-                OperationBegun::Begun { notes, .. } => {
+                BeginOperationOutcome::Begun { notes, .. } => {
                     assert!(!needs_word, "{place}");
                     assert_eq!(
                         notes.len(),
                         usize::from(has_word),
                         "a word that was not needed is audited: {place}"
                     );
-                    let is_overridden = |note: &EntityNote| {
+                    let is_overridden = |note: &EntityJournalEntry| {
                         matches!(note.what, JournalEvent::Overridden { operation: None, .. })
                     };
                     assert!(notes.iter().all(is_overridden), "{place}");
@@ -436,7 +440,7 @@ fn an_irreversible_step_that_may_have_happened_needs_a_word() {
     }
 }
 
-/// G1.6: what was given back goes on as the same operation, in another attempt of another owner.
+/// G1.6: a reverted operation continues as another attempt of the same operation, by another owner.
 #[test]
 fn what_was_given_back_goes_on_as_another_attempt() {
     let known = Operation { key: Some(IdempotencyKey::new("k").unwrap()), ..operation(states()[4].clone()) };
@@ -451,7 +455,7 @@ fn what_was_given_back_goes_on_as_another_attempt() {
     let facts =
         BeginFacts { known: Some(known), entity: Some(invoice("approved", 3)), ..BeginFacts::default() };
     match decide_begin_operation(&request, facts, at(200)) {
-        OperationBegun::Begun { operation, entity, notes, .. } => {
+        BeginOperationOutcome::Begun { operation, entity, notes, .. } => {
             assert_eq!(
                 (operation.id, operation.attempt, operation.owner),
                 (OperationId::from_u128(1), 2, BOB)
@@ -471,14 +475,14 @@ fn what_was_given_back_goes_on_as_another_attempt() {
     }
 }
 
-/// A step without a claim leaves the entity as it is.
+/// A step without a claim leaves the entity unchanged.
 #[test]
 fn a_step_without_a_claim_leaves_the_entity_as_it_is() {
     let request = BeginOperation { claim: None, ..close() };
     let entity = invoice("approved", 1);
     let facts = BeginFacts { entity: Some(entity.clone()), ..BeginFacts::default() };
     match decide_begin_operation(&request, facts, at(200)) {
-        OperationBegun::Begun { operation, entity: found, .. } => {
+        BeginOperationOutcome::Begun { operation, entity: found, .. } => {
             assert_eq!((operation.version, found), (Version::new(1), entity));
             assert!(!operation.holds_entity());
         }
@@ -486,7 +490,7 @@ fn a_step_without_a_claim_leaves_the_entity_as_it_is() {
     }
 }
 
-/// The newest operation of the step is looked for where it bears on the answer.
+/// The newest operation of the step is read only where it affects the answer.
 #[test]
 fn the_newest_operation_is_looked_for_where_it_matters() {
     let (refused, returns) = (RetryAnswer::Refused, RetryAnswer::Returns);
@@ -509,17 +513,18 @@ fn the_newest_operation_is_looked_for_where_it_matters() {
     }
 }
 
-/// Begins another operation after `last`, and answers with it.
+/// Begins another operation after `last` and returns it.
 fn begin_after(last: &Operation, request: BeginOperation) -> Operation {
     let last = Some(last.clone());
     let facts = BeginFacts { entity: Some(invoice("approved", 1)), last, ..BeginFacts::default() };
     match decide_begin_operation(&request, facts, at(200)) {
-        OperationBegun::Begun { operation, .. } => *operation,
+        BeginOperationOutcome::Begun { operation, .. } => *operation,
         other => panic!("{other:?}"),
     }
 }
 
-/// CONTRACT 8: the next operation after one that may have happened acts under its effect key; a result or a known failure begins a new effect.
+/// CONTRACT 8: the operation after one that may have happened uses its effect key. A result or a known
+/// failure starts a new effect.
 #[test]
 fn what_may_have_happened_goes_on_under_its_effect_key() {
     let certain = OperationState::Failed { at: at(100), failure: Failure::permanent("no") };
@@ -532,7 +537,7 @@ fn what_may_have_happened_goes_on_under_its_effect_key() {
         (true, true),
         (true, true),
         (false, false),
-        // It did not happen. The same key is as good as a new one, and safe should somebody have erred.
+        // It did not happen. The same key is as good as a new one, and safer if someone was wrong.
         (true, false),
     ]);
     for (state, (goes_on, may_repeat)) in cases {
@@ -550,7 +555,8 @@ fn what_may_have_happened_goes_on_under_its_effect_key() {
     }
 }
 
-/// An unclaimed step has effects side by side: only the same request goes on with one, and only once that has ended.
+/// An unclaimed step may have several effects at once. Only the same request continues one, and only after it
+/// has ended.
 #[test]
 fn an_unclaimed_step_goes_on_only_with_the_same_request() {
     let next = BeginOperation { id: OperationId::from_u128(2), claim: None, ..close() };
@@ -563,7 +569,7 @@ fn an_unclaimed_step_goes_on_only_with_the_same_request() {
     }
 }
 
-/// A known failure of a later operation does not answer what became of an earlier one under the same key.
+/// A known failure of a later operation does not resolve an earlier one under the same key.
 #[test]
 fn a_doubt_is_passed_on_until_somebody_knows() {
     let reverted = operation(states()[4].clone());
@@ -590,7 +596,7 @@ fn rejected_by_action() -> OperationState {
     OperationState::Rejected { at: at(100), failure: Failure::permanent("no") }
 }
 
-/// CONTRACT 8: what begins, begins under the document as it is now. What is recorded is told in any case.
+/// CONTRACT 8: an operation begins only under the current document. A recorded one is returned in any case.
 #[test]
 fn an_operation_begins_only_under_the_document_as_it_is() {
     let of = |version| DocumentRef { item: name("doc"), version: Version::new(version) };
@@ -613,6 +619,6 @@ fn an_operation_begins_only_under_the_document_as_it_is() {
     assert_eq!(word(Some(2), Some(operation(states()[4].clone()))), "document changed", "another attempt");
     let begun = decide_begin_operation(&request, facts(Some(1), None), at(200));
     assert!(
-        matches!(begun, OperationBegun::Begun { operation, .. } if operation.document == Some(Version::new(1)))
+        matches!(begun, BeginOperationOutcome::Begun { operation, .. } if operation.document == Some(Version::new(1)))
     );
 }

@@ -1,4 +1,4 @@
-//! What becomes of an operation whose action failed, as a table.
+//! Decisions about an operation whose action failed, as a table.
 
 use super::*;
 use crate::model::transition::example_operation;
@@ -30,7 +30,8 @@ fn word(view: &StepView, operation: &Operation, failure: &Failure, tries: u32) -
 #[test]
 fn an_unknown_outcome_is_tried_again_under_its_key_or_held_in_doubt() {
     let lost = Failure::unknown("the connection was cut");
-    // Is it declared idempotent, what recovery is declared; what happens first, and when all tries are used up.
+    // Columns: declared idempotent, declared recovery, result of the first failure, result after all
+    // attempts.
     let cases = [
         (None, None, "try again", "release"),
         (Some(true), None, "try again", "release"),
@@ -47,7 +48,7 @@ fn an_unknown_outcome_is_tried_again_under_its_key_or_held_in_doubt() {
     }
 }
 
-/// CONTRACT 8: any 5xx is an unknown outcome, also where a document calls it retryable.
+/// CONTRACT 8: any 5xx is an unknown outcome, even if a document calls it retryable.
 #[test]
 fn a_5xx_that_the_document_calls_retryable_is_still_an_unknown_outcome() {
     let declared = Failure::retryable("the answer was 503").that_may_have_happened();

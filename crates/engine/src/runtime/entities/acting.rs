@@ -14,15 +14,16 @@ use super::registry::{ActionCode, Registered};
 use super::step_call::{Answer, StepCall};
 use super::transition::Outcome;
 use crate::model::{
-    Action, AfterFailure, EffectKey, Entity, EntityNote, Failure, FinishBy, FinishOperation, Finished,
-    JournalEvent, Name, Occurrence, Operation, OperationEnd, OperationState, OutboxMessage, OutboxState,
-    PANICKED, Payload, RunId, RunResult, StepView, Timestamp, decide_after_failure,
+    Action, AfterFailure, EffectKey, Entity, EntityJournalEntry, Failure, FinishBy, FinishOperation,
+    FinishOperationOutcome, JournalEvent, Name, Occurrence, Operation, OperationEnd, OperationState,
+    OutboxMessage, OutboxState, PANICKED, Payload, RunId, RunResult, StepView, Timestamp,
+    decide_after_failure,
 };
 use crate::runtime::drive::panic_text;
 use crate::runtime::inner::Phase;
 use crate::runtime::stats::Counters;
 use crate::runtime::{Engine, Error};
-use crate::store::{EntityStore, StoreError, TransactOperation, TransactedOperation};
+use crate::store::{EntityStore, StoreError, TransactOperation, TransactOperationOutcome};
 
 /// The code of the failure of an operation whose entity was changed by somebody else while its action ran.
 pub const CHANGED_MEANWHILE: &str = "CONCURRENCY_ERROR";
@@ -61,7 +62,7 @@ enum Acted {
     /// This is to be written.
     End(OperationEnd),
     /// It wrote by itself, in its transaction.
-    Written(Finished),
+    Written(FinishOperationOutcome),
     /// It goes on without this process: whoever follows it writes its end.
     Left(Error),
 }
@@ -115,7 +116,7 @@ impl Errand {
                 () = held.lost() => return self.given_up(Some(end), tries).await,
             };
             return match finished {
-                Finished::Lost(_) => self.given_up(Some(end), tries).await,
+                FinishOperationOutcome::Lost(_) => self.given_up(Some(end), tries).await,
                 finished => self.finished(finished, tries).await,
             };
         }
@@ -193,7 +194,7 @@ impl Errand {
             finished = writing => finished?,
         };
         *tries += 1;
-        Ok(matches!(finished, Finished::Finished { .. } | Finished::Again(_)))
+        Ok(matches!(finished, FinishOperationOutcome::Finished { .. } | FinishOperationOutcome::Again(_)))
     }
 
     /// Number of a try among all under the effect key.
@@ -202,9 +203,9 @@ impl Errand {
     }
 
     /// What a write came to that took effect, or found the entity changed.
-    async fn finished(&self, finished: Finished, tries: u32) -> Result<Outcome, Error> {
+    async fn finished(&self, finished: FinishOperationOutcome, tries: u32) -> Result<Outcome, Error> {
         match finished {
-            Finished::Finished { operation, entity, .. } => {
+            FinishOperationOutcome::Finished { operation, entity, .. } => {
                 self.engine.inner.posted.notify_one();
                 if matches!(operation.state, OperationState::InDoubt { .. }) {
                     Counters::add(&self.engine.inner.counters.doubts);
@@ -213,9 +214,9 @@ impl Errand {
                 }
                 Ok(Outcome::of(*operation, entity, false))
             }
-            Finished::Again(operation) => Ok(Outcome::of(*operation, None, false)),
-            Finished::Lost(_) => self.given_up(None, tries).await,
-            Finished::Stale(_) => {
+            FinishOperationOutcome::Again(operation) => Ok(Outcome::of(*operation, None, false)),
+            FinishOperationOutcome::Lost(_) => self.given_up(None, tries).await,
+            FinishOperationOutcome::Stale(_) => {
                 Counters::add(&self.engine.inner.counters.stale_writes);
                 // Nothing was written: somebody changed the entity while the action ran.
                 let why = format!("{} was modified concurrently", self.operation.entity);
@@ -229,14 +230,16 @@ impl Errand {
                 let number = self.try_number(tries);
                 let what = JournalEvent::Attempted { attempt: number, occurrence: Occurrence::Happened };
                 let evidence = self.operation.evidence(number, Occurrence::Happened);
-                let notes =
-                    evidence.map(|evidence| EntityNote { evidence: Some(evidence), ..self.note(what) });
+                let notes = evidence
+                    .map(|evidence| EntityJournalEntry { evidence: Some(evidence), ..self.note(what) });
                 match self.finish(end, tries, notes.into_iter().collect()).await? {
-                    Finished::Finished { operation, entity, .. } => {
+                    FinishOperationOutcome::Finished { operation, entity, .. } => {
                         Ok(Outcome::of(*operation, entity, false))
                     }
-                    Finished::Again(operation) => Ok(Outcome::of(*operation, None, false)),
-                    Finished::Lost(_) | Finished::Stale(_) => self.given_up(None, tries).await,
+                    FinishOperationOutcome::Again(operation) => Ok(Outcome::of(*operation, None, false)),
+                    FinishOperationOutcome::Lost(_) | FinishOperationOutcome::Stale(_) => {
+                        self.given_up(None, tries).await
+                    }
                 }
             }
         }
@@ -261,10 +264,11 @@ impl Errand {
         let occurrence = late.as_ref().and_then(known_of);
         tracing::warn!(%key, operation = %id, ?occurrence, "the operation was taken from this process; nothing more is sent");
         let evidence = occurrence.and_then(|known| self.operation.evidence(self.try_number(tries), known));
-        let note = EntityNote { evidence, ..self.note(JournalEvent::Refused { attempt, occurrence }) };
+        let note =
+            EntityJournalEntry { evidence, ..self.note(JournalEvent::Refused { attempt, occurrence }) };
         if let (Some(occurrence), Some(end)) = (occurrence, late) {
             let written = match self.finish(end.clone(), tries, Vec::new()).await? {
-                Finished::Lost(_) if occurrence == Occurrence::Happened => {
+                FinishOperationOutcome::Lost(_) if occurrence == Occurrence::Happened => {
                     let now = inner.store.now();
                     let request =
                         finishing(&self.operation, Some(&self.view), FinishBy::LateResult, end, now);
@@ -274,12 +278,12 @@ impl Errand {
                 written => written,
             };
             match written {
-                Finished::Finished { operation, entity, .. } => {
+                FinishOperationOutcome::Finished { operation, entity, .. } => {
                     inner.posted.notify_one();
                     return Ok(Outcome::of(*operation, entity, false));
                 }
-                Finished::Again(operation) => return Ok(Outcome::of(*operation, None, false)),
-                Finished::Lost(_) | Finished::Stale(_) => {}
+                FinishOperationOutcome::Again(operation) => return Ok(Outcome::of(*operation, None, false)),
+                FinishOperationOutcome::Lost(_) | FinishOperationOutcome::Stale(_) => {}
             }
         }
         let book = self.engine.entity_store()?;
@@ -289,12 +293,12 @@ impl Errand {
     }
 
     /// Keeps what came too late: it is evidence, so it is sent more than once if the store does not answer.
-    async fn note_late(&self, book: &dyn EntityStore, notes: Vec<EntityNote>) {
+    async fn note_late(&self, book: &dyn EntityStore, notes: Vec<EntityJournalEntry>) {
         let inner = &self.engine.inner;
         let (key, operation) = (self.operation.effect_key(), self.operation.id);
         let mut wait = LATE_NOTE_WAIT;
         for _ in 0..LATE_NOTE_TRIES {
-            let Err(error) = inner.answer(book.append_entity_notes(notes.clone())).await else { return };
+            let Err(error) = inner.answer(book.append_entity_journal(notes.clone())).await else { return };
             tracing::warn!(%key, %error, %operation, "a late outcome could not be noted yet");
             if !error.is_retryable() || inner.phase() == Phase::Killed {
                 return;
@@ -304,8 +308,8 @@ impl Errand {
         }
     }
 
-    fn note(&self, what: JournalEvent) -> EntityNote {
-        EntityNote {
+    fn note(&self, what: JournalEvent) -> EntityJournalEntry {
+        EntityJournalEntry {
             workspace: self.operation.workspace.clone(),
             entity: self.operation.entity.clone(),
             operation: Some(self.operation.id),
@@ -412,8 +416,8 @@ impl Errand {
             Err(error) => return Acted::End(OperationEnd::Failed(Failure::permanent(error.to_string()))),
         };
         match inner.answer(book.transact_operation(TransactOperation { work, finish })).await {
-            Ok(TransactedOperation::Worked(finished)) => Acted::Written(finished),
-            Ok(TransactedOperation::WorkFailed(failure)) => {
+            Ok(TransactOperationOutcome::Worked(finished)) => Acted::Written(finished),
+            Ok(TransactOperationOutcome::WorkFailed(failure)) => {
                 match rejected.lock().expect("no holder panics").take() {
                     Some(failure) => Acted::End(OperationEnd::Rejected(failure)),
                     None => Acted::End(OperationEnd::Failed(failure)),
@@ -430,7 +434,12 @@ impl Errand {
         }
     }
 
-    async fn finish(&self, end: OperationEnd, tries: u32, notes: Vec<EntityNote>) -> Result<Finished, Error> {
+    async fn finish(
+        &self,
+        end: OperationEnd,
+        tries: u32,
+        notes: Vec<EntityJournalEntry>,
+    ) -> Result<FinishOperationOutcome, Error> {
         let by = match self.operation.run {
             Some(_) => FinishBy::Run,
             None => FinishBy::Holder(self.engine.inner.owner),
@@ -475,7 +484,10 @@ fn word_of(end: &OperationEnd) -> &'static str {
 }
 
 /// Sends it until the store has answered: a claim that is not given back waits for the janitor.
-pub(super) async fn finish(engine: &Engine, request: FinishOperation) -> Result<Finished, Error> {
+pub(super) async fn finish(
+    engine: &Engine,
+    request: FinishOperation,
+) -> Result<FinishOperationOutcome, Error> {
     let (inner, book) = (&engine.inner, engine.entity_store()?);
     let mut wait = Duration::from_millis(5);
     loop {

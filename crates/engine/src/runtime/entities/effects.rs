@@ -2,11 +2,11 @@
 
 use crate::limits::MAX_PAGE;
 use crate::model::{
-    EffectKey, EntityEffect, EntityId, EntityNote, EntityRef, JournalEntry, LedgerEntry, Name, Operation,
-    OperationId, RunId, operation_of,
+    EffectKey, EntityEffect, EntityId, EntityJournalEntry, EntityRef, JournalEntry, LedgerEntry, Name,
+    Operation, OperationId, RunId, operation_of,
 };
 use crate::runtime::{Engine, Error};
-use crate::store::{ListEntityNotes, ListEvidence, ListJournal, ListOperations, PlacedEntry};
+use crate::store::{ListEntityJournal, ListEvidence, ListJournal, ListOperations, StoredJournalEntry};
 
 impl Engine {
     /// The effects of an entity: every try of every action, newest operation first. Of operations that are no longer kept it tells nothing;
@@ -65,7 +65,7 @@ impl Engine {
     /// The effect that an entry of the journal is the first evidence of, if no operation is kept that tells of it.
     pub(in crate::runtime) async fn effect_without_operation(
         &self,
-        placed: &PlacedEntry,
+        placed: &StoredJournalEntry,
     ) -> Result<Option<LedgerEntry>, Error> {
         let (Some(proof), Some(operation)) = (&placed.note.evidence, operation_of(&placed.note)) else {
             return Ok(None);
@@ -91,7 +91,7 @@ impl Engine {
         &self,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<PlacedEntry>, Error> {
+    ) -> Result<Vec<StoredJournalEntry>, Error> {
         let (workspace, run) = (self.workspace.clone(), Some(RunId::NONE));
         let request = ListJournal { workspace, run, by_people: false, after, limit };
         Ok(self.inner.answer(self.inner.store.list_journal(request)).await?)
@@ -107,14 +107,14 @@ impl Engine {
         Ok(placed.into_iter().map(|placed| placed.note).collect())
     }
 
-    async fn placed_evidence_of(&self, effect: &EffectKey) -> Result<Vec<PlacedEntry>, Error> {
-        let (book, mut all, mut after_try) = (self.entity_store()?, Vec::<PlacedEntry>::new(), 0);
+    async fn placed_evidence_of(&self, effect: &EffectKey) -> Result<Vec<StoredJournalEntry>, Error> {
+        let (book, mut all, mut after_try) = (self.entity_store()?, Vec::<StoredJournalEntry>::new(), 0);
         loop {
             let (workspace, effect) = (self.workspace.clone(), effect.clone());
             let request = ListEvidence { workspace, effect, after_try, limit: MAX_PAGE };
             let mut page = self.inner.answer(book.list_evidence(request)).await?;
             let number =
-                |placed: &PlacedEntry| placed.note.evidence.as_ref().map_or(0, |proof| proof.attempt);
+                |placed: &StoredJournalEntry| placed.note.evidence.as_ref().map_or(0, |proof| proof.attempt);
             let last = page.last().map_or(0, number);
             // Of the last try of a full page some may be missing: it is asked for again, unless it fills the page alone.
             let is_last = page.len() < MAX_PAGE;
@@ -134,19 +134,19 @@ impl Engine {
         &self,
         entity: &EntityRef,
         evidence: &[JournalEntry],
-    ) -> Result<Vec<EntityNote>, Error> {
+    ) -> Result<Vec<EntityJournalEntry>, Error> {
         let (book, mut notes) = (self.entity_store()?, Vec::new());
         for operation in operations_in(evidence).into_iter().rev() {
             let mut after = 0;
             loop {
-                let request = ListEntityNotes {
+                let request = ListEntityJournal {
                     workspace: self.workspace.clone(),
                     entity: entity.clone(),
                     operation: Some(operation),
                     after,
                     limit: MAX_PAGE,
                 };
-                let page = self.inner.answer(book.list_entity_notes(request)).await?;
+                let page = self.inner.answer(book.list_entity_journal(request)).await?;
                 after = page.last().map_or(after, |last| last.place);
                 let is_last = page.len() < MAX_PAGE;
                 notes.extend(page.into_iter().map(|placed| placed.note));

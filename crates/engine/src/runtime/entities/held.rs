@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::hold::Hold;
-use crate::limits::{CLAIM_STALE_AFTER, HEAR_AT_LEAST_EVERY, MAX_HEARD};
+use crate::limits::{CLAIM_STALE_AFTER, HEARTBEAT_EVERY, MAX_HEARTBEATS};
 use crate::model::{Operation, OperationId, WorkspaceId};
 use crate::runtime::inner::{Inner, Phase};
 use crate::store::HeldOperation;
@@ -115,7 +115,7 @@ pub(crate) async fn keep_hearing(inner: Arc<Inner>) {
     let mut last = inner.clock.now();
     loop {
         let patience = inner.entities.shortest_patience().unwrap_or(CLAIM_STALE_AFTER);
-        let every = (patience / 5).min(HEAR_AT_LEAST_EVERY);
+        let every = (patience / 5).min(HEARTBEAT_EVERY);
         let changed = inner.changed.notified();
         // Looked at before the wait as well: the engine may have stopped before anybody listened.
         if inner.phase() == Phase::Killed {
@@ -140,14 +140,14 @@ pub(crate) async fn keep_hearing(inner: Arc<Inner>) {
 pub(super) async fn hear_of_all(inner: &Inner) {
     let Some(book) = inner.store.entity_store() else { return };
     let all = inner.held.all();
-    for batch in all.chunks(MAX_HEARD) {
+    for batch in all.chunks(MAX_HEARTBEATS) {
         let held = batch.iter().map(|held| HeldOperation {
             workspace: held.workspace.clone(),
             operation: held.id,
             attempt: held.attempt,
         });
         let since = inner.clock.monotonic();
-        match inner.answer(book.hear_of_operations(inner.owner, held.collect())).await {
+        match inner.answer(book.heartbeat_operations(inner.owner, held.collect())).await {
             Ok(lost) => {
                 for held in batch {
                     match lost.contains(&held.id) {

@@ -9,8 +9,9 @@ use super::probing;
 use super::registry::Janitor;
 use crate::limits::{MAX_PAGE, MAX_SPAN, MAX_STALE_CLAIMS, MIN_LEASE};
 use crate::model::{
-    Action, EntityNote, FinishBy, FinishOperation, Finished, Home, Invalid, JournalEvent, Name, Operation,
-    OperationEnd, Recovery, RevertRule, StepView, Timestamp, UncoveredClaim, WorkspaceId,
+    Action, EntityJournalEntry, EntityStorage, FinishBy, FinishOperation, FinishOperationOutcome, Invalid,
+    JournalEvent, Name, Operation, OperationEnd, Recovery, RevertRule, StepView, Timestamp, UncoveredClaim,
+    WorkspaceId,
 };
 use crate::runtime::inner::{Inner, Phase};
 use crate::runtime::stats::Counters;
@@ -168,25 +169,27 @@ async fn look(engine: &Engine, module: &Name, janitor: Janitor) -> Result<Freed,
         let holds = has_effect && operation.recovery == Recovery::Hold && operation.claim.is_some();
         let request = free(&operation, holds, FinishBy::Janitor { unheard_since }, inner.store.now());
         match finish(&speaking, request).await? {
-            Finished::Finished { operation, .. } if holds => {
+            FinishOperationOutcome::Finished { operation, .. } if holds => {
                 Counters::add(&inner.counters.doubts);
                 freed.held += 1;
                 tracing::warn!(key = %operation.effect_key(), operation = %operation.id, "effect in doubt: its holder vanished");
                 probing::ask_in_time(&speaking, &operation);
             }
-            Finished::Finished { operation, .. } => {
+            FinishOperationOutcome::Finished { operation, .. } => {
                 Counters::add(&inner.counters.janitor_releases);
                 freed.reverted += 1;
                 tracing::warn!(key = %operation.effect_key(), operation = %operation.id, "the claim of a vanished holder was given back");
             }
             // It was heard of after all, or another janitor was faster.
-            Finished::Again(_) | Finished::Lost(_) | Finished::Stale(_) => {}
+            FinishOperationOutcome::Again(_)
+            | FinishOperationOutcome::Lost(_)
+            | FinishOperationOutcome::Stale(_) => {}
         }
     }
     freed.settled = probing::ask_about_all(engine, module).await?;
     for (workspace, registered) in inner.entities.of_module(module) {
         let workflow = &registered.workflow;
-        let Home::Table(table) = &workflow.home else { continue };
+        let EntityStorage::UserTable(table) = &workflow.home else { continue };
         if workflow.revert_rule != RevertRule::OnePerClaim {
             continue;
         }
@@ -220,7 +223,7 @@ fn free(operation: &Operation, holds: bool, by: FinishBy, now: Timestamp) -> Fin
             (end, JournalEvent::Reverted { attempt, last_heard_at, status })
         }
     };
-    let note = EntityNote {
+    let note = EntityJournalEntry {
         workspace: operation.workspace.clone(),
         entity: operation.entity.clone(),
         operation: Some(operation.id),
@@ -289,7 +292,7 @@ pub(super) fn decided(
     operation: &Operation,
     view: Option<&StepView>,
     end: OperationEnd,
-    note: EntityNote,
+    note: EntityJournalEntry,
 ) -> FinishOperation {
     let at = note.at;
     FinishOperation { notes: vec![note], ..finishing(operation, view, FinishBy::People, end, at) }

@@ -11,8 +11,8 @@ use super::step_call::StepCall;
 use crate::hold::Hold;
 use crate::limits::{MAX_PROBE_PAUSE, MAX_STALE_CLAIMS, PROBE_AGAIN_AFTER, PROBE_EVERY};
 use crate::model::{
-    EntityNote, FinishBy, FinishOperation, Finished, JournalEvent, Name, Operation, OperationEnd,
-    OperationId, Payload, Probed, Timestamp,
+    EntityJournalEntry, FinishBy, FinishOperation, FinishOperationOutcome, JournalEvent, Name, Operation,
+    OperationEnd, OperationId, Payload, ProbeAnswer, Timestamp,
 };
 use crate::runtime::{Engine, Error};
 
@@ -103,18 +103,18 @@ async fn ask(engine: &Engine, operation: &Operation) -> Result<bool, Error> {
     let call =
         || StepCall::of(operation, &entity, operation.tries_before + operation.tries, Hold::unlimited());
     let mut answer = registered.host.probe(call()).await;
-    if answer == Probed::DidNotHappen {
+    if answer == ProbeAnswer::DidNotHappen {
         inner.clock.sleep_until(inner.clock.now().plus(PROBE_AGAIN_AFTER)).await;
         answer = registered.host.probe(call()).await;
     }
     let key = operation.effect_key();
     let (word, end) = match answer {
-        Probed::Happened(result) => ("happened", happened(result)?),
-        Probed::DidNotHappen => ("did_not_happen", Some(OperationEnd::DidNotHappen)),
-        Probed::Unknown => ("unknown", None),
+        ProbeAnswer::Happened(result) => ("happened", happened(result)?),
+        ProbeAnswer::DidNotHappen => ("did_not_happen", Some(OperationEnd::DidNotHappen)),
+        ProbeAnswer::Unknown => ("unknown", None),
     };
     tracing::info!(%key, operation = %operation.id, answer = word, "the provider was asked about an effect in doubt");
-    let note = EntityNote {
+    let note = EntityJournalEntry {
         workspace: operation.workspace.clone(),
         entity: operation.entity.clone(),
         operation: Some(operation.id),
@@ -124,19 +124,21 @@ async fn ask(engine: &Engine, operation: &Operation) -> Result<bool, Error> {
         evidence: None,
     };
     let Some(end) = end else {
-        inner.answer(book.append_entity_notes(vec![note])).await?;
+        inner.answer(book.append_entity_journal(vec![note])).await?;
         return Ok(false);
     };
     let view = registered.view_of(operation);
     let request = finishing(operation, view.as_ref(), FinishBy::Probe, end, inner.store.now());
     match finish(engine, FinishOperation { notes: vec![note], ..request }).await? {
-        Finished::Finished { .. } => {
+        FinishOperationOutcome::Finished { .. } => {
             inner.posted.notify_one();
             inner.operated.notify_waiters();
             Ok(true)
         }
         // People were faster, or the entity is no longer as the operation left it.
-        Finished::Again(_) | Finished::Lost(_) | Finished::Stale(_) => Ok(false),
+        FinishOperationOutcome::Again(_)
+        | FinishOperationOutcome::Lost(_)
+        | FinishOperationOutcome::Stale(_) => Ok(false),
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::hold::Hold;
 use crate::model::{
-    EffectKey, Entity, Failure, Invalid, Name, Operation, OperationId, Payload, Probed, WorkspaceId,
+    EffectKey, Entity, Failure, Invalid, Name, Operation, OperationId, Payload, ProbeAnswer, WorkspaceId,
 };
 
 /// A step of an entity workflow that is to be taken, as validations and actions see it.
@@ -171,9 +171,9 @@ pub trait EntityHost: Send + Sync {
     }
 
     /// Asks the provider whether an action happened. What cannot be asked or understood is unknown.
-    async fn probe(&self, call: StepCall) -> Probed<Value> {
+    async fn probe(&self, call: StepCall) -> ProbeAnswer<Value> {
         drop(call);
-        Probed::Unknown
+        ProbeAnswer::Unknown
     }
 
     /// What the run of an [`crate::model::Action::Workflow`] is given: by default the entity, the step and the input.

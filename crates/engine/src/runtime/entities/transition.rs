@@ -15,9 +15,9 @@ use super::step_call::StepCall;
 use crate::hold::Hold;
 use crate::limits::MAX_BEGIN_TRIES;
 use crate::model::{
-    Action, Actor, BeginOperation, EffectKey, Entity, EntityId, EntityRef, EntityStep, Failure, Fingerprint,
-    IdempotencyKey, Invalid, Name, Operation, OperationBegun, OperationId, OperationState, Override, Payload,
-    Role, StepView, Version, check_actor_and_reason,
+    Action, Actor, BeginOperation, BeginOperationOutcome, EffectKey, Entity, EntityId, EntityRef, EntityStep,
+    Failure, Fingerprint, IdempotencyKey, Invalid, Name, Operation, OperationId, OperationState, Override,
+    Payload, Role, StepView, Version, check_actor_and_reason,
 };
 use crate::runtime::inner::Phase;
 use crate::runtime::stats::Counters;
@@ -264,7 +264,7 @@ impl Transition {
             let request = asked.begin(&engine, &registered, &view, &entity)?;
             let since = inner.clock.monotonic();
             match begin(&engine, book, request).await? {
-                OperationBegun::Begun { operation, entity, .. } => {
+                BeginOperationOutcome::Begun { operation, entity, .. } => {
                     Counters::add(&inner.counters.operations);
                     let (tell, told) = oneshot::channel();
                     let carried =
@@ -282,20 +282,20 @@ impl Transition {
                         None => Ok(Outcome::Pending { operation, recorded: false }),
                     };
                 }
-                OperationBegun::Recorded(known) => {
+                BeginOperationOutcome::Recorded(known) => {
                     Counters::add(&inner.counters.duplicates);
                     // What a step returns to those who ask again may be what another request did, under another key.
                     return recorded(&engine, *known, deadline).await;
                 }
-                OperationBegun::KeyConflict(existing) => {
+                BeginOperationOutcome::KeyConflict(existing) => {
                     Counters::add(&inner.counters.conflicts);
                     return Ok(Outcome::KeyConflict { existing });
                 }
-                OperationBegun::ClaimFailed(existing) => {
+                BeginOperationOutcome::ClaimFailed(existing) => {
                     Counters::add(&inner.counters.claims_lost);
                     return Ok(Outcome::ClaimFailed { existing });
                 }
-                OperationBegun::NotAllowed(entity) => {
+                BeginOperationOutcome::NotAllowed(entity) => {
                     let applies: Vec<&str> = view.status.iter().map(Name::as_str).collect();
                     let reason = format!(
                         "{} is {}; step {} applies to what is {}",
@@ -306,16 +306,16 @@ impl Transition {
                     );
                     return Ok(Outcome::NotAllowed { entity, reason });
                 }
-                OperationBegun::OverrideRequired(existing) => {
+                BeginOperationOutcome::OverrideRequired(existing) => {
                     return Ok(Outcome::OverrideRequired { existing });
                 }
-                OperationBegun::DocumentChanged(_) => {
+                BeginOperationOutcome::DocumentChanged(_) => {
                     // Another node was given a new document. What it says holds from now on, for this request as well.
                     inner.entities.load(workspace, &asked.entity.kind).await?;
                     registered = engine.entity_workflow(&asked.entity.kind).await?;
                 }
-                OperationBegun::NoSuchEntity => return Err(Error::NoSuchEntity(asked.entity)),
-                OperationBegun::Stale(entity) => {
+                BeginOperationOutcome::NoSuchEntity => return Err(Error::NoSuchEntity(asked.entity)),
+                BeginOperationOutcome::Stale(entity) => {
                     if asked.expected.is_some() {
                         let version = entity.version;
                         return Err(Error::EntityChanged { entity: asked.entity, version });
@@ -507,7 +507,7 @@ async fn begin(
     engine: &Engine,
     book: &dyn EntityStore,
     request: BeginOperation,
-) -> Result<OperationBegun, StoreError> {
+) -> Result<BeginOperationOutcome, StoreError> {
     let inner = &engine.inner;
     match inner.answer(book.begin_operation(request.clone())).await {
         Err(StoreError::Unknown(_)) => {

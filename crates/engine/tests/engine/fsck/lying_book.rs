@@ -2,8 +2,9 @@
 
 use async_trait::async_trait;
 use hapax_engine::model::{
-    BeginOperation, Entity, EntityId, EntityNote, EntityRef, FinishOperation, Finished, Home, IdempotencyKey,
-    Name, Operation, OperationBegun, OperationId, OwnerId, TableRef, Timestamp, WorkspaceId,
+    BeginOperation, BeginOperationOutcome, Entity, EntityId, EntityJournalEntry, EntityRef, EntityStorage,
+    FinishOperation, FinishOperationOutcome, IdempotencyKey, Name, Operation, OperationId, OwnerId, TableRef,
+    Timestamp, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -36,7 +37,7 @@ impl EntityStore for LyingStore {
         &self,
         workspace: &WorkspaceId,
         entity: &EntityRef,
-        home: &Home,
+        home: &EntityStorage,
     ) -> StoreResult<Option<Entity>> {
         let mut found = self.book().find_entity(workspace, entity, home).await?;
         (self.lie.entity)(&mut found);
@@ -71,7 +72,7 @@ impl EntityStore for LyingStore {
         Ok(operations)
     }
 
-    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreatedEntity> {
+    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreateEntityOutcome> {
         self.book().create_entity(request).await
     }
 
@@ -79,20 +80,20 @@ impl EntityStore for LyingStore {
         self.book().list_entities(request).await
     }
 
-    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<OperationBegun> {
+    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<BeginOperationOutcome> {
         self.book().begin_operation(request).await
     }
 
-    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<Finished> {
+    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<FinishOperationOutcome> {
         self.book().finish_operation(request).await
     }
 
-    async fn hear_of_operations(
+    async fn heartbeat_operations(
         &self,
         owner: OwnerId,
         held: Vec<HeldOperation>,
     ) -> StoreResult<Vec<OperationId>> {
-        self.book().hear_of_operations(owner, held).await
+        self.book().heartbeat_operations(owner, held).await
     }
 
     async fn list_stale_operations(
@@ -117,7 +118,7 @@ impl EntityStore for LyingStore {
         self.book().list_open_claims(limit).await
     }
 
-    async fn find_latest_operations(&self, request: FindLatest) -> StoreResult<LatestOperations> {
+    async fn find_latest_operations(&self, request: FindLatestOperations) -> StoreResult<LatestOperations> {
         self.book().find_latest_operations(request).await
     }
 
@@ -125,19 +126,19 @@ impl EntityStore for LyingStore {
         self.book().revert_strays(request).await
     }
 
-    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations> {
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgeOperationsOutcome> {
         self.book().purge_operations(request).await
     }
 
-    async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()> {
-        self.book().append_entity_notes(notes).await
+    async fn append_entity_journal(&self, notes: Vec<EntityJournalEntry>) -> StoreResult<()> {
+        self.book().append_entity_journal(notes).await
     }
 
-    async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>> {
-        self.book().list_entity_notes(request).await
+    async fn list_entity_journal(&self, request: ListEntityJournal) -> StoreResult<Vec<StoredEntityEntry>> {
+        self.book().list_entity_journal(request).await
     }
 
-    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<StoredJournalEntry>> {
         self.book().list_evidence(request).await
     }
 

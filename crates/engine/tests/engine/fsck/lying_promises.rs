@@ -14,11 +14,14 @@ impl LyingStore {
 
 #[async_trait]
 impl PromiseStore for LyingStore {
-    async fn list_early(&self, request: ListEarly) -> StoreResult<Vec<KeptEarly>> {
-        let all = ListEarly { workspace: None, after: None, limit: 1000 };
-        let mut kept = self.promises().list_early(all).await?;
+    async fn list_early_settlements(
+        &self,
+        request: ListEarlySettlements,
+    ) -> StoreResult<Vec<StoredEarlySettlement>> {
+        let all = ListEarlySettlements { workspace: None, after: None, limit: 1000 };
+        let mut kept = self.promises().list_early_settlements(all).await?;
         (self.lie.early)(&mut kept);
-        let place = |one: &KeptEarly| (one.workspace.clone(), one.key.clone());
+        let place = |one: &StoredEarlySettlement| (one.workspace.clone(), one.key.clone());
         kept.retain(|one| request.after.as_ref().is_none_or(|after| place(one) > *after));
         Ok(kept)
     }

@@ -22,7 +22,7 @@ pub(crate) struct Lie {
     pub(crate) operations: fn(&mut Vec<Operation>),
     pub(crate) entity: fn(&mut Option<Entity>),
     pub(crate) promise: fn(&mut Option<Promise>),
-    pub(crate) early: fn(&mut Vec<KeptEarly>),
+    pub(crate) early: fn(&mut Vec<StoredEarlySettlement>),
 }
 
 impl Lie {
@@ -151,7 +151,7 @@ impl Store for LyingStore {
         self.store.start_run(new).await
     }
 
-    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<ClaimedRuns> {
         self.store.claim_runs(request).await
     }
 
@@ -159,8 +159,8 @@ impl Store for LyingStore {
         self.store.renew_leases(request).await
     }
 
-    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
-        self.store.advance_run(advance).await
+    async fn commit_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
+        self.store.commit_run(advance).await
     }
 
     async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
@@ -175,7 +175,7 @@ impl Store for LyingStore {
         self.store.settle_promise(request).await
     }
 
-    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+    async fn purge(&self, request: Purge) -> StoreResult<PurgeOutcome> {
         self.store.purge(request).await
     }
 
@@ -183,11 +183,11 @@ impl Store for LyingStore {
         self.store.append_journal(notes).await
     }
 
-    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<StoredJournalEntry>> {
         self.store.list_journal(request).await
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<StoredJournalEntry>> {
         self.store.list_audit(request).await
     }
 

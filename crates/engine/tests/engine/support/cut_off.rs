@@ -96,7 +96,7 @@ impl Store for CutOff {
             }
         }
     }
-    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<ClaimedRuns> {
         if self.lose_leases.load(Ordering::SeqCst) {
             return std::future::pending().await;
         }
@@ -110,10 +110,10 @@ impl Store for CutOff {
         later(&self.answer_renewals_after_ms).await;
         answer
     }
-    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
+    async fn commit_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
         let mut held = self.held.subscribe();
         let _ = held.wait_for(|held| !held).await;
-        let answer = self.reach()?.advance_run(advance).await;
+        let answer = self.reach()?.commit_run(advance).await;
         later(&self.answer_after_ms).await;
         answer
     }
@@ -126,7 +126,7 @@ impl Store for CutOff {
     async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome> {
         self.reach()?.settle_promise(request).await
     }
-    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+    async fn purge(&self, request: Purge) -> StoreResult<PurgeOutcome> {
         self.reach()?.purge(request).await
     }
     async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>> {
@@ -163,10 +163,10 @@ impl Store for CutOff {
     async fn append_journal(&self, notes: Vec<JournalEntry>) -> StoreResult<()> {
         self.reach()?.append_journal(notes).await
     }
-    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<StoredJournalEntry>> {
         self.reach()?.list_journal(request).await
     }
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<StoredJournalEntry>> {
         self.reach()?.list_audit(request).await
     }
 

@@ -10,7 +10,7 @@ use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::Error;
 use hapax_engine::model::{
-    IdempotencyKey, IgnorePaths, KeyKind, KeyTarget, Outline, Payload, Priority, RunId,
+    IdempotencyKey, IgnorePaths, KeyKind, KeyTarget, LeafDigests, Payload, Priority, RunId,
 };
 use hapax_engine::store::RunView;
 use hapax_http_idempotency::{OperationId, Outcome};
@@ -230,7 +230,7 @@ async fn conflict(
         let outline = |payload: &Payload| {
             let mut value = payload.to().unwrap_or_default();
             ignored.strip(&mut value);
-            Outline::of(&value)
+            LeafDigests::of(&value)
         };
         stored.differing_paths = outline(&view.input).differences(&outline(input));
     }

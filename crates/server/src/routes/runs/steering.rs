@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::Code;
-use hapax_engine::model::{Payload, Repeat, RunCommand, RunId, StepId, Version};
+use hapax_engine::model::{Payload, RepeatPermission, RunCommand, RunId, StepId, Version};
 use hapax_http_idempotency::OperationId;
 use http::{HeaderMap, header};
 
@@ -120,8 +120,12 @@ pub(crate) async fn retry(
     let reason = asked.reason.unwrap_or_default();
     let effects: Vec<StepId> = asked.repeat_effects.iter().map(|step| StepId::from_stored(step)).collect();
     // Only the role counts here: anybody can write the name of a second person.
-    let allow =
-        |effects| Repeat { effects, by: identity.actor(None), seconded_by: None, reason: reason.clone() };
+    let allow = |effects| RepeatPermission {
+        effects,
+        by: identity.actor(None),
+        seconded_by: None,
+        reason: reason.clone(),
+    };
     let repeat = (!effects.is_empty()).then(|| Box::new(allow(effects)));
     steer(&app, &identity, &id, &headers, RunCommand::Retry { from, repeat }, &reason).await
 }

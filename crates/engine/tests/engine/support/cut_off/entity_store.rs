@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use hapax_engine::model::{
-    BeginOperation, Entity, EntityId, EntityNote, EntityRef, FinishOperation, Finished, Home, IdempotencyKey,
-    Name, Operation, OperationBegun, OperationId, OwnerId, Payload, TableRef, Timestamp, WorkspaceId,
+    BeginOperation, BeginOperationOutcome, Entity, EntityId, EntityJournalEntry, EntityRef, EntityStorage,
+    FinishOperation, FinishOperationOutcome, IdempotencyKey, Name, Operation, OperationId, OwnerId, Payload,
+    TableRef, Timestamp, WorkspaceId,
 };
 use hapax_engine::store::*;
 use tokio::sync::watch;
@@ -62,44 +63,44 @@ impl CutOff {
 
 #[async_trait]
 impl EntityStore for CutOff {
-    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreatedEntity> {
+    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreateEntityOutcome> {
         self.book()?.create_entity(request).await
     }
     async fn find_entity(
         &self,
         workspace: &WorkspaceId,
         entity: &EntityRef,
-        home: &Home,
+        home: &EntityStorage,
     ) -> StoreResult<Option<Entity>> {
         self.book()?.find_entity(workspace, entity, home).await
     }
     async fn list_entities(&self, request: ListEntities) -> StoreResult<Vec<Entity>> {
         self.book()?.list_entities(request).await
     }
-    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<OperationBegun> {
+    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<BeginOperationOutcome> {
         self.book()?.begin_operation(request).await
     }
-    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<Finished> {
+    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<FinishOperationOutcome> {
         let answer = self.book()?.finish_operation(request).await;
         self.operations.answer_an_end().await;
         answer
     }
     /// The work is what it gives.
-    async fn transact_operation(&self, request: TransactOperation) -> StoreResult<TransactedOperation> {
+    async fn transact_operation(&self, request: TransactOperation) -> StoreResult<TransactOperationOutcome> {
         let output = *request.work.downcast::<Payload>().expect("the work is a payload");
         let answer = match (request.finish)(output) {
-            Ok(request) => TransactedOperation::Worked(self.book()?.finish_operation(request).await?),
-            Err(failure) => TransactedOperation::WorkFailed(failure),
+            Ok(request) => TransactOperationOutcome::Worked(self.book()?.finish_operation(request).await?),
+            Err(failure) => TransactOperationOutcome::WorkFailed(failure),
         };
         self.operations.answer_an_end().await;
         Ok(answer)
     }
-    async fn hear_of_operations(
+    async fn heartbeat_operations(
         &self,
         owner: OwnerId,
         held: Vec<HeldOperation>,
     ) -> StoreResult<Vec<OperationId>> {
-        let answer = self.book()?.hear_of_operations(owner, held).await;
+        let answer = self.book()?.heartbeat_operations(owner, held).await;
         self.operations.heard.fetch_add(1, Ordering::SeqCst);
         answer
     }
@@ -126,7 +127,7 @@ impl EntityStore for CutOff {
         self.book()?.list_open_claims(limit).await
     }
 
-    async fn find_latest_operations(&self, request: FindLatest) -> StoreResult<LatestOperations> {
+    async fn find_latest_operations(&self, request: FindLatestOperations) -> StoreResult<LatestOperations> {
         self.book()?.find_latest_operations(request).await
     }
 
@@ -150,17 +151,17 @@ impl EntityStore for CutOff {
     async fn list_operations(&self, request: ListOperations) -> StoreResult<Vec<Operation>> {
         self.book()?.list_operations(request).await
     }
-    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations> {
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgeOperationsOutcome> {
         self.book()?.purge_operations(request).await
     }
 
-    async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()> {
-        self.book()?.append_entity_notes(notes).await
+    async fn append_entity_journal(&self, notes: Vec<EntityJournalEntry>) -> StoreResult<()> {
+        self.book()?.append_entity_journal(notes).await
     }
-    async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>> {
-        self.book()?.list_entity_notes(request).await
+    async fn list_entity_journal(&self, request: ListEntityJournal) -> StoreResult<Vec<StoredEntityEntry>> {
+        self.book()?.list_entity_journal(request).await
     }
-    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedEntry>> {
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<StoredJournalEntry>> {
         self.book()?.list_evidence(request).await
     }
 

@@ -1,7 +1,7 @@
 //! How keys are used.
 
 use hapax_engine::model::KeyKind;
-use hapax_engine::store::{KeyPlace, KeyUse, Uses};
+use hapax_engine::store::{KeyRef, KeyUsage, KeyUsageDelta};
 use rusqlite::{Connection, params};
 
 use crate::codes::{Code, count};
@@ -12,21 +12,21 @@ use crate::rows;
 use crate::session::Session;
 
 /// Counts to be added up.
-pub(crate) struct CountUses(pub(crate) Vec<KeyUse>);
+pub(crate) struct CountUses(pub(crate) Vec<KeyUsageDelta>);
 
 impl Verb for CountUses {
     type Outcome = ();
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<(), Fault> {
-        for KeyUse { place, uses } in &self.0 {
+        for KeyUsageDelta { place, uses } in &self.0 {
             let Some(workspace) = session.find_workspace(place.workspace())? else { continue };
             let (replays, conflicts) = (count(uses.replays), count(uses.conflicts));
             match place {
-                KeyPlace::Run { key, .. } | KeyPlace::Promise { key, .. } => {
+                KeyRef::Run { key, .. } | KeyRef::Promise { key, .. } => {
                     let mut add = session.prepare(include_str!("../sql/count_key_uses.sql"))?;
                     add.execute(params![workspace.0, kind(place), key.as_str(), replays, conflicts])?
                 }
-                KeyPlace::Request { scope, key } => {
+                KeyRef::Request { scope, key } => {
                     let mut add = session.prepare(include_str!("../sql/count_request_uses.sql"))?;
                     let caller = scope.caller.as_str();
                     add.execute(params![workspace.0, caller, key.as_str(), replays, conflicts])?
@@ -37,15 +37,17 @@ impl Verb for CountUses {
     }
 }
 
-pub(crate) fn find_uses(connection: &Connection, place: &KeyPlace) -> Result<Uses, Fault> {
-    let Some(workspace) = find_workspace(connection, place.workspace())? else { return Ok(Uses::default()) };
-    let uses = |mut row: rows::Columns<'_>| Ok(Uses { replays: row.count()?, conflicts: row.count()? });
+pub(crate) fn find_key_usage(connection: &Connection, place: &KeyRef) -> Result<KeyUsage, Fault> {
+    let Some(workspace) = find_workspace(connection, place.workspace())? else {
+        return Ok(KeyUsage::default());
+    };
+    let uses = |mut row: rows::Columns<'_>| Ok(KeyUsage { replays: row.count()?, conflicts: row.count()? });
     let found = match place {
-        KeyPlace::Run { key, .. } | KeyPlace::Promise { key, .. } => {
+        KeyRef::Run { key, .. } | KeyRef::Promise { key, .. } => {
             let mut find = connection.prepare_cached(include_str!("../sql/find_key_uses.sql"))?;
             rows::at_most_one(find.query(params![workspace.0, kind(place), key.as_str()])?, uses)?
         }
-        KeyPlace::Request { scope, key } => {
+        KeyRef::Request { scope, key } => {
             let mut find = connection.prepare_cached(include_str!("../sql/find_request_uses.sql"))?;
             rows::at_most_one(find.query(params![workspace.0, scope.caller.as_str(), key.as_str()])?, uses)?
         }
@@ -54,10 +56,10 @@ pub(crate) fn find_uses(connection: &Connection, place: &KeyPlace) -> Result<Use
 }
 
 /// What the keys of a place name, as their column says it; those of requests have a table of their own.
-fn kind(place: &KeyPlace) -> Option<i64> {
+fn kind(place: &KeyRef) -> Option<i64> {
     match place {
-        KeyPlace::Run { .. } => Some(KeyKind::Run.code()),
-        KeyPlace::Promise { .. } => Some(KeyKind::Promise.code()),
-        KeyPlace::Request { .. } => None,
+        KeyRef::Run { .. } => Some(KeyKind::Run.code()),
+        KeyRef::Promise { .. } => Some(KeyKind::Promise.code()),
+        KeyRef::Request { .. } => None,
     }
 }

@@ -1,13 +1,13 @@
-//! The catalog: what is set up in a workspace rather than run in it, such as definitions and credentials.
+//! Catalog items: configuration of a workspace, such as definitions and credentials.
 
 use super::{Name, Payload, Timestamp, Version, WorkspaceId};
 
-/// What kind of thing an item is.
+/// Kind of a catalog item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CatalogKind {
-    /// A workspace; it lies in itself.
+    /// A workspace. It is stored in itself.
     Workspace,
-    /// A credential: who may do what.
+    /// A credential and its permissions.
     Credential,
     /// A definition of a step workflow.
     Definition,
@@ -15,7 +15,7 @@ pub enum CatalogKind {
     Setting,
     /// A source of webhooks.
     Source,
-    /// Somebody who wants to be told what becomes of runs.
+    /// A subscription to events of runs.
     Subscription,
     /// An entity workflow.
     EntityWorkflow,
@@ -46,28 +46,29 @@ impl CatalogKind {
         }
     }
 
-    /// The kind spelled so, if there is one.
+    /// The kind with this name.
     pub fn from_name(text: &str) -> Option<Self> {
         CatalogKind::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
-/// One thing of the catalog.
+/// One item of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Item {
-    /// The workspace it belongs to.
+pub struct CatalogItem {
+    /// Workspace of the item.
     pub workspace: WorkspaceId,
-    /// What it is.
+    /// Kind of the item.
     pub kind: CatalogKind,
-    /// Its id, unique among its kind in the whole store.
+    /// Id, unique among its kind in the whole store.
     pub id: Name,
-    /// The name people know it by, unique among its kind in its workspace; text, because some are made of several.
+    /// Name for people, unique among its kind in its workspace. A plain string, because some names are
+    /// composed of several parts.
     pub name: String,
-    /// How often it was written; the first time counts.
+    /// Number of writes, including the first.
     pub version: Version,
-    /// What it says.
+    /// Content.
     pub body: Payload,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it was last written.
     pub changed_at: Timestamp,

@@ -1,6 +1,6 @@
 //! Since when the run that has been due the longest is due.
 
-use hapax_engine::limits::MAX_WORKFLOWS_LOOKED_AT;
+use hapax_engine::limits::MAX_WORKFLOWS_SCANNED;
 use hapax_engine::model::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -8,11 +8,14 @@ use crate::codes::millis;
 use crate::fault::Fault;
 
 /// From one workflow, version and priority to the next, so that however many runs wait, few are looked at.
-pub(crate) fn find_longest_due(connection: &Connection, now: Timestamp) -> Result<Option<Timestamp>, Fault> {
+pub(crate) fn find_oldest_due_at(
+    connection: &Connection,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/find_first_wake_after.sql"))?;
     // Workflows are numbered from 1.
     let (mut place, mut longest) = ((0, 0, 0), None::<i64>);
-    for _ in 0..MAX_WORKFLOWS_LOOKED_AT {
+    for _ in 0..MAX_WORKFLOWS_SCANNED {
         let (workflow, version, priority): (i64, i64, i64) = place;
         let first = find.query_row(params![workflow, version, priority], |row| {
             Ok(((row.get(0)?, row.get(1)?, row.get(2)?), row.get(3)?))

@@ -1,4 +1,4 @@
-//! Keys that people freed before their time, by the journal.
+//! Keys that operators released early, according to the journal.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use crate::limits::MAX_PAGE;
 use crate::model::{IdempotencyKey, JournalEvent, KeyKind, Timestamp, WorkspaceId};
 use crate::store::{ListJournal, Store, StoreResult};
 
-/// When keys were last freed, by their kind and text.
+/// When keys were last released, by kind and text.
 type Freed = BTreeMap<(String, String), Timestamp>;
 
-/// When keys were last freed; read for a workspace when it first matters, which is hardly ever.
+/// When keys were last released. The journal of a workspace is read on first use, which is rare.
 #[derive(Debug, Default)]
 pub(super) struct Released {
     workspaces: BTreeMap<WorkspaceId, Freed>,
 }
 
 impl Released {
-    /// Did a person free the key of that workspace at `since` or later?
+    /// Returns true if an operator released the key at `since` or later.
     pub(super) async fn has(
         &mut self,
         store: &dyn Store,

@@ -1,16 +1,16 @@
-//! Waiting for an answer, but not for ever. An answer that is there when time is over wins.
+//! Timeouts where an answer that has already arrived wins.
 //!
-//! A process that was paused past a timeout finds both when it goes on: the timer, and perhaps the answer in a buffer that nobody has read
-//! yet. The runtime may see the timer first. So when a timer has come, what was waited for gets one more look.
+//! A process that was paused past a timeout finds both the expired timer and perhaps an unread answer in a
+//! buffer. The runtime may see the timer first. So after the timer fires, the answer is polled once more.
 
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::limits::LAST_LOOK_FOR;
+use crate::limits::FINAL_POLL_FOR;
 
-/// Awaits `answer` for `patience`; `None` if it has not come by then.
+/// Awaits `answer` for `patience`. Returns `None` if it has not come by then.
 pub(crate) async fn answer_within<T>(
     clock: &dyn Clock,
     patience: Duration,
@@ -22,7 +22,7 @@ pub(crate) async fn answer_within<T>(
         answer = &mut answer => return Some(answer),
         () = clock.sleep(patience) => {}
     }
-    tokio::time::timeout(LAST_LOOK_FOR, answer).await.ok()
+    tokio::time::timeout(FINAL_POLL_FOR, answer).await.ok()
 }
 
 #[cfg(test)]
@@ -44,7 +44,8 @@ mod tests {
         let mut waiting =
             pin!(answer_within(&*clock, Duration::from_secs(5), receiving.read_exact(&mut byte)));
         assert!(futures_util::poll!(&mut waiting).is_pending());
-        // As after a pause: the byte has come and the time is over before anybody looked, and the runtime has not seen the byte.
+        // As after a pause: the byte has arrived and the time is over, and the runtime has not seen the byte
+        // yet.
         sending.write_all(b"x").await.unwrap();
         clock.advance(Duration::from_secs(60));
         assert!(waiting.await.is_some());

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use hapax_engine::model::{
-    Drive, EventKind, NewRun, Promise, PromiseState, RunCommit, RunHead, RunId, RunState, StepRecord,
+    EventKind, NewRun, Promise, PromiseState, RunCommit, RunHead, RunId, RunState, RunningState, StepRecord,
     Timestamp,
 };
 use hapax_engine::store::CommitOutcome;
@@ -58,9 +58,9 @@ impl Verb for RunCommit {
         };
         if let Some(refused) = refuse(self, &stored) {
             return match refused {
-                CommitOutcome::Advanced { woken, .. } => {
+                CommitOutcome::Committed { woken, .. } => {
                     let opened = opened_since(session, workspace, self).await?;
-                    Ok(CommitOutcome::Advanced { woken, opened })
+                    Ok(CommitOutcome::Committed { woken, opened })
                 }
                 CommitOutcome::Stale(_) | CommitOutcome::ChildrenRefused(_) | CommitOutcome::LeaseLost => {
                     Ok(refused)
@@ -76,7 +76,7 @@ impl Verb for RunCommit {
             Err(refused) => return Ok(CommitOutcome::ChildrenRefused(refused)),
         }
         let (woken, opened) = write(session, self, &children, stored).await?;
-        Ok(CommitOutcome::Advanced { woken, opened })
+        Ok(CommitOutcome::Committed { woken, opened })
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn refuse(advance: &RunCommit, stored: &StoredHead) -> Option<CommitO
         return None;
     }
     Some(match stored.token == Some(advance.token) {
-        true => CommitOutcome::Advanced { woken: Vec::new(), opened: Vec::new() },
+        true => CommitOutcome::Committed { woken: Vec::new(), opened: Vec::new() },
         false if holds => CommitOutcome::Stale(stored.head.clone()),
         false => CommitOutcome::LeaseLost,
     })
@@ -151,7 +151,7 @@ async fn opened_since(
     let mut opened = Vec::new();
     for promise in &advance.promises {
         let stored = session.find_promise(workspace, &promise.id).await?;
-        opened.extend(stored.filter(|promise| promise.is_worth_telling(session.now)));
+        opened.extend(stored.filter(|promise| promise.is_reported_on_open(session.now)));
     }
     Ok(opened)
 }
@@ -174,7 +174,7 @@ async fn write(
     let mut opened = Vec::new();
     for promise in &advance.promises {
         let promise = open_promise(session, workspace, run, promise).await?;
-        opened.extend(Some(promise).filter(|promise| promise.is_worth_telling(session.now)));
+        opened.extend(Some(promise).filter(|promise| promise.is_reported_on_open(session.now)));
     }
     let arrivals = stored.head.arrivals + opened.len() as u64;
     let head = next_head(advance, &stored.head, arrivals, session.now, &mut woken);
@@ -214,7 +214,7 @@ fn next_head(
         woken.push(head.id());
     }
     head.arrivals = arrivals;
-    if let RunState::Running(Drive::Leased(_)) = head.state {
+    if let RunState::Running(RunningState::Leased(_)) = head.state {
         head.state = before.state;
     }
     head

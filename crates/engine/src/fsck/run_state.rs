@@ -1,4 +1,5 @@
-//! Where a run stands: what a closed run must not have, what an open one needs, and what came in for it.
+//! Checks the state of a run: a closed run has nothing pending, an open run will be woken, and its arrivals
+//! are in order.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +46,7 @@ fn check_steps(snapshot: &Snapshot, found: &mut Found) {
             found.push((ONE_OUTCOME, format!("step {} has two records", step.id)));
         }
         let status = step.state.status();
-        // A doubt outlives its run: nobody may forget it.
+        // A doubt outlives its run. It must not be forgotten.
         if is_closed && !status.is_final() && status != StepStatus::InDoubt {
             found.push((ONE_ENDING, format!("it has ended, but step {} is {}", step.id, status.as_str())));
         }
@@ -58,7 +59,7 @@ fn check_promises(snapshot: &Snapshot, found: &mut Found) {
         if !seen.insert(&promise.id) {
             found.push((ONE_PROMISE, format!("there are two promises {}", promise.id)));
         }
-        if !promise.stands_alone() && promise.run != snapshot.log.head.id() {
+        if !promise.is_standalone() && promise.run != snapshot.log.head.id() {
             found.push((ONE_PROMISE, format!("promise {} is that of {}", promise.id, promise.run)));
         }
     }
@@ -84,7 +85,7 @@ fn check_stalls(snapshot: &Snapshot, found: &mut Found) {
     }
 }
 
-/// People may retry a child after the end of its parent; it is theirs then.
+/// An operator may retry a child after its parent ended. The child is then on its own.
 fn check_parent(snapshot: &Snapshot, found: &mut Found) {
     let head = &snapshot.log.head;
     let Some(parent) = &head.facts.parent else { return };
@@ -100,13 +101,13 @@ fn check_parent(snapshot: &Snapshot, found: &mut Found) {
     }
 }
 
-/// What a waiting step has before it.
+/// Source of the wake-up of a waiting step.
 enum Prospect {
-    /// Somebody outside will move it.
+    /// An arrival that is still to come.
     Arrival,
-    /// It came already.
+    /// An arrival that has come.
     Arrived,
-    /// Nothing but time, or another step.
+    /// Only time, or another step.
     None,
 }
 
@@ -116,13 +117,13 @@ fn check_waiting(snapshot: &Snapshot, wake_at: Option<Timestamp>, now: Timestamp
         head.asked == PendingRequest::Cancel || head.facts.deadline_at.is_some_and(|at| at <= now);
     let is_in_doubt = |step: &StepRecord| step.state.status() == StepStatus::InDoubt;
     if is_to_end && snapshot.log.steps.iter().any(is_in_doubt) {
-        // It looks at nothing any more, and ends when people have ruled.
+        // The run is ending. It waits only for a ruling.
         return;
     }
     let mut is_moved = wake_at.is_some();
     for step in &snapshot.log.steps {
         match step.state.status() {
-            // People or a probe will move it.
+            // A probe or a ruling will wake it.
             StepStatus::InDoubt => is_moved = true,
             StepStatus::Waiting => match prospect(snapshot, step) {
                 Ok(Prospect::Arrival) => is_moved = true,
@@ -155,11 +156,11 @@ fn prospect(snapshot: &Snapshot, step: &StepRecord) -> Result<Prospect, String> 
             match snapshot.log.promises.iter().find(|promise| promise.id == id) {
                 Some(promise) if promise.state == PromiseState::Pending => Ok(Prospect::Arrival),
                 Some(_) => Ok(Prospect::Arrived),
-                // The record does not name one that stands alone, and two steps may wait for the same: what can be said is that one of
-                // those that the run waits for is to come, or that all came.
+                // The record does not name a standalone promise, and two steps may wait for the same one. So
+                // it is only known whether one of the promises that the run waits for is still pending.
                 None => {
                     let promises = snapshot.log.promises.iter();
-                    let alone: Vec<&Promise> = promises.filter(|promise| promise.stands_alone()).collect();
+                    let alone: Vec<&Promise> = promises.filter(|promise| promise.is_standalone()).collect();
                     let is_pending = |promise: &&Promise| promise.state == PromiseState::Pending;
                     match alone.iter().any(is_pending) {
                         true => Ok(Prospect::Arrival),

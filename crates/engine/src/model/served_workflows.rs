@@ -1,75 +1,77 @@
-//! Which workflows an engine has the code of, and for which workspaces.
+//! The workflows whose code an engine has, and the workspaces they are served for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{WorkflowRef, WorkspaceId};
 
-/// The workflows that an engine can drive, each with the workspaces it can drive it for.
+/// The workflows that an engine can drive, each with the workspaces it serves.
 ///
-/// Two workspaces may have workflows of one name and version that have nothing to do with each other, so a name alone says nothing about
+/// Two workspaces may have unrelated workflows with the same name and version. So a name alone does not tell
 /// whether a run can be driven.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Serves(BTreeMap<WorkflowRef, ServedFor>);
+pub struct ServedWorkflows(BTreeMap<WorkflowRef, ServedWorkspaces>);
 
 /// The workspaces that a workflow is served for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ServedFor {
-    /// All of them.
-    Everybody,
-    /// These.
+pub enum ServedWorkspaces {
+    /// Every workspace.
+    All,
+    /// Only these.
     Only(BTreeSet<WorkspaceId>),
 }
 
-impl ServedFor {
-    /// The workspaces that are named one by one.
+impl ServedWorkspaces {
+    /// The workspaces that are listed one by one.
     pub fn listed(&self) -> impl Iterator<Item = &WorkspaceId> {
         let named = match self {
-            ServedFor::Everybody => None,
-            ServedFor::Only(workspaces) => Some(workspaces),
+            ServedWorkspaces::All => None,
+            ServedWorkspaces::Only(workspaces) => Some(workspaces),
         };
         named.into_iter().flatten()
     }
 
-    /// Is the workflow served for this workspace?
+    /// Returns true if the workflow is served for this workspace.
     pub fn covers(&self, workspace: &WorkspaceId) -> bool {
         match self {
-            ServedFor::Everybody => true,
-            ServedFor::Only(workspaces) => workspaces.contains(workspace),
+            ServedWorkspaces::All => true,
+            ServedWorkspaces::Only(workspaces) => workspaces.contains(workspace),
         }
     }
 }
 
-impl Serves {
-    /// Adds a workflow, for one workspace or for all.
+impl ServedWorkflows {
+    /// Adds a workflow for one workspace, or for all.
     pub fn insert(&mut self, workspace: Option<&WorkspaceId>, workflow: WorkflowRef) {
-        let served = self.0.entry(workflow).or_insert_with(|| ServedFor::Only(BTreeSet::new()));
+        let served = self.0.entry(workflow).or_insert_with(|| ServedWorkspaces::Only(BTreeSet::new()));
         match (workspace, served) {
-            (None, served) => *served = ServedFor::Everybody,
-            (Some(workspace), ServedFor::Only(workspaces)) => drop(workspaces.insert(workspace.clone())),
-            (Some(_), ServedFor::Everybody) => {}
+            (None, served) => *served = ServedWorkspaces::All,
+            (Some(workspace), ServedWorkspaces::Only(workspaces)) => {
+                workspaces.insert(workspace.clone());
+            }
+            (Some(_), ServedWorkspaces::All) => {}
         }
     }
 
-    /// Can a run of this workflow in this workspace be driven?
+    /// Returns true if a run of this workflow in this workspace can be driven.
     pub fn covers(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) -> bool {
         self.0.get(workflow).is_some_and(|served| served.covers(workspace))
     }
 
     /// Every workflow, with the workspaces it is served for.
-    pub fn iter(&self) -> impl Iterator<Item = (&WorkflowRef, &ServedFor)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&WorkflowRef, &ServedWorkspaces)> {
         self.0.iter()
     }
 
-    /// Nothing at all?
+    /// Returns true if no workflow is served.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Workflows that are served for all workspaces.
-impl FromIterator<WorkflowRef> for Serves {
+/// Collects workflows that are served for all workspaces.
+impl FromIterator<WorkflowRef> for ServedWorkflows {
     fn from_iter<I: IntoIterator<Item = WorkflowRef>>(workflows: I) -> Self {
-        Serves(workflows.into_iter().map(|workflow| (workflow, ServedFor::Everybody)).collect())
+        ServedWorkflows(workflows.into_iter().map(|workflow| (workflow, ServedWorkspaces::All)).collect())
     }
 }
 
@@ -82,7 +84,7 @@ mod tests {
     fn a_workflow_of_one_workspace_says_nothing_about_another() {
         let workspace = |name| WorkspaceId::new(name).unwrap();
         let order = WorkflowRef { name: Name::new("workflow", "order").unwrap(), version: 1 };
-        let mut serves = Serves::default();
+        let mut serves = ServedWorkflows::default();
         serves.insert(Some(&workspace("acme")), order.clone());
         assert!(serves.covers(&workspace("acme"), &order));
         assert!(!serves.covers(&workspace("beta"), &order));

@@ -1,10 +1,10 @@
-//! The rules by which promises are made and settled, once.
+//! Rules for opening and settling promises.
 
 use super::{
     IdempotencyKey, KeyRecord, KeyTarget, Payload, Promise, PromiseId, PromiseState, Settlement, Timestamp,
 };
 
-/// Who names a promise how.
+/// Names a promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PromiseRef {
     /// By its id.
@@ -22,51 +22,52 @@ impl std::fmt::Display for PromiseRef {
     }
 }
 
-/// When a second settlement counts as the first one sent again.
+/// When a repeated settlement counts as the same.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SettleRule {
-    /// If it says the same.
+    /// If its value is the same.
     #[default]
     SameValue,
-    /// If it comes under the same key, as the public specification of durable promises has it. Absent keys equal nothing.
+    /// If its idempotency key is the same, as in the public specification of durable promises. An absent key
+    /// never matches.
     SameKey {
-        /// The settler's key.
+        /// Idempotency key of the settlement.
         key: Option<IdempotencyKey>,
-        /// Must it ask for the state that the promise has?
+        /// True if the requested state must also match the state of the promise.
         strict: bool,
     },
 }
 
-/// A settlement that came before its promise, kept until that is made.
+/// A settlement that came before its promise and is kept for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EarlySettlement {
-    /// What it says.
+    /// The settlement.
     pub settlement: Settlement,
-    /// What its settler knows it by.
+    /// Idempotency key of the settlement.
     pub complete_key: Option<IdempotencyKey>,
-    /// What its settler said word for word.
+    /// The settler's original data.
     pub said: Option<Payload>,
     /// When it came.
     pub at: Timestamp,
-    /// Until when it is kept.
+    /// When it expires.
     pub expires_at: Timestamp,
 }
 
-/// What a settler wants.
+/// A request to settle a promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
-    /// What to settle with.
+pub struct SettleRequest {
+    /// The settlement.
     pub settlement: Settlement,
-    /// What counts as the same wish.
+    /// When another settlement counts as the same.
     pub rule: SettleRule,
-    /// What the settler said word for word, if it is to be kept beside the settlement.
+    /// The settler's original data, if it should be kept beside the settlement.
     pub said: Option<Payload>,
 }
 
-impl Wish {
-    /// Settle with this; the same value again is the same wish.
+impl SettleRequest {
+    /// Settles with this value. The same value again counts as the same request.
     pub fn new(settlement: Settlement) -> Self {
-        Wish { settlement, rule: SettleRule::SameValue, said: None }
+        SettleRequest { settlement, rule: SettleRule::SameValue, said: None }
     }
 
     fn complete_key(&self) -> Option<&IdempotencyKey> {
@@ -76,10 +77,10 @@ impl Wish {
         }
     }
 
-    /// Is a settlement that is there the one this asks for?
+    /// Returns true if an existing settlement is the same as this one.
     fn is_met_by(&self, settled: &Settlement, complete_key: Option<&IdempotencyKey>) -> bool {
         match &self.rule {
-            SettleRule::SameValue => settled.says_same(&self.settlement),
+            SettleRule::SameValue => settled.is_same_as(&self.settlement),
             SettleRule::SameKey { key, strict } => {
                 let same_key = key.is_some() && key.as_ref() == complete_key;
                 same_key && (!strict || settled.status() == self.settlement.status())
@@ -87,37 +88,37 @@ impl Wish {
         }
     }
 
-    /// Does a promise that timed out count as settled so? By the public specification of durable promises it does for any completion that is
-    /// not strict.
+    /// Returns true if a timeout counts as this settlement. In the public specification of durable promises it does,
+    /// unless the request is strict.
     pub fn is_met_by_timeout(&self) -> bool {
         matches!(self.rule, SettleRule::SameKey { strict: false, .. })
     }
 
-    /// Kept until its promise is made.
+    /// The early settlement to keep until its promise is created.
     pub fn kept(self, now: Timestamp, expires_at: Timestamp) -> EarlySettlement {
         let complete_key = self.complete_key().cloned();
         EarlySettlement { settlement: self.settlement, complete_key, said: self.said, at: now, expires_at }
     }
 }
 
-/// What becomes of a wish to settle.
+/// Decision on a request to settle a promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettleDecision {
-    /// The promise is to be written so.
+    /// Write this promise.
     Settle(Box<Promise>),
-    /// It was settled before; nothing changes.
+    /// It is settled. Nothing changes.
     AlreadySettled {
-        /// Does it count as the same settlement?
+        /// True if it counts as the same settlement.
         same: bool,
     },
-    /// Its time ran out.
+    /// Its deadline has passed.
     TimedOut,
-    /// It never was one to be settled: its key names another.
+    /// Its key belongs to another promise, so it can never be settled.
     KeyTaken,
 }
 
-/// Decides what becomes of a wish to settle `promise` at `now`.
-pub fn decide_settle(promise: &Promise, wish: Wish, now: Timestamp) -> SettleDecision {
+/// Decides on a request to settle `promise` at `now`.
+pub fn decide_settle(promise: &Promise, wish: SettleRequest, now: Timestamp) -> SettleDecision {
     match promise.state_at(now) {
         PromiseState::Pending => {
             let complete_key = wish.complete_key().cloned();
@@ -138,21 +139,21 @@ pub fn decide_settle(promise: &Promise, wish: Wish, now: Timestamp) -> SettleDec
     }
 }
 
-/// What becomes of a settlement whose key names no promise yet.
+/// Decision on a settlement whose key names no promise yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EarlyDecision {
-    /// It is to be kept.
+    /// Keep it.
     Keep(EarlySettlement),
-    /// One is kept already; nothing changes.
+    /// Another one is kept. Nothing changes.
     AlreadyKept {
-        /// Does it count as the same?
+        /// True if it counts as the same settlement.
         same: bool,
     },
 }
 
-/// Decides what becomes of a settlement under a key that names no promise, given the one that is kept for it.
+/// Decides on a settlement under a key that names no promise. `kept` is the one already kept for the key.
 pub fn decide_early(
-    wish: Wish,
+    wish: SettleRequest,
     kept: Option<&EarlySettlement>,
     now: Timestamp,
     expires_at: Timestamp,
@@ -166,34 +167,36 @@ pub fn decide_early(
     }
 }
 
-/// A promise as it is to be written when it is made, with what its key stands for from then on.
+/// A promise to write when it is opened, with the new record of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Opening {
+pub struct OpenedPromise {
     /// The promise.
     pub promise: Promise,
-    /// The key's record, if it is to be written; an early settlement that is kept for the key is then used up.
+    /// Record of the key, if it must be written. An early settlement kept for the key is then consumed.
     pub key: Option<KeyRecord>,
 }
 
-/// Decides how a promise is opened at `now`, given what its key stands for and the settlement that is kept for it.
+/// Decides how a promise is opened at `now`, given the record of its key and the early settlement kept for
+/// it.
 ///
-/// A key that names another promise is not given away: the promise is opened as [`PromiseState::KeyTaken`], which its maker
-/// sees (G4.5). A settlement that came early settles it at once (G4.1). An expired key is free (S4.27).
+/// A key that names another promise is not reassigned: the promise is opened as [`PromiseState::KeyTaken`],
+/// which its creator sees (G4.5). An early settlement settles it at once (G4.1). An expired key is free
+/// (S4.27).
 pub fn decide_open(
     promise: Promise,
     holder: Option<&KeyRecord>,
     early: Option<EarlySettlement>,
     now: Timestamp,
-) -> Opening {
+) -> OpenedPromise {
     if promise.key.is_none() {
-        return Opening { promise, key: None };
+        return OpenedPromise { promise, key: None };
     }
     let holder = holder.filter(|record| record.is_live(now));
     let mut promise = promise;
     match holder.map(|record| &record.target) {
         Some(KeyTarget::Promise(id)) if *id != promise.id => {
             promise.state = PromiseState::KeyTaken { by: id.clone() };
-            return Opening { promise, key: None };
+            return OpenedPromise { promise, key: None };
         }
         Some(KeyTarget::Promise(_) | KeyTarget::Run { .. } | KeyTarget::Nothing) | None => {}
     }
@@ -207,10 +210,11 @@ pub fn decide_open(
         first_seen_at: holder.map_or(now, |record| record.first_seen_at),
         expires_at: promise.key_expires_at(),
     };
-    Opening { promise, key: Some(key) }
+    OpenedPromise { promise, key: Some(key) }
 }
 
-/// Does making a promise that exists count as having made it? By the public specification of durable promises.
+/// Returns true if creating an existing promise again counts as the same creation, by the public specification of
+/// durable promises.
 pub fn is_same_creation(
     existing: &Promise,
     key: Option<&IdempotencyKey>,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use hapax_engine::model::{
-    Drive, EventKind, Promise, PromiseState, RunCommit, RunState, StepRecord, StepState, Timestamp,
+    EventKind, Promise, PromiseState, RunCommit, RunState, RunningState, StepRecord, StepState, Timestamp,
     WriteToken,
 };
 use hapax_engine::store::CommitOutcome;
@@ -71,7 +71,7 @@ impl Verb for RunCommit {
         if let RunState::Closed { .. } = self.head.state {
             follow_ending(session, workspace, self.head.clone(), &self.announce, &mut woken)?;
         }
-        Ok(CommitOutcome::Advanced { woken, opened })
+        Ok(CommitOutcome::Committed { woken, opened })
     }
 }
 
@@ -125,7 +125,7 @@ fn refuse(
         find.query_row(params![workspace.0, bytes(advance.run())], |row| row.get(0)).optional()?;
     if token.flatten().map(WriteToken::from_stored) == Some(advance.token) {
         let opened = opened_since(session, workspace, advance)?;
-        return Ok(CommitOutcome::Advanced { woken: Vec::new(), opened });
+        return Ok(CommitOutcome::Committed { woken: Vec::new(), opened });
     }
     Ok(match session.find_head(workspace, advance.run())? {
         Some(head) if head.state.lease().is_some() && head.fence == advance.fence => {
@@ -182,10 +182,10 @@ fn write_guarded(
     let (version, token) = (count(head.version.get()), advance.token.get());
     let (changed_at, generation) = (millis(head.changed_at), head.generation.get());
     let changed = match head.state {
-        RunState::Running(Drive::Leased(_)) if advance.events.is_empty() => session
+        RunState::Running(RunningState::Leased(_)) if advance.events.is_empty() => session
             .prepare(include_str!("../sql/advance_run_steps.sql"))?
             .execute(params![workspace.0, run, expected, fence, version, token, changed_at, head.stalls,])?,
-        RunState::Running(Drive::Leased(_)) => {
+        RunState::Running(RunningState::Leased(_)) => {
             session.prepare(include_str!("../sql/advance_run_continue.sql"))?.execute(params![
                 workspace.0,
                 run,

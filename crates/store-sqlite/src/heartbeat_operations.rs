@@ -1,6 +1,6 @@
 //! Holders of operations say that they live.
 
-use hapax_engine::limits::MAX_HEARD;
+use hapax_engine::limits::MAX_HEARTBEATS;
 use hapax_engine::model::{OperationId, OwnerId};
 use hapax_engine::store::HeldOperation;
 use rusqlite::params;
@@ -21,8 +21,8 @@ impl Verb for HearOfOperations {
     type Outcome = Vec<OperationId>;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<Vec<OperationId>, Fault> {
-        if self.held.len() > MAX_HEARD {
-            return Err(Fault::Refused(format!("at most {MAX_HEARD} operations are heard of at once")));
+        if self.held.len() > MAX_HEARTBEATS {
+            return Err(Fault::Refused(format!("at most {MAX_HEARTBEATS} operations are heard of at once")));
         }
         let mut lost = Vec::new();
         for HeldOperation { workspace, operation, attempt } in &self.held {

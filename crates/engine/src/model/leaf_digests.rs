@@ -1,4 +1,4 @@
-//! The outline of a JSON value: what it holds where, without what it says. Two of them tell where two values differ.
+//! Digests of the leaves of a JSON value. They show where two values differ without storing the values.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::canonical_json;
-use crate::limits::{MAX_DIFFERENCES, MAX_OUTLINE_PATHS};
+use crate::limits::{MAX_DIFFERENCES, MAX_LEAF_DIGESTS};
 
-/// JSON pointers to the leaves of a value, each with a digest of what is there.
+/// JSON pointers to the leaves of a value, each with a digest of the leaf.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outline {
+pub struct LeafDigests {
     leaves: BTreeMap<String, u64>,
-    /// Were there more leaves than are kept?
+    /// True if there were more leaves than are kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_cut: bool,
 }
 
-impl Outline {
-    /// The outline of `value`.
+impl LeafDigests {
+    /// Computes the digests of `value`.
     pub fn of(value: &Value) -> Self {
-        let mut outline = Outline::default();
+        let mut outline = LeafDigests::default();
         outline.visit(value, &mut String::new());
         outline
     }
@@ -48,7 +48,7 @@ impl Outline {
                     path.truncate(length);
                 }
             }
-            leaf if self.leaves.len() < MAX_OUTLINE_PATHS => {
+            leaf if self.leaves.len() < MAX_LEAF_DIGESTS => {
                 let digest = Sha256::digest(canonical_json(leaf).as_bytes());
                 let head: [u8; 8] = digest[..8].try_into().expect("a digest has 32 bytes");
                 self.leaves.insert(path.clone(), u64::from_be_bytes(head));
@@ -57,11 +57,11 @@ impl Outline {
         }
     }
 
-    /// Where the two differ, as JSON pointers in order; the root is the empty pointer. Values with more leaves than an outline
-    /// keeps may differ in others as well.
-    pub fn differences(&self, other: &Outline) -> Vec<String> {
+    /// JSON pointers to the leaves that differ, in order. The root is the empty pointer. Values with more
+    /// leaves than are kept may differ in others too.
+    pub fn differences(&self, other: &LeafDigests) -> Vec<String> {
         let differs = |path: &&String| self.leaves.get(*path) != other.leaves.get(*path);
-        // Beyond where the shorter one was cut nothing is known.
+        // Nothing is known beyond the point where either one was cut.
         let end = match (self.is_cut, other.is_cut) {
             (false, false) => None,
             (true, false) => self.leaves.keys().next_back(),
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     fn differences(a: &Value, b: &Value) -> Vec<String> {
-        Outline::of(a).differences(&Outline::of(b))
+        LeafDigests::of(a).differences(&LeafDigests::of(b))
     }
 
     #[test]
@@ -98,10 +98,10 @@ mod tests {
 
     #[test]
     fn an_outline_is_bounded_and_says_nothing_about_what_it_left_out() {
-        let many = |odd: i64| json!((0..2 * MAX_OUTLINE_PATHS as i64).map(|n| n * odd).collect::<Vec<_>>());
-        let outline = Outline::of(&many(1));
-        assert_eq!(outline.leaves.len(), MAX_OUTLINE_PATHS);
-        assert!(outline.differences(&Outline::of(&many(3))).len() <= MAX_DIFFERENCES);
+        let many = |odd: i64| json!((0..2 * MAX_LEAF_DIGESTS as i64).map(|n| n * odd).collect::<Vec<_>>());
+        let outline = LeafDigests::of(&many(1));
+        assert_eq!(outline.leaves.len(), MAX_LEAF_DIGESTS);
+        assert!(outline.differences(&LeafDigests::of(&many(3))).len() <= MAX_DIFFERENCES);
         assert_eq!(differences(&json!({"a": 1, "b": many(1)}), &json!({"a": 2, "b": many(1)})), ["/a"]);
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hapax_engine::model::{IdempotencyKey, KeyKind};
-use hapax_engine::store::{KeyPlace, KeyUse, Uses};
+use hapax_engine::store::{KeyRef, KeyUsage, KeyUsageDelta};
 
 use crate::codes::{Code, count};
 use crate::fault::Fault;
@@ -16,13 +16,13 @@ use crate::rows;
 use crate::session::{Session, params};
 
 /// Counts to be added up.
-pub(crate) struct CountUses(pub(crate) Vec<KeyUse>);
+pub(crate) struct CountUses(pub(crate) Vec<KeyUsageDelta>);
 
 impl Verb for CountUses {
     type Outcome = ();
 
     fn foresee(&self, needs: &mut Needs) {
-        for KeyUse { place, uses } in &self.0 {
+        for KeyUsageDelta { place, uses } in &self.0 {
             let counted = needs.uses.entry(place.clone()).or_default();
             counted.replays = counted.replays.saturating_add(uses.replays);
             counted.conflicts = counted.conflicts.saturating_add(uses.conflicts);
@@ -38,11 +38,11 @@ impl Verb for CountUses {
 /// The keys of promises among those that are counted: they are locked like those that are looked at.
 pub(crate) async fn promise_keys(
     session: &mut Session<'_>,
-    uses: &BTreeMap<KeyPlace, Uses>,
+    uses: &BTreeMap<KeyRef, KeyUsage>,
 ) -> Result<Vec<(WorkspaceRowId, IdempotencyKey)>, Fault> {
     let mut keys = Vec::new();
     for place in uses.keys() {
-        if let KeyPlace::Promise { workspace, key } = place {
+        if let KeyRef::Promise { workspace, key } = place {
             keys.extend(session.find_workspace(workspace).await?.map(|workspace| (workspace, key.clone())));
         }
     }
@@ -50,20 +50,20 @@ pub(crate) async fn promise_keys(
 }
 
 /// Adds up what all operations of a transaction counted, in the order of the keys, so that no two transactions wait for each other.
-pub(crate) async fn add(session: &mut Session<'_>, uses: &BTreeMap<KeyPlace, Uses>) -> Result<(), Fault> {
+pub(crate) async fn add(session: &mut Session<'_>, uses: &BTreeMap<KeyRef, KeyUsage>) -> Result<(), Fault> {
     for (place, uses) in uses {
         let Some(workspace) = session.find_workspace(place.workspace()).await? else { continue };
         let (replays, conflicts) = (count(uses.replays), count(uses.conflicts));
         match place {
-            KeyPlace::Run { key, .. } => session.keep_back(
+            KeyRef::Run { key, .. } => session.keep_back(
                 include_str!("../sql/count_key_uses.sql"),
                 params![workspace.0, KeyKind::Run.code(), key.as_str().to_owned(), replays, conflicts],
             ),
-            KeyPlace::Promise { key, .. } => session.keep_back(
+            KeyRef::Promise { key, .. } => session.keep_back(
                 include_str!("../sql/count_key_uses.sql"),
                 params![workspace.0, KeyKind::Promise.code(), key.as_str().to_owned(), replays, conflicts],
             ),
-            KeyPlace::Request { scope, key } => session.keep_back(
+            KeyRef::Request { scope, key } => session.keep_back(
                 include_str!("../sql/count_request_uses.sql"),
                 params![
                     workspace.0,
@@ -78,29 +78,29 @@ pub(crate) async fn add(session: &mut Session<'_>, uses: &BTreeMap<KeyPlace, Use
     Ok(())
 }
 
-pub(crate) async fn find_uses(
+pub(crate) async fn find_key_usage(
     held: Arc<HeldConnection>,
     numbers: Arc<InternedNames>,
-    place: KeyPlace,
-) -> Result<Uses, Fault> {
+    place: KeyRef,
+) -> Result<KeyUsage, Fault> {
     let Some(workspace) = numbers.find_workspace(held.link(), place.workspace()).await? else {
-        return Ok(Uses::default());
+        return Ok(KeyUsage::default());
     };
     let found = match &place {
-        KeyPlace::Run { key, .. } => {
+        KeyRef::Run { key, .. } => {
             let sql = include_str!("../sql/find_key_uses.sql");
             query(&held, sql, &[&workspace.0, &KeyKind::Run.code(), &key.as_str()]).await?
         }
-        KeyPlace::Promise { key, .. } => {
+        KeyRef::Promise { key, .. } => {
             let sql = include_str!("../sql/find_key_uses.sql");
             query(&held, sql, &[&workspace.0, &KeyKind::Promise.code(), &key.as_str()]).await?
         }
-        KeyPlace::Request { scope, key } => {
+        KeyRef::Request { scope, key } => {
             let sql = include_str!("../sql/find_request_uses.sql");
             query(&held, sql, &[&workspace.0, &scope.caller.as_str(), &key.as_str()]).await?
         }
     };
     let uses =
-        rows::at_most_one(&found, |mut row| Ok(Uses { replays: row.count()?, conflicts: row.count()? }))?;
+        rows::at_most_one(&found, |mut row| Ok(KeyUsage { replays: row.count()?, conflicts: row.count()? }))?;
     Ok(uses.unwrap_or_default())
 }
