@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::clock::{Clock, SystemClock};
 use crate::model::{Failure, RunId, StepId};
-use crate::runtime::{Point, PointWatcher};
+use crate::runtime::{CrashPoint, CrashPointWatcher};
 
 /// Code of the failure of an effect that was not sent because its sender no longer held the right to.
 pub const NO_LONGER_HELD: &str = "no_longer_held";
@@ -45,7 +45,7 @@ struct Right {
 
 /// Who is told that a check is about to be made.
 struct Watched {
-    watcher: PointWatcher,
+    watcher: CrashPointWatcher,
     run: RunId,
     step: StepId,
 }
@@ -70,14 +70,14 @@ impl Hold {
     }
 
     /// The same right, with a watcher that is told before each check.
-    pub(crate) fn watched(&self, watcher: PointWatcher, run: RunId, step: StepId) -> Self {
+    pub(crate) fn watched(&self, watcher: CrashPointWatcher, run: RunId, step: StepId) -> Self {
         Hold { right: self.right.clone(), watched: Some(Arc::new(Watched { watcher, run, step })) }
     }
 
     /// Is the right still held? Ask right before the effect leaves the process, after the last await.
     pub fn is_held(&self) -> bool {
         if let Some(watched) = &self.watched {
-            watched.watcher.reached(&Point::BeforeSend(watched.run, watched.step.clone()));
+            watched.watcher.reached(&CrashPoint::BeforeSend(watched.run, watched.step.clone()));
         }
         self.stands()
     }
@@ -196,7 +196,7 @@ mod tests {
         let (clock, hold) = held_for(Duration::from_secs(10));
         let pausing = {
             let clock = clock.clone();
-            PointWatcher::new(move |_| clock.advance(Duration::from_secs(60)))
+            CrashPointWatcher::new(move |_| clock.advance(Duration::from_secs(60)))
         };
         let step = StepId::from_stored("charge");
         assert!(!hold.watched(pausing, RunId::NONE, step).is_held());
