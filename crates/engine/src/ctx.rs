@@ -5,6 +5,7 @@
 
 mod after_effect;
 mod await_promise;
+mod branches;
 mod child;
 mod claimed;
 mod effect_tracker;
@@ -18,7 +19,7 @@ mod transaction;
 mod value;
 mod while_held;
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use await_promise::PromiseWait;
+pub use branches::{Branch, Branches};
 pub use child::Child;
 pub use promise::{OpenPromise, PromiseBuilder};
 pub use signal::SignalBuilder;
@@ -120,8 +122,17 @@ impl Ctx {
     }
 
     /// Runs steps, child runs or other futures concurrently and returns their outcomes in order.
-    pub async fn join_all<F: Future>(&self, futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-        futures_util::future::join_all(futures).await
+    ///
+    /// ```
+    /// # use hapax_engine::{Ctx, Failure};
+    /// # async fn count(ctx: Ctx, pages: Vec<String>) -> Result<usize, Failure> {
+    /// let steps = pages.iter().map(|page| ctx.step("count", move |_| async move { Ok::<_, Failure>(page.len()) }));
+    /// let counts = ctx.join_all(steps).await;
+    /// # counts.into_iter().sum()
+    /// # }
+    /// ```
+    pub async fn join_all<F: IntoFuture>(&self, futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+        futures_util::future::join_all(futures.into_iter().map(IntoFuture::into_future)).await
     }
 }
 

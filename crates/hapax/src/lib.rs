@@ -5,7 +5,7 @@ mod schema;
 mod spans;
 
 pub use hapax_engine::ctx::{
-    Attempt, Child, Ctx, OpenPromise, PromiseBuilder, PromiseWait, SignalBuilder, Step, StepFuture,
+    Attempt, Branches, Child, Ctx, OpenPromise, PromiseBuilder, PromiseWait, SignalBuilder, Step, StepFuture,
 };
 pub use hapax_engine::model::{
     Action, Actor, ClaimTo, ClosePolicy, DoubtRef, EffectClass, EntityStep, EntityWorkflow, Failure,

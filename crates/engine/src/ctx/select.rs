@@ -1,12 +1,11 @@
 //! Select: the first of several branches to finish.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::task::Poll;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ctx, checked_name, recorded_value};
+use super::{Branches, Ctx, checked_name, recorded_value};
 use crate::model::{Failure, Payload, StepKind, StepState, StepTransition};
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::StepLookup;
@@ -22,12 +21,21 @@ struct Choice {
 }
 
 impl Ctx {
-    /// Runs branches side by side, gives the outcome of the first to end and its place, and drops the others. Which
-    /// one it was is remembered, so that a replay goes the same way.
-    pub async fn select<'a, T>(
-        &self,
-        branches: Vec<Pin<Box<dyn Future<Output = T> + Send + 'a>>>,
-    ) -> Result<(usize, T), Failure> {
+    /// Runs branches concurrently and returns the index and the outcome of the first to finish. The other branches
+    /// are dropped. The choice is recorded, so a replay makes the same one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use hapax_engine::{Ctx, Failure};
+    /// # async fn decide(ctx: Ctx) -> Result<bool, Failure> {
+    /// let approved = ctx.signal::<bool>("approved");
+    /// let too_late = async { ctx.sleep(Duration::from_secs(86_400)).await.map(|()| false) };
+    /// let (_, answer) = ctx.select((approved, too_late)).await?;
+    /// # answer
+    /// # }
+    /// ```
+    pub async fn select<'a, T>(&self, branches: impl Branches<'a, T>) -> Result<(usize, T), Failure> {
+        let branches = branches.into_branches();
         let activation = &*self.activation;
         let id = activation.next_id(&checked_name("step name", "select")?);
         let began = activation.now();

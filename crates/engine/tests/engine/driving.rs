@@ -320,12 +320,8 @@ async fn the_first_branch_wins_and_the_choice_is_remembered() {
     let bench = Bench::new();
     let workflow = |ctx: Ctx, _: ()| async move {
         let promise = ctx.create_promise::<String>("answer");
-        let (first, value) = ctx
-            .select(vec![
-                Box::pin(async { promise.await }) as std::pin::Pin<Box<dyn Future<Output = _> + Send>>,
-                Box::pin(async { ctx.sleep(Duration::from_secs(60)).await.map(|()| "late".to_string()) }),
-            ])
-            .await?;
+        let late = async { ctx.sleep(Duration::from_secs(60)).await.map(|()| "late".to_string()) };
+        let (first, value) = ctx.select((promise, late)).await?;
         ctx.create_promise::<()>("hold").await?;
         Ok::<_, Failure>((first, value?))
     };
@@ -574,6 +570,24 @@ async fn a_record_that_no_longer_fits_the_code_is_told_and_not_run_again() {
     second.signal(run.id(), "go", &(), None).await.unwrap();
     let error = second.run(run.id()).await.unwrap().result::<()>().await.unwrap_err().to_string();
     assert!(error.contains("does not fit the type"), "{error}");
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn join_all_and_select_take_steps_as_they_are() {
+    let bench = Bench::new();
+    let workflow = |ctx: Ctx, _: ()| async move {
+        let steps = (1..=3u64).map(|n| ctx.step("double", move |_| async move { Ok::<_, Failure>(2 * n) }));
+        let doubled = ctx.join_all(steps).await.into_iter().collect::<Result<Vec<u64>, Failure>>()?;
+        let never = ctx.signal::<u64>("never");
+        let seven = ctx.step("seven", |_| async { Ok::<_, Failure>(7u64) });
+        let (first, value) = ctx.select((never, seven)).await?;
+        Ok::<_, Failure>((doubled, first, value?))
+    };
+    bench.engine.register("steps", workflow).unwrap();
+    let run = bench.engine.start("steps", &()).await.unwrap();
+    let output: (Vec<u64>, usize, u64) = bench.advancing(run.result()).await.unwrap();
+    assert_eq!(output, (vec![2, 4, 6], 1, 7));
     bench.check().await;
 }
 

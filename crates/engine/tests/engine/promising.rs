@@ -214,7 +214,7 @@ async fn a_promise_and_a_timer_race() {
     let racing = |ctx: Ctx, key: String| async move {
         let paid = async { ctx.create_promise::<u32>("payment").with_idempotency_key(key).await.map(Some) };
         let late = async { ctx.sleep(HOUR).await.map(|()| None) };
-        let (_, first) = ctx.select(vec![Box::pin(paid), Box::pin(late)]).await?;
+        let (_, first) = ctx.select((paid, late)).await?;
         first
     };
     bench.engine.register("racing", racing).unwrap();

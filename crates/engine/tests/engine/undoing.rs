@@ -498,7 +498,7 @@ async fn a_run_that_cannot_continue_because_of_a_doubt_is_undone() {
             let wire = ctx.step("wire", |_| std::future::pending::<Result<(), Failure>>()).claimed();
             let wire = async { wire.await.map(drop) };
             let nap = async { ctx.sleep(Duration::from_secs(1)).await };
-            ctx.select(vec![Box::pin(wire), Box::pin(nap)]).await?.1?;
+            ctx.select((wire, nap)).await?.1?;
             ctx.continue_as_new::<_, ()>(&())
         }
     };
@@ -722,7 +722,7 @@ async fn a_charge_that_lost_a_race_is_settled_before_the_run_is_undone() {
                     .map(drop)
                 };
                 let patience = async { ctx.sleep(Duration::from_secs(60)).await };
-                ctx.select(vec![Box::pin(charge), Box::pin(patience)]).await?.1?;
+                ctx.select((charge, patience)).await?.1?;
                 ctx.create_promise::<()>("go").await?;
                 Err::<(), _>(Failure::permanent("too slow"))
             }
