@@ -95,7 +95,7 @@ async fn print_each(engine: &Engine, options: &Options) -> Result<()> {
     tokio::select! {
         // Whoever reads may have seen enough long before the last run.
         Ok(error) = stopped => return Err(error),
-        walked = engine.each_effect(print) => walked?,
+        walked = engine.for_each_effect(print) => walked?,
     }
     printer.finish()
 }

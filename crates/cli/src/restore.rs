@@ -175,7 +175,7 @@ async fn visit_open_runs(engine: &Engine, pause: bool) -> Result<OpenRuns> {
 async fn pause_run(engine: &Engine, run: &RunHead) -> Result<()> {
     let here = engine.workspace(run.facts.workspace.clone());
     let by = Actor::new(ACTOR.to_owned(), Role::Operator);
-    match here.steer_by(run.id(), RunCommand::Pause, None, by, REASON).await {
+    match here.command_run_by(run.id(), RunCommand::Pause, None, by, REASON).await {
         Ok(_) | Err(Error::Refused { refusal: Refusal::AlreadyRequested, .. }) => Ok(()),
         Err(error) => Err(error).with_context(|| format!("run {} was not paused", run.id())),
     }

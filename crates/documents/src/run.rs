@@ -78,7 +78,7 @@ impl<'a> Runner<'a> {
 
     /// Evaluates expressions of the workflow: where it stands if that is cheap, else in the turn of its workspace.
     async fn evaluate<T>(self, evaluate: impl Fn() -> T) -> T {
-        evaluate_guarded(self.ctx.workspace(), || self.ctx.computing(), evaluate).await
+        evaluate_guarded(self.ctx.workspace(), || self.ctx.begin_computation(), evaluate).await
     }
 
     /// One after another.

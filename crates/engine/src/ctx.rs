@@ -1,31 +1,33 @@
-//! What a workflow's code may do: durable steps, waits, children, choices.
+//! The context of a workflow: durable steps, waits, child runs and concurrency.
 //!
-//! Between steps the code must be deterministic: given the same recorded outcomes it asks for the same steps. It
-//! awaits nothing but what the context gives it.
+//! Between steps, workflow code must be deterministic: given the same recorded outcomes, it requests the same
+//! steps. It awaits only futures of its context.
 
 mod after_effect;
-mod awaited;
+mod await_promise;
+mod branches;
 mod child;
 mod claimed;
-mod held;
+mod effect_tracker;
 mod promise;
 mod scope;
 mod select;
 mod signal;
 mod sleep;
 mod step;
-mod tracked;
 mod transaction;
 mod value;
+mod while_held;
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use awaited::AwaitedPromise;
+pub use await_promise::PromiseWait;
+pub use branches::{Branch, Branches};
 pub use child::Child;
 pub use promise::{OpenPromise, PromiseBuilder};
 pub use signal::SignalBuilder;
@@ -35,12 +37,12 @@ pub(crate) use scope::{Scope, undo_all};
 
 use crate::hold::Hold;
 use crate::model::{EffectClass, Failure, Name, Payload, RunId, StepId, StepState, WorkspaceId};
-use crate::runtime::{Activation, Computing};
+use crate::runtime::{Activation, ComputationGuard};
 
-/// A boxed future of a step.
+/// Boxed future of a step.
 pub type StepFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
-/// A workflow's access to its run. Cheap to clone.
+/// Context of a workflow: gives its code access to steps, waits and child runs. Clones are cheap.
 #[derive(Clone)]
 pub struct Ctx {
     pub(crate) activation: Arc<Activation>,
@@ -52,43 +54,45 @@ impl Ctx {
         Ctx { activation, scope }
     }
 
-    /// The id of the run.
+    /// Id of the run.
     pub fn run_id(&self) -> RunId {
         self.activation.facts.id
     }
 
-    /// The right to send effects of the run, for requests that belong to no attempt: those of a probe, say.
+    /// Right to send effects of the run, for requests outside an attempt, such as a probe.
     pub fn hold(&self) -> Hold {
-        self.activation.active().hold.clone()
+        self.activation.slot().hold.clone()
     }
 
-    /// The workspace of the run.
+    /// Workspace of the run.
     pub fn workspace(&self) -> &WorkspaceId {
         &self.activation.facts.workspace
     }
 
-    /// Tells the engine that the code is about to wait for a computation that follows from its data alone. Until the guard is dropped the
-    /// run is told nothing and does not park, so that a replay goes the same way whatever the computation takes.
-    pub fn computing(&self) -> Computing<'_> {
-        self.activation.compute()
+    /// Announces a computation that depends only on the run's own data.
+    ///
+    /// Until the guard is dropped, the run receives no outcome and does not park. A replay therefore takes
+    /// the same path, however long the computation takes.
+    pub fn begin_computation(&self) -> ComputationGuard<'_> {
+        self.activation.begin_computation()
     }
 
-    /// The name of the workflow.
+    /// Name of the workflow.
     pub fn workflow_name(&self) -> &str {
         self.activation.facts.workflow.name.as_str()
     }
 
-    /// The version of the workflow this run is pinned to.
+    /// Version of the workflow that this run is pinned to.
     pub fn workflow_version(&self) -> u32 {
         self.activation.facts.workflow.version
     }
 
-    /// No effect may begin from here on; for replays of a history that is all there is to find out about.
+    /// Blocks all further effects. For replays that only check a recorded history.
     pub(crate) fn hold_effects(&self) {
-        self.activation.desk().is_held = true;
+        self.activation.replay().effects_blocked = true;
     }
 
-    /// Holds a step to what it and its workflow declare.
+    /// Checks the effect class of a step against the declarations of the step and its workflow.
     fn check_effect(&self, step: &Name, class: EffectClass, non_idempotent: bool) -> Result<(), Failure> {
         let declared = self.activation.declared.get(step.as_str());
         if let Some(declared) = declared
@@ -108,16 +112,27 @@ impl Ctx {
         Ok(())
     }
 
-    /// Begins again with a new input and an empty history, under the same id and key: `return ctx.continue_as_new(&next);`
+    /// Continues as new: restarts the run with a new input and an empty history, under the same id and key.
+    ///
+    /// Return its result: `return ctx.continue_as_new(&next);`
     pub fn continue_as_new<I: Serialize + ?Sized, T>(&self, input: &I) -> Result<T, Failure> {
-        let input = Payload::of(input).map_err(refused)?;
-        self.activation.desk().continue_with = Some(input);
+        let input = Payload::of(input).map_err(invalid_failure)?;
+        self.activation.replay().continue_with = Some(input);
         Err(Failure::permanent("the run continues as new").with_code("continue_as_new"))
     }
 
-    /// Runs futures side by side and gives their outcomes in order.
-    pub async fn join_all<F: Future>(&self, futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-        futures_util::future::join_all(futures).await
+    /// Runs steps, child runs or other futures concurrently and returns their outcomes in order.
+    ///
+    /// ```
+    /// # use hapax_engine::{Ctx, Failure};
+    /// # async fn count(ctx: Ctx, pages: Vec<String>) -> Result<usize, Failure> {
+    /// let steps = pages.iter().map(|page| ctx.step("count", move |_| async move { Ok::<_, Failure>(page.len()) }));
+    /// let counts = ctx.join_all(steps).await;
+    /// # counts.into_iter().sum()
+    /// # }
+    /// ```
+    pub async fn join_all<F: IntoFuture>(&self, futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+        futures_util::future::join_all(futures.into_iter().map(IntoFuture::into_future)).await
     }
 }
 
@@ -127,26 +142,27 @@ impl std::fmt::Debug for Ctx {
     }
 }
 
-/// Checks a name the workflow's code gives; a bad one fails the run with a clear text instead of a panic.
+/// Validates a name from workflow code. An invalid name fails the run with a clear message instead of a
+/// panic.
 fn checked_name(what: &'static str, name: &str) -> Result<Name, Failure> {
-    Name::new(what, name).map_err(refused)
+    Name::new(what, name).map_err(invalid_failure)
 }
 
-fn refused(invalid: crate::model::Invalid) -> Failure {
+fn invalid_failure(invalid: crate::model::Invalid) -> Failure {
     Failure::permanent(invalid).with_code("invalid")
 }
 
-/// The recorded outcome of a step, when its turn has come.
+/// Returns the recorded outcome of a step when its turn has come.
 async fn recorded_outcome<T: DeserializeOwned>(
     activation: &Activation,
     step: &StepId,
     state: StepState,
 ) -> Result<T, Failure> {
-    activation.its_turn(step).await;
+    activation.wait_for_turn(step).await;
     recorded_value(activation, step.as_str(), state)
 }
 
-/// What is recorded, as the code's own type. If it does not fit, the code is not the one that recorded it.
+/// Returns the recorded value in the type that the code requests. If it does not fit, other code recorded it.
 fn recorded_value<T: DeserializeOwned>(
     activation: &Activation,
     step: &str,
@@ -154,7 +170,7 @@ fn recorded_value<T: DeserializeOwned>(
 ) -> Result<T, Failure> {
     match state {
         StepState::Completed { output, .. } => decoded(step, &output).inspect_err(|failure| {
-            activation.desk().violation.get_or_insert(failure.message().to_string());
+            activation.replay().violation.get_or_insert(failure.message().to_string());
         }),
         StepState::Failed { failure, .. } => Err(failure),
         StepState::Cancelled { .. } | StepState::Skipped { .. } => {

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::clock::{Clock, SystemClock};
 use crate::model::{Failure, RunId, StepId};
-use crate::runtime::{Point, PointWatcher};
+use crate::runtime::{CrashPoint, CrashPointWatcher};
 
 /// Failure code of an effect that was not sent because the sender no longer held the right.
 pub const NO_LONGER_HELD: &str = "no_longer_held";
@@ -46,7 +46,7 @@ struct Right {
 
 /// Observer that is notified before each check.
 struct Watched {
-    watcher: PointWatcher,
+    watcher: CrashPointWatcher,
     run: RunId,
     step: StepId,
 }
@@ -71,7 +71,7 @@ impl Hold {
     }
 
     /// The same right, with an observer that is notified before each check.
-    pub(crate) fn watched(&self, watcher: PointWatcher, run: RunId, step: StepId) -> Self {
+    pub(crate) fn watched(&self, watcher: CrashPointWatcher, run: RunId, step: StepId) -> Self {
         Hold { right: self.right.clone(), watched: Some(Arc::new(Watched { watcher, run, step })) }
     }
 
@@ -79,7 +79,7 @@ impl Hold {
     /// the last await.
     pub fn is_held(&self) -> bool {
         if let Some(watched) = &self.watched {
-            watched.watcher.reached(&Point::BeforeSend(watched.run, watched.step.clone()));
+            watched.watcher.reached(&CrashPoint::BeforeSend(watched.run, watched.step.clone()));
         }
         self.stands()
     }
@@ -200,7 +200,7 @@ mod tests {
         let (clock, hold) = held_for(Duration::from_secs(10));
         let pausing = {
             let clock = clock.clone();
-            PointWatcher::new(move |_| clock.advance(Duration::from_secs(60)))
+            CrashPointWatcher::new(move |_| clock.advance(Duration::from_secs(60)))
         };
         let step = StepId::from_stored("charge");
         assert!(!hold.watched(pausing, RunId::NONE, step).is_held());

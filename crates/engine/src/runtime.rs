@@ -1,26 +1,25 @@
-//! Drives runs: starts them, holds their leases, runs their steps, and writes down what happened.
+//! Runs workflows: starts runs, holds their leases, executes their steps, and commits the results.
 
 mod activation;
 mod announcer;
 mod approvals;
 mod attention;
-pub(crate) mod change;
-mod child_pace;
+mod child_rate_limit;
+mod crash_point;
 mod doubts;
 pub(crate) mod drive;
 mod engine;
 mod entities;
 mod error;
+mod external_lease;
 mod families;
-mod granted;
-mod housekeeping;
 mod inner;
-mod late;
+mod late_outcomes;
 mod ledger;
+mod maintenance;
 mod options;
 mod outbox;
-mod outside_lease;
-mod point;
+pub(crate) mod pending_change;
 mod promises;
 mod refused_children;
 mod registry;
@@ -31,27 +30,28 @@ mod run_slot;
 mod scheduler;
 mod start;
 pub(crate) mod stats;
+mod supervisor;
 mod targets;
 pub(crate) mod transact;
 mod waiters;
 pub(crate) mod waits;
 
-pub use activation::Computing;
+pub use activation::ComputationGuard;
 pub use announcer::Announcer;
 pub use approvals::ApprovalAnswer;
 pub use attention::AttentionPage;
+pub use crash_point::{CrashPoint, CrashPointWatcher};
 pub use doubts::{AuditEntry, Doubt, DoubtPage};
 pub use engine::Engine;
 pub use entities::{
-    Answer, CHANGED_MEANWHILE, CodeOnly, EntityHost, EntityView, Freed, LoadEntityWorkflow, Module, Outcome,
-    StepCall, Transition,
+    ActionAnswer, CONCURRENCY_ERROR, CodeOnlyHost, EntityHost, EntityView, JanitorReport, LoadEntityWorkflow,
+    Module, StepCall, Transition, TransitionOutcome,
 };
 pub use error::Error;
 pub use ledger::{LedgerPage, LedgerPlace};
 pub use options::EngineOptions;
-pub use point::{Point, PointWatcher};
-pub use promises::{Made, NewPromise, Settling};
-pub use registry::{KeyNeed, WorkflowOptions};
+pub use promises::{CreatePromiseOutcome, NewPromise, SettlePromiseOutcome};
+pub use registry::{KeyRequirement, WorkflowOptions};
 pub use run_handle::RunHandle;
 pub use start::{PreparedStart, Start};
 pub use stats::Stats;

@@ -1,5 +1,5 @@
-//! For the tests of people who write workflows: an engine in memory whose clock they move, a crash at every point of a workflow, and
-//! the replay of a recorded history against changed code.
+//! Test tools for workflow authors: an in-memory engine with a clock you control, a crash at every point of a
+//! workflow, and a replay of a recorded history against changed code.
 //!
 //! ```
 //! use hapax_engine::testing::{Expect, crash_everywhere};
@@ -18,17 +18,17 @@
 //! ```
 
 mod crash;
-mod lab;
 mod partition;
 mod replay;
 mod report;
+mod test_environment;
 
 pub use crash::{CrashEverywhere, crash_everywhere};
-pub use lab::Lab;
 pub use replay::replay;
-pub use report::{CrashReport, EffectReport, Expect, ExpectEnd, Story};
+pub use report::{CrashFinding, CrashReport, EffectReport, Expect, ExpectEnd};
+pub use test_environment::TestEnvironment;
 
-/// Asserts what each effect of a [`CrashReport`](crate::testing::CrashReport) may come to:
+/// Asserts the expected guarantee of each effect of a [`CrashReport`](crate::testing::CrashReport):
 /// `effects!(report, "wire" => Expect::AtMostOnce, "charge" => Expect::AtLeastOnce)`.
 #[macro_export]
 macro_rules! effects {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use hapax::sqlite::TransactionAction;
 use hapax::sqlite::rusqlite::Connection;
 use hapax::{
-    Action, Answer, ClaimTo, CodeOnly, EntityStep, EntityStorage, EntityWorkflow, Hapax, Outcome, Result,
-    StepCall, TableRef, minutes,
+    Action, ActionAnswer, ClaimTo, CodeOnlyHost, EntityStep, EntityStorage, EntityWorkflow, Hapax, Result,
+    StepCall, TableRef, TransitionOutcome, minutes,
 };
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +50,7 @@ fn invoices() -> Result<EntityWorkflow, hapax::model::Invalid> {
 }
 
 /// The original is deleted, and a clone with the same number and the right total takes its place.
-fn regenerate(connection: &Connection, call: &StepCall) -> Result<Answer> {
+fn regenerate(connection: &Connection, call: &StepCall) -> Result<ActionAnswer> {
     #[derive(Deserialize)]
     struct Invoice {
         net_cents: i64,
@@ -64,7 +64,7 @@ fn regenerate(connection: &Connection, call: &StepCall) -> Result<Answer> {
          SELECT ?2, 'sent', 1, updated_at, number, net_cents, ?3 FROM invoices WHERE id = ?1",
         (original, &clone, total),
     )?;
-    Answer::done(clone)
+    ActionAnswer::done(clone)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -73,13 +73,13 @@ struct Payment {
     cents: i64,
 }
 
-fn apply_payment(connection: &Connection, call: &StepCall) -> Result<Answer> {
+fn apply_payment(connection: &Connection, call: &StepCall) -> Result<ActionAnswer> {
     let payment: Payment = call.input()?;
     connection.execute(
         "INSERT INTO payments (id, invoice, cents) VALUES (?1, ?2, ?3)",
         (&payment.id, call.entity.entity.id.as_str(), payment.cents),
     )?;
-    Answer::done(payment.id)
+    ActionAnswer::done(payment.id)
 }
 
 /// Two callers ask for the same at once.
@@ -94,9 +94,9 @@ async fn by_two(
     let (mut done, mut turned_away) = (0, 0);
     for outcome in [first?, second?] {
         match outcome {
-            Outcome::Done { recorded: false, .. } => done += 1,
+            TransitionOutcome::Done { recorded: false, .. } => done += 1,
             // Another operation is already in progress; or it is over, and the invoice is no longer what the step applies to.
-            Outcome::ClaimFailed { .. } | Outcome::NotAllowed { .. } => turned_away += 1,
+            TransitionOutcome::ClaimFailed { .. } | TransitionOutcome::NotAllowed { .. } => turned_away += 1,
             other => return Err(format!("{other:?}").into()),
         }
     }
@@ -118,7 +118,7 @@ async fn run() -> Result<String, Box<dyn Error>> {
     hapax.register_action_in_transaction("RegenerateInvoiceUseCase", regenerate)?;
     hapax.register_action_in_transaction("ApplyPaymentUseCase", apply_payment)?;
     hapax.module("billing").janitor(minutes(2), minutes(5))?;
-    hapax.register_entity_workflow(invoices()?, Arc::new(CodeOnly)).await?;
+    hapax.register_entity_workflow(invoices()?, Arc::new(CodeOnlyHost)).await?;
     // Refuses to go on, and names workflow and module, if nobody would free what a crash leaves claimed.
     hapax.check_coverage().await?;
 

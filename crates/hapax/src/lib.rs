@@ -5,7 +5,7 @@ mod schema;
 mod spans;
 
 pub use hapax_engine::ctx::{
-    Attempt, AwaitedPromise, Child, Ctx, OpenPromise, PromiseBuilder, SignalBuilder, Step, StepFuture,
+    Attempt, Branches, Child, Ctx, OpenPromise, PromiseBuilder, PromiseWait, SignalBuilder, Step, StepFuture,
 };
 pub use hapax_engine::model::{
     Action, Actor, ClaimTo, ClosePolicy, DoubtRef, EffectClass, EntityStep, EntityStorage, EntityWorkflow,
@@ -14,9 +14,10 @@ pub use hapax_engine::model::{
     RunResult, RunStatus, StepStatus, TableRef, Timestamp, WorkspaceId,
 };
 pub use hapax_engine::runtime::{
-    Announcer, Answer, AuditEntry, CodeOnly, Delivery, Doubt, DoubtPage, Engine, EngineOptions, EntityHost,
-    EntityView, Error, Freed, Made, Module, NewPromise, Outcome, Point, PointWatcher, RunHandle, Settling,
-    Start, Stats, StepCall, TargetOptions, Transition, WorkflowOptions,
+    ActionAnswer, Announcer, AuditEntry, CodeOnlyHost, CrashPoint, CrashPointWatcher, CreatePromiseOutcome,
+    Delivery, Doubt, DoubtPage, Engine, EngineOptions, EntityHost, EntityView, Error, JanitorReport, Module,
+    NewPromise, RunHandle, SettlePromiseOutcome, Start, Stats, StepCall, TargetOptions, Transition,
+    TransitionOutcome, WorkflowOptions,
 };
 pub use hapax_engine::{clock, effects, fsck, lease, limits, memory, model, store, testing};
 #[cfg(feature = "postgres")]

@@ -15,7 +15,9 @@ use std::time::Duration;
 use hapax::clock::SystemClock;
 use hapax::fsck::fsck;
 use hapax::store::ListRuns;
-use hapax::{Ctx, EngineOptions, Failure, Hapax, Point, PointWatcher, Result, RunStatus, open_store};
+use hapax::{
+    CrashPoint, CrashPointWatcher, Ctx, EngineOptions, Failure, Hapax, Result, RunStatus, open_store,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 const RUNS: usize = 24;
@@ -51,9 +53,9 @@ async fn order(ctx: Ctx, folder: PathBuf) -> Result<u32> {
 }
 
 /// Kills this very process, as `kill -9` from outside would, when `point` is reached for the `nth` time.
-fn kill_at(point: String, nth: u32) -> PointWatcher {
+fn kill_at(point: String, nth: u32) -> CrashPointWatcher {
     let reached = AtomicU32::new(0);
-    PointWatcher::new(move |at: &Point| {
+    CrashPointWatcher::new(move |at: &CrashPoint| {
         if at.name() == point && reached.fetch_add(1, Ordering::SeqCst) + 1 == nth {
             kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
             std::thread::park();
@@ -61,7 +63,7 @@ fn kill_at(point: String, nth: u32) -> PointWatcher {
     })
 }
 
-async fn work(folder: &Path, watcher: Option<PointWatcher>) {
+async fn work(folder: &Path, watcher: Option<CrashPointWatcher>) {
     let options = EngineOptions { watcher, ..EngineOptions::default() };
     let url = format!("sqlite:{}/orders.db", folder.display());
     let hapax = Hapax::builder(&url).options(options).open().await.unwrap();
@@ -114,7 +116,7 @@ fn spawn(folder: &Path, role: &str, kill_at: Option<&str>) -> Child {
 #[test]
 fn killed_at_every_point_nothing_is_lost_and_nothing_recorded_runs_again() {
     let mut taken_over = 0;
-    for point in Point::NAMES {
+    for point in CrashPoint::NAMES {
         // Claims take many runs at once, so there are few of them.
         let late = if point == "before_claim" { 2 } else { 17 };
         for nth in [1, late] {

@@ -17,7 +17,9 @@ use hapax::clock::SystemClock;
 use hapax::fsck::fsck;
 use hapax::model::{Actor, EffectClass, Resolution, Role, Ruling};
 use hapax::store::ListRuns;
-use hapax::{Ctx, EngineOptions, Failure, Hapax, Point, PointWatcher, Result, RunStatus, open_store};
+use hapax::{
+    CrashPoint, CrashPointWatcher, Ctx, EngineOptions, Failure, Hapax, Result, RunStatus, open_store,
+};
 use rustix::process::{Signal, kill_process};
 
 const RUNS: usize = 8;
@@ -86,9 +88,9 @@ async fn order_on_postgres(ctx: Ctx, folder: PathBuf) -> Result<u32> {
 }
 
 /// Kills this very process when `point` is reached for the `nth` time.
-fn kill_at(point: String, nth: u32) -> PointWatcher {
+fn kill_at(point: String, nth: u32) -> CrashPointWatcher {
     let reached = AtomicU32::new(0);
-    PointWatcher::new(move |at: &Point| {
+    CrashPointWatcher::new(move |at: &CrashPoint| {
         if at.name() == point && reached.fetch_add(1, Ordering::SeqCst) + 1 == nth {
             kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
             std::thread::park();
@@ -96,7 +98,7 @@ fn kill_at(point: String, nth: u32) -> PointWatcher {
     })
 }
 
-async fn open(url: &str, watcher: Option<PointWatcher>) -> Hapax {
+async fn open(url: &str, watcher: Option<CrashPointWatcher>) -> Hapax {
     let poll_every = Duration::from_millis(50);
     let options = EngineOptions { watcher, lease_for: LEASE, poll_every, ..EngineOptions::default() };
     let hapax = Hapax::builder(url).options(options).open().await.unwrap();
@@ -227,7 +229,7 @@ impl Ledger for File {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_every_point_on_sqlite() {
     let mut doubts = 0;
-    for point in Point::NAMES {
+    for point in CrashPoint::NAMES {
         let late = if point == "before_claim" { 2 } else { 11 };
         for nth in [1, late] {
             // A claim takes all runs at once, and each of them ends once.
@@ -267,7 +269,7 @@ mod on_postgres {
     #[tokio::test(flavor = "multi_thread")]
     async fn killed_at_every_point_on_postgres() {
         let mut doubts = 0;
-        for point in Point::NAMES {
+        for point in CrashPoint::NAMES {
             let nth = if point.contains("claim") || point.contains("completion") { 1 } else { 9 };
             let folder = tempfile::tempdir().unwrap();
             let database = Database::empty().await.unwrap();

@@ -3,7 +3,7 @@
 
 use hapax::postgres::TransactionStep;
 use hapax::postgres::tokio_postgres::Client;
-use hapax::{Ctx, EngineOptions, Failure, Hapax, Point, PointWatcher, Result};
+use hapax::{CrashPoint, CrashPointWatcher, Ctx, EngineOptions, Failure, Hapax, Result};
 use hapax_postgres_fixture::Database;
 
 struct Bank {
@@ -20,7 +20,7 @@ impl Bank {
         Bank { database, admin }
     }
 
-    async fn open(&self, watcher: Option<PointWatcher>) -> Hapax {
+    async fn open(&self, watcher: Option<CrashPointWatcher>) -> Hapax {
         let options = EngineOptions { watcher, lease_for: hapax::seconds(1), ..Default::default() };
         let hapax = Hapax::builder(&self.database.url()).options(options).open().await.unwrap();
         hapax.register("pay", pay).unwrap();
@@ -84,7 +84,7 @@ async fn a_crash_around_the_commit_books_once() {
     for point in ["before_record", "after_record"] {
         let bank = Bank::new().await;
         let (crashed, mut at) = tokio::sync::watch::channel(false);
-        let watcher = PointWatcher::new(move |reached: &Point| {
+        let watcher = CrashPointWatcher::new(move |reached: &CrashPoint| {
             if reached.name() == point && !*crashed.borrow() {
                 crashed.send_replace(true);
                 // As good as dead: this task of the engine never comes back.

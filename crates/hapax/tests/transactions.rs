@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hapax::model::{PromiseId, WorkspaceId};
 use hapax::sqlite::TransactionStep;
 use hapax::sqlite::rusqlite::Connection;
-use hapax::{Ctx, Failure, Hapax, Point, PointWatcher, Result};
+use hapax::{CrashPoint, CrashPointWatcher, Ctx, Failure, Hapax, Result};
 
 fn booked(path: &std::path::Path) -> i64 {
     let connection = Connection::open(path).unwrap();
@@ -24,7 +24,7 @@ async fn pay(ctx: Ctx, cents: i64) -> Result<i64> {
     Ok(rows)
 }
 
-async fn open(folder: &std::path::Path, watcher: Option<PointWatcher>) -> Hapax {
+async fn open(folder: &std::path::Path, watcher: Option<CrashPointWatcher>) -> Hapax {
     let path = folder.join("pay.db");
     let options = hapax::EngineOptions { watcher, ..Default::default() };
     let hapax = Hapax::builder(&format!("sqlite:{}", path.display())).options(options).open().await.unwrap();
@@ -73,7 +73,7 @@ async fn a_crash_around_the_commit_books_once() {
     for point in ["before_record", "after_record"] {
         let folder = tempfile::tempdir().unwrap();
         let (crashed, at) = tokio::sync::watch::channel(false);
-        let watcher = PointWatcher::new(move |reached: &Point| {
+        let watcher = CrashPointWatcher::new(move |reached: &CrashPoint| {
             if reached.name() == point && !*crashed.borrow() {
                 crashed.send_replace(true);
                 // As good as dead: this thread of the engine never comes back.

@@ -62,8 +62,7 @@ async fn copies_of_a_template_are_equal_and_apart_and_used_again_if_only_rows_ch
     };
     let copy = async || Database::from_template(prepare).await.unwrap();
     let which = "SELECT oid::text FROM pg_database WHERE datname = current_database()";
-    let content =
-        "SELECT (SELECT string_agg(place || word, ' ') FROM words) || (SELECT count(*) FROM elsewhere.others)";
+    let content = "SELECT (SELECT string_agg(place || word, ' ') FROM words) || (SELECT count(*) FROM elsewhere.others)";
     let (one, other) = (copy().await, copy().await);
     let client = one.connect().await.unwrap();
     client

@@ -279,7 +279,11 @@ impl Definitions {
         let code =
             move |ctx: Ctx, input: Value| hapax_documents::run(ctx, checked.clone(), input, hands.clone());
         let options = hapax_documents::options(&definition.checked);
-        match self.engine.workspace(item.workspace.clone()).register_own(definition.name(), options, code) {
+        match self.engine.workspace(item.workspace.clone()).register_for_workspace(
+            definition.name(),
+            options,
+            code,
+        ) {
             // Somebody learnt it at the same time.
             Ok(()) | Err(Error::AlreadyRegistered(_)) => {}
             Err(error) => return Err(problem_of(&error)),

@@ -45,7 +45,7 @@ impl Entities {
     ) -> Arc<Self> {
         let (known, learning, looked) = (RwLock::default(), Mutex::default(), Looked::default());
         let entities = Arc::new(Entities { engine, store, hands, tables, known, learning, looked });
-        entities.engine.load_entity_workflows_with(Arc::new(workflows::Loader(Arc::downgrade(&entities))));
+        entities.engine.set_entity_workflow_loader(Arc::new(workflows::Loader(Arc::downgrade(&entities))));
         entities
     }
 

@@ -27,10 +27,10 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
                 Problem::new(Code::DoubtResolved, detail).with("operationId", operation.to_string());
             with_decision(problem, Some(decided))
         }
-        Error::ApprovalOver { decided, .. } => {
+        Error::ApprovalClosed { decided, .. } => {
             with_decision(Problem::new(Code::ApprovalOver, detail), decided.as_deref())
         }
-        Error::NobodyActs { .. } => Problem::new(Code::NobodyActs, detail),
+        Error::RulingNotPossible { .. } => Problem::new(Code::NobodyActs, detail),
         Error::Ruling(RulingError::NeedsManager(decided)) => {
             let detail =
                 format!("{decided} cannot be taken back: it needs a credential with the role manager.");
@@ -43,8 +43,8 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         | Error::NoSuchEntity(_)
         | Error::NoSuchStep { .. }
         | Error::NoSuchOperation(_) => Problem::new(Code::NotFound, detail),
-        Error::EntityElsewhere(_) => Problem::new(Code::EntityElsewhere, detail),
-        Error::EntityBeginning(_) => Problem::new(Code::InvalidRequest, detail).with("path", "/status"),
+        Error::EntityInOwnTable(_) => Problem::new(Code::EntityElsewhere, detail),
+        Error::InvalidInitialStatus(_) => Problem::new(Code::InvalidRequest, detail).with("path", "/status"),
         Error::EntityBusy(_) => Problem::new(Code::Concurrency, detail),
         Error::EntityChanged { version, .. } => {
             Problem::new(Code::Concurrency, detail).with("version", version.get())
@@ -74,10 +74,10 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
             Problem::new(Code::RulingIncomplete, detail)
         }
         Error::Ruling(RulingError::HumanText(invalid)) => of_invalid(invalid),
-        Error::NoSuchMessage(_) | Error::NoSuchRun(_) | Error::NoSuchPromise(_) => {
+        Error::NoSuchAfterEffect(_) | Error::NoSuchRun(_) | Error::NoSuchPromise(_) => {
             Problem::new(Code::NotFound, detail)
         }
-        Error::PostUnderWay(_) => Problem::new(Code::DeliveryUnderWay, detail),
+        Error::AfterEffectInProgress(_) => Problem::new(Code::DeliveryUnderWay, detail),
         Error::KeyMissing(_) => Problem::new(
             Code::IdempotencyKeyMissing,
             "This definition requires an idempotency key: send `idempotencyKey` in the body, derived from what triggers the request.",

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hapax_engine::Error;
 use hapax_engine::model::{IdempotencyKey, PromiseRef, RepeatCount, RequestScope, Timestamp, WorkspaceId};
-use hapax_engine::runtime::{Settling, Stats};
+use hapax_engine::runtime::{SettlePromiseOutcome, Stats};
 use hapax_engine::store::{KeyRef, KeyUsage, KeyUsageDelta, Store};
 use hapax_http_idempotency::{Event, Observe};
 use http::{Method, StatusCode};
@@ -103,13 +103,13 @@ impl Metrics {
         &self,
         workspace: &WorkspaceId,
         promise: &PromiseRef,
-        answer: &Result<Settling, Error>,
+        answer: &Result<SettlePromiseOutcome, Error>,
     ) {
         self.settlements.count(answer);
         let PromiseRef::Key(key) = promise else { return };
         let place = KeyRef::Promise { workspace: workspace.clone(), key: key.clone() };
         match answer {
-            Ok(Settling::AlreadySo(_)) => self.note_use(place, Use::Replayed),
+            Ok(SettlePromiseOutcome::AlreadySettled(_)) => self.note_use(place, Use::Replayed),
             Err(Error::AlreadySettled) => self.note_use(place, Use::Conflicted),
             _ => {}
         }
@@ -181,7 +181,7 @@ impl Metrics {
         out.gauge(
             "hapax_retention_behind_seconds",
             "How long ago everything was deleted whose retention had ended. More than a few minutes: housekeeping does not keep up.",
-            app.engine.retention_behind().as_secs_f64(),
+            app.engine.retention_lag().as_secs_f64(),
         );
         write_store(&mut out, &reading, app.store_probe.is_writable(), self.store.now());
         out.finish()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hapax_engine::model::{Actor, PromiseRef, SettleRequest, WorkspaceId};
-use hapax_engine::runtime::Settling;
+use hapax_engine::runtime::SettlePromiseOutcome;
 use hapax_engine::{Engine, Error};
 
 use crate::app::App;
@@ -18,8 +18,8 @@ pub(crate) async fn settle(
     wish: SettleRequest,
     keep_for: Option<Duration>,
     by: Option<Actor>,
-) -> Result<Settling, Error> {
-    let answer = engine.workspace(workspace.clone()).settle_as(promise.clone(), wish, keep_for, by).await;
+) -> Result<SettlePromiseOutcome, Error> {
+    let answer = engine.workspace(workspace.clone()).settle_by(promise.clone(), wish, keep_for, by).await;
     metrics.settled(workspace, &promise, &answer);
     answer
 }
@@ -33,7 +33,7 @@ impl App {
         wish: SettleRequest,
         keep_for: Option<Duration>,
         by: Actor,
-    ) -> Result<Settling, Error> {
+    ) -> Result<SettlePromiseOutcome, Error> {
         settle(&self.engine, &self.metrics, workspace, promise, wish, keep_for, Some(by)).await
     }
 }

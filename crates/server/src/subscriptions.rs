@@ -62,7 +62,7 @@ impl Subscriptions {
             looked: Looked::default(),
         });
         let announcer = Arc::new(Told(Arc::downgrade(&subscriptions)));
-        if !subscriptions.engine.announce_with(announcer) {
+        if !subscriptions.engine.set_announcer(announcer) {
             tracing::warn!("the engine has another announcer; subscriptions of this server are told nothing");
         }
         subscriptions
@@ -132,7 +132,7 @@ impl Subscriptions {
         let retry = RetryPolicy::default().max_attempts(MAX_DELIVERY_ATTEMPTS).max_wait(LONGEST_PAUSE);
         // A little longer than the request itself may take, so that it is the request that tells what went wrong.
         let timeout = WEBHOOK_TIMEOUT + WEBHOOK_TIMEOUT / 2;
-        let options = TargetOptions { retry, at_once: DELIVERIES_AT_ONCE, timeout };
+        let options = TargetOptions { retry, max_concurrent: DELIVERIES_AT_ONCE, timeout };
         let (this, id) = (self.this.clone(), subscription.id.clone());
         let receive = move |delivery: Delivery, body: Box<RawValue>| {
             let (this, id) = (this.clone(), id.clone());

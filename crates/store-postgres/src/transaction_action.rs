@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use hapax_engine::model::Failure;
-use hapax_engine::runtime::{Answer, Engine, Error, StepCall};
+use hapax_engine::runtime::{ActionAnswer, Engine, Error, StepCall};
 use tokio_postgres::Transaction;
 
 use crate::user_work::PostgresWork;
@@ -17,13 +17,13 @@ pub trait TransactionAction {
     /// ```ignore
     /// engine.register_action_in_transaction("ApplyPayment", |tx, call| Box::pin(async move {
     ///     tx.execute(INSERT_PAYMENT, &[&call.entity.entity.id.as_str()]).await?;
-    ///     Answer::done("applied")
+    ///     ActionAnswer::done("applied")
     /// }))?;
     /// ```
     fn register_action_in_transaction(
         &self,
         name: &str,
-        work: impl for<'t> Fn(&'t mut Transaction<'_>, StepCall) -> BoxFuture<'t, Result<Answer, Failure>>
+        work: impl for<'t> Fn(&'t mut Transaction<'_>, StepCall) -> BoxFuture<'t, Result<ActionAnswer, Failure>>
         + Send
         + Sync
         + 'static,
@@ -34,7 +34,7 @@ impl TransactionAction for Engine {
     fn register_action_in_transaction(
         &self,
         name: &str,
-        work: impl for<'t> Fn(&'t mut Transaction<'_>, StepCall) -> BoxFuture<'t, Result<Answer, Failure>>
+        work: impl for<'t> Fn(&'t mut Transaction<'_>, StepCall) -> BoxFuture<'t, Result<ActionAnswer, Failure>>
         + Send
         + Sync
         + 'static,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax_engine::model::Failure;
-use hapax_engine::runtime::{Answer, Engine, Error, StepCall};
+use hapax_engine::runtime::{ActionAnswer, Engine, Error, StepCall};
 use rusqlite::Connection;
 
 use crate::user_work::SqliteWork;
@@ -15,7 +15,7 @@ pub trait TransactionAction {
     fn register_action_in_transaction(
         &self,
         name: &str,
-        work: impl Fn(&Connection, &StepCall) -> Result<Answer, Failure> + Send + Sync + 'static,
+        work: impl Fn(&Connection, &StepCall) -> Result<ActionAnswer, Failure> + Send + Sync + 'static,
     ) -> Result<(), Error>;
 }
 
@@ -23,7 +23,7 @@ impl TransactionAction for Engine {
     fn register_action_in_transaction(
         &self,
         name: &str,
-        work: impl Fn(&Connection, &StepCall) -> Result<Answer, Failure> + Send + Sync + 'static,
+        work: impl Fn(&Connection, &StepCall) -> Result<ActionAnswer, Failure> + Send + Sync + 'static,
     ) -> Result<(), Error> {
         let work = Arc::new(work);
         self.register_transaction_action(name, move |call| {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use hapax::clock::SystemClock;
 use hapax::testing::{CrashReport, crash_everywhere};
-use hapax::{Ctx, Engine, EngineOptions, Failure, Point, PointWatcher, RetryPolicy};
+use hapax::{CrashPoint, CrashPointWatcher, Ctx, Engine, EngineOptions, Failure, RetryPolicy};
 use indicatif::ProgressBar;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -194,8 +194,8 @@ async fn time_alone(
 async fn count_writes(report: &mut Report, opened: &Opened, steps: u32, keys: &Arc<KeySeries>) -> Result<()> {
     let written = Arc::new(AtomicU64::new(0));
     let counted = written.clone();
-    let watcher = PointWatcher::new(move |point| {
-        if matches!(point, Point::BeforeRecord(_) | Point::BeforeCompletion(_)) {
+    let watcher = CrashPointWatcher::new(move |point| {
+        if matches!(point, CrashPoint::BeforeRecord(_) | CrashPoint::BeforeCompletion(_)) {
             counted.fetch_add(1, Ordering::SeqCst);
         }
     });

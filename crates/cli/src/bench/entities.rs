@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail, ensure};
-use hapax::{Answer, CodeOnly, Engine, EngineOptions, Outcome};
+use hapax::{ActionAnswer, CodeOnlyHost, Engine, EngineOptions, TransitionOutcome};
 use hapax_documents::{Format, Known, check_entity};
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -42,7 +42,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     let opened = place.open(EngineOptions::default()).await?;
     let engine = &opened.engine;
     engine.register(WORKFLOW, take_steps)?;
-    engine.register_action(ACTION, |_| async { Answer::done(1) })?;
+    engine.register_action(ACTION, |_| async { ActionAnswer::done(1) })?;
     register(engine, OWN, None).await?;
     let table = UserTable::prepare(place).await?;
     if let Some(table) = &table {
@@ -148,7 +148,7 @@ async fn register(engine: &Engine, kind: &str, table: Option<&str>) -> Result<()
     let checked = check_entity(&document.to_string(), Format::Json, &Known::default());
     let checked =
         checked.map_err(|problems| anyhow!("the document of the benchmark is wrong: {problems:?}"))?;
-    engine.register_entity_workflow(checked.document().workflow().clone(), Arc::new(CodeOnly)).await?;
+    engine.register_entity_workflow(checked.document().workflow().clone(), Arc::new(CodeOnlyHost)).await?;
     Ok(())
 }
 
@@ -211,7 +211,7 @@ async fn close_some(
     while let Some(id) = ids.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
         let began = Instant::now();
         match engine.transition(kind, id, "close").await? {
-            Outcome::Done { entity: Some(entity), recorded: false, .. } => {
+            TransitionOutcome::Done { entity: Some(entity), recorded: false, .. } => {
                 times.push(began.elapsed());
                 // It was made with version 1.
                 versions += entity.version.get() - 1;

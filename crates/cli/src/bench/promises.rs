@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use hapax::model::{IdempotencyKey, PromiseRef};
-use hapax::{Ctx, Engine, EngineOptions, Made, NewPromise, RunHandle};
+use hapax::{CreatePromiseOutcome, Ctx, Engine, EngineOptions, NewPromise, RunHandle};
 use indicatif::ProgressBar;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -220,8 +220,8 @@ fn key_of(nth: u64) -> String {
 async fn make(engine: &Engine, range: std::ops::Range<u64>, callers: u32, bar: &ProgressBar) -> Result<()> {
     let make = |engine: Engine, nth| async move {
         let made =
-            engine.make_promise(NewPromise { key: Some(key_of(nth)), ..NewPromise::default() }).await?;
-        anyhow::ensure!(matches!(made, Made::Created(_)), "the promise was there before");
+            engine.create_promise(NewPromise { key: Some(key_of(nth)), ..NewPromise::default() }).await?;
+        anyhow::ensure!(matches!(made, CreatePromiseOutcome::Created(_)), "the promise was there before");
         Ok(())
     };
     each(engine, range, callers, bar, make).await

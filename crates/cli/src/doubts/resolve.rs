@@ -170,7 +170,7 @@ fn with_remedy(error: Error) -> anyhow::Error {
         Error::NoSuchDoubt { .. } => "`hapax doubts list` shows them as they are now",
         Error::DoubtResolved { .. } => "`hapax audit` tells by whom and why",
         Error::Ruling(RulingError::NeedsManager(_)) => "give --role manager or --seconded-by another NAME",
-        Error::NobodyActs { .. } => "give --happened JSON or --abandon",
+        Error::RulingNotPossible { .. } => "give --happened JSON or --abandon",
         Error::NoSuchRun(_) => "check the run, the --store and the --workspace",
         _ => return error.into(),
     };

@@ -172,7 +172,7 @@ fn status_after(kind: EventKind) -> Option<RunStatus> {
         EventKind::Failed => Some(RunStatus::Failed),
         EventKind::Cancelled => Some(RunStatus::Cancelled),
         EventKind::Retried | EventKind::Released => Some(RunStatus::Pending),
-        EventKind::PauseRequested | EventKind::CancelRequested => None,
+        EventKind::PauseAsked | EventKind::CancelAsked => None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
-use hapax::{Answer, Hapax, StepCall};
+use hapax::{ActionAnswer, Hapax, StepCall};
 use hapax_documents::HostServices;
 use hapax_server::drain::Draining;
 use hapax_server::http_caller::GuardedCaller;
@@ -49,7 +49,10 @@ pub(crate) async fn assemble(
         modules: settings.modules.clone(),
         entity_tables: settings.entity_tables.clone(),
     };
-    engine.register_action("echo", |call: StepCall| async move { Answer::done(call.input::<Value>()?) })?;
+    engine.register_action(
+        "echo",
+        |call: StepCall| async move { ActionAnswer::done(call.input::<Value>()?) },
+    )?;
     match Server::launch((*engine).clone(), hands, options).await {
         Ok(server) => Ok(Assembly { server, engine, store_comes_back: is_postgres(store) }),
         Err(error) => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hapax::clock::{Clock, SystemClock};
 use hapax::model::{Actor, Role as Rank};
 use hapax::store::Store;
-use hapax::{Answer, Engine, EngineOptions, Failure, WorkspaceId, open_store};
+use hapax::{ActionAnswer, Engine, EngineOptions, Failure, WorkspaceId, open_store};
 use hapax_api::Role;
 use hapax_documents::HostServices;
 use hapax_outgoing::{Outgoing, Rules};
@@ -91,7 +91,9 @@ impl TestServer {
                 Err(Failure::permanent("it always fails\u{1b}[2J\u{1b}]0;owned\u{7}"))
             })
             .task("lose", |_| async { Err(Failure::unknown("the answer was lost")) });
-        engine.register_action("echo", |call| async move { Answer::done(call.input::<Value>()?) }).unwrap();
+        engine
+            .register_action("echo", |call| async move { ActionAnswer::done(call.input::<Value>()?) })
+            .unwrap();
         engine
             .register_action("fail", |_| async { Err(Failure::permanent("the printer is out of paper")) })
             .unwrap();

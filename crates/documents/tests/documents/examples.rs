@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::{Running, World, answer};
 use hapax_documents::{Checked, Format, HostServices, Known, TaskCall, approval_signal, check, register};
 use hapax_engine::model::{RunId, RunStatus};
-use hapax_engine::testing::{CrashEverywhere, Lab};
+use hapax_engine::testing::{CrashEverywhere, TestEnvironment};
 use hapax_engine::{Engine, Error, Failure};
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ fn cases() -> Vec<(&'static str, Value, RunStatus, Value)> {
         ("trip.yaml", json!({ "from": "A", "to": "B", "nights": 2 }), RunStatus::Failed, Value::Null),
         (
             "trial.yaml",
-            json!({ "mail": "a@example.com", "remindAt": Lab::new().now().plus(Duration::from_secs(3 * 24 * 3600)).to_string() }),
+            json!({ "mail": "a@example.com", "remindAt": TestEnvironment::new().now().plus(Duration::from_secs(3 * 24 * 3600)).to_string() }),
             done,
             json!({ "plan": "none", "way": "else" }),
         ),
@@ -95,7 +95,7 @@ async fn every_example_runs_to_its_end() {
     for (name, input, status, output) in cases() {
         let world = World::default();
         let (document, hands) = (example(name), hands(&world));
-        let lab = Lab::new();
+        let lab = TestEnvironment::new();
         register_child(lab.engine()).unwrap();
         register(lab.engine(), document.clone(), hands.clone()).unwrap();
         let run = lab.engine().start(&document.document().name, &input).idempotency_key("k").await.unwrap();

@@ -5,7 +5,7 @@ use hapax_documents::limits::{DEFAULT_HTTP_TIMEOUT, HTTP_GRACE};
 use hapax_documents::{HttpFault, register};
 use hapax_engine::limits::{DENIAL_PAUSE, IN_FLIGHT_MARGIN};
 use hapax_engine::model::{RunStatus, StepStatus, Version, WorkspaceId};
-use hapax_engine::testing::Lab;
+use hapax_engine::testing::TestEnvironment;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn steps_probes_and_compensations_are_given_the_secrets_of_their_own_works
           "probe": { "method": "GET", "url": "https://bank/wires", "headers": headers, "happened": "true" } },
         { "name": "stop", "type": "http", "method": "GET", "url": "https://bank/stop", "headers": headers },
     ]));
-    let lab = Lab::new();
+    let lab = TestEnvironment::new();
     let world = World::default();
     let hands = world.hands(
         |_, _| Ok(Value::Null),

@@ -77,7 +77,9 @@ async fn waits_wait_for_as_long_as_they_say() {
         { "name": "stamp", "type": "wait", "until": "{{ input.stamp }}" },
         { "name": "done", "type": "task", "task": "a" },
     ]));
-    let hours = |hours: u64| hapax_engine::testing::Lab::new().now().plus(Duration::from_secs(hours * 3600));
+    let hours = |hours: u64| {
+        hapax_engine::testing::TestEnvironment::new().now().plus(Duration::from_secs(hours * 3600))
+    };
     let input = json!({ "at": hours(24).to_string(), "stamp": hours(48).as_millis() });
     let running = Running::start(document, world.echo(), input).await;
     running.output().await;
@@ -444,7 +446,7 @@ async fn a_document_declares_its_version_its_need_for_keys_and_its_effects() {
         .to_string(),
     );
     let world = World::default();
-    let lab = hapax_engine::testing::Lab::new();
+    let lab = hapax_engine::testing::TestEnvironment::new();
     hapax_documents::register(lab.engine(), document.clone(), world.echo()).unwrap();
     assert!(lab.engine().start("tried", &json!({})).await.is_err(), "a start needs a key");
     let first = lab.engine().start("tried", &json!({ "at": 1 })).idempotency_key("k").await.unwrap();

@@ -1,17 +1,19 @@
-//! After-effects: left to be delivered by the commit that records them.
+//! After-effects: messages that are delivered after the commit that records them.
 
 use serde::Serialize;
 
-use super::{Ctx, checked_name, recorded_value, refused};
+use super::{Ctx, checked_name, invalid_failure, recorded_value};
 use crate::model::{
     EffectKey, Failure, OutboxMessage, OutboxState, Payload, StepKind, StepState, StepTransition,
 };
-use crate::runtime::change::Change;
-use crate::runtime::replay_state::Entered;
+use crate::runtime::pending_change::PendingChange;
+use crate::runtime::replay_state::StepLookup;
 
 impl Ctx {
-    /// Leaves `payload` for the target of this name: it is delivered at least once if, and only if, what the run has done so far is
-    /// durable. Answers with the id that every delivery carries.
+    /// Sends `payload` to the target of this name through the outbox.
+    ///
+    /// It is delivered at least once, if and only if everything the run has done so far is committed. Returns
+    /// the id that every delivery carries.
     pub async fn after_effect<P: Serialize + ?Sized>(
         &self,
         target: &str,
@@ -19,21 +21,21 @@ impl Ctx {
     ) -> Result<String, Failure> {
         let activation = &*self.activation;
         let target = checked_name("target", target)?;
-        let payload = Payload::of(payload).map_err(refused)?;
+        let payload = Payload::of(payload).map_err(invalid_failure)?;
         let step = activation.next_id(&target);
         let id = EffectKey::new(activation.facts.id, activation.generation, &step);
-        match activation.enter(&step, StepKind::AfterEffect) {
-            Entered::Done(record) => recorded_value(activation, step.as_str(), record.state),
-            Entered::GivenUp | Entered::Open(_) | Entered::Fresh
+        match activation.look_up_step(&step, StepKind::AfterEffect) {
+            StepLookup::Done(record) => recorded_value(activation, step.as_str(), record.state),
+            StepLookup::Cancelled | StepLookup::Open(_) | StepLookup::NotRecorded
                 if activation.engine.is_reserved(&target) =>
             {
                 let why = format!("the target {target} is told by announcements alone; choose another");
                 Err(Failure::permanent(why).with_code("target_reserved"))
             }
-            Entered::GivenUp | Entered::Open(_) | Entered::Fresh => {
+            StepLookup::Cancelled | StepLookup::Open(_) | StepLookup::NotRecorded => {
                 let now = activation.now();
-                let output = Payload::of(id.as_str()).map_err(refused)?;
-                let post = OutboxMessage {
+                let output = Payload::of(id.as_str()).map_err(invalid_failure)?;
+                let message = OutboxMessage {
                     workspace: activation.facts.workspace.clone(),
                     id: id.clone(),
                     run: activation.facts.id,
@@ -45,9 +47,15 @@ impl Ctx {
                     state: OutboxState::Due { at: now },
                 };
                 let state = StepState::Completed { at: now, output };
-                let left =
-                    Change::finished(&step, StepKind::AfterEffect, StepTransition::Complete, state, 1, now);
-                activation.queue([Change::OutboxMessage(Box::new(post)), left]);
+                let left = PendingChange::finished(
+                    &step,
+                    StepKind::AfterEffect,
+                    StepTransition::Complete,
+                    state,
+                    1,
+                    now,
+                );
+                activation.queue([PendingChange::OutboxMessage(Box::new(message)), left]);
                 Ok(id.as_str().to_string())
             }
         }

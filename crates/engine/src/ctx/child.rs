@@ -7,15 +7,15 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome, refused};
+use super::{Ctx, StepFuture, checked_name, decoded, invalid_failure, recorded_outcome};
 use crate::model::{
     ClosePolicy, Failure, Invalid, KeyRetention, NewRun, Parent, Payload, RunFacts, RunId, RunResult,
     StepKind, StepState, StepTransition,
 };
-use crate::runtime::change::Change;
-use crate::runtime::replay_state::{Entered, ReplayState};
+use crate::runtime::pending_change::PendingChange;
+use crate::runtime::replay_state::{ReplayState, StepLookup};
 
-/// A child run about to be started; await it for its output.
+/// Builder for a child run. Await it to start the child and get its output.
 #[must_use = "a child does nothing until it is awaited"]
 pub struct Child<'a, T> {
     ctx: &'a Ctx,
@@ -27,7 +27,8 @@ pub struct Child<'a, T> {
 }
 
 impl Ctx {
-    /// Starts a run of another workflow, once, and waits for its output. A child that fails fails the wait.
+    /// Starts a child run of another workflow, once, and waits for its output. If the child fails, the wait
+    /// fails.
     pub fn child<I: Serialize + ?Sized, T: DeserializeOwned + Send>(
         &self,
         workflow: &str,
@@ -46,13 +47,13 @@ impl Ctx {
 }
 
 impl<T> Child<'_, T> {
-    /// Record it as a step of this name; it has the workflow's unless said otherwise.
+    /// Sets the name of the step; the default is the name of the workflow.
     pub fn recorded_as(mut self, step: &str) -> Self {
         self.step = Some(step.to_string());
         self
     }
 
-    /// What becomes of the child if this run ends first; it is cancelled unless said otherwise.
+    /// Sets what happens to the child if this run ends first; by default the child is cancelled.
     pub fn on_close(mut self, policy: ClosePolicy) -> Self {
         self.on_close = policy;
         self
@@ -73,7 +74,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
             };
             let id = activation.next_id(&step);
             let now = activation.now();
-            let change = |transition, state, began, child| Change::Step {
+            let change = |transition, state, began, child| PendingChange::Step {
                 id: id.clone(),
                 kind: StepKind::Child,
                 transition,
@@ -82,14 +83,14 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
                 started_at: began,
                 child,
             };
-            let (child, began) = match activation.enter(&id, StepKind::Child) {
-                Entered::Done(record) => return recorded_outcome(activation, &id, record.state).await,
-                Entered::GivenUp => return activation.stay_given_up().await,
-                Entered::Open(record) => match record.child {
+            let (child, began) = match activation.look_up_step(&id, StepKind::Child) {
+                StepLookup::Done(record) => return recorded_outcome(activation, &id, record.state).await,
+                StepLookup::Cancelled => return activation.wait_as_cancelled().await,
+                StepLookup::Open(record) => match record.child {
                     Some(child) => (child, record.started_at),
                     None => return Err(Failure::permanent(format!("the record of {id} names no child"))),
                 },
-                Entered::Fresh => {
+                StepLookup::NotRecorded => {
                     let workflow = activation
                         .engine
                         .registry
@@ -110,27 +111,27 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
                         parent: Some(parent),
                         created_at: now,
                     };
-                    let input = self.input.map_err(refused)?;
+                    let input = self.input.map_err(invalid_failure)?;
                     let options = &activation.engine.options;
-                    let pace = |()| {
-                        let pace = &activation.engine.child_pace;
-                        pace.next(&facts.workspace, now, options.children_per_second)
+                    let rate_limit = |()| {
+                        let rate_limit = &activation.engine.child_rate;
+                        rate_limit.next(&facts.workspace, now, options.children_per_second)
                     };
-                    match check_depth(facts.parent.as_ref(), options.max_child_depth).and_then(pace) {
+                    match check_depth(facts.parent.as_ref(), options.max_child_depth).and_then(rate_limit) {
                         Ok(due_at) => {
                             let new = NewRun { facts: Arc::new(facts), input, due_at, grant: None };
-                            let started = Change::StartChild(Box::new(new), options.max_descendants);
+                            let started = PendingChange::StartChild(Box::new(new), options.max_descendants);
                             let until = StepState::Waiting { until: None };
                             let waits = change(StepTransition::Await, until, now, Some(child));
                             activation.queue([started, waits]);
-                            due_at.into_iter().for_each(|at| activation.engine.look_by(at));
+                            due_at.into_iter().for_each(|at| activation.engine.wake_scheduler_by(at));
                         }
-                        Err(failure) => drop(activation.desk().refused_children.insert(child, failure)),
+                        Err(failure) => drop(activation.replay().refused_children.insert(child, failure)),
                     }
                     (child, now)
                 }
             };
-            let look = move |desk: &mut ReplayState, _| desk.child_result(child);
+            let look = move |replay: &mut ReplayState, _| replay.child_result(child);
             let result = activation.wait_for(id.clone(), None, look).await;
             let at = activation.now();
             match result {
@@ -154,7 +155,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
     }
 }
 
-/// Refuses a run that is too deep in its family.
+/// Refuses a child that is too deep below its root.
 fn check_depth(parent: Option<&Parent>, most: u32) -> Result<(), Failure> {
     let Some(Parent { depth, root, .. }) = parent.filter(|parent| parent.depth > most) else { return Ok(()) };
     let text = format!(

@@ -1,4 +1,5 @@
-//! Steps whose effect is claimed before it begins, so that it is entered at most once; what a crash leaves open is in doubt.
+//! ClaimedRuns steps: a claim is committed before the effect begins, so that the effect happens at most once. A
+//! crash in between leaves the step in doubt.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -9,11 +10,11 @@ use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::held::while_held;
+use super::effect_tracker::{DoubtedStep, EffectTracker, Progress};
 use super::scope::Undo;
-use super::step::{Effect, panicked};
-use super::tracked::{DoubtedStep, Progress, Tracked};
-use super::{Attempt, recorded_outcome, refused};
+use super::step::{Effect, panic_failure};
+use super::while_held::while_held;
+use super::{Attempt, invalid_failure, recorded_outcome};
 use crate::limits::{MAX_PROBE, MAX_PROBE_PAUSE, MAX_PROBE_TRIES, PROBE_EVERY};
 use crate::model::{
     AttemptsMade, Denial, DoubtedAttempt, EffectKey, Failure, FailureClass, JournalEvent, OnDoubt, Payload,
@@ -22,12 +23,12 @@ use crate::model::{
     decide_retry,
 };
 use crate::runtime::Activation;
-use crate::runtime::change::Change;
-use crate::runtime::replay_state::{Entered, ReplayState};
+use crate::runtime::pending_change::PendingChange;
+use crate::runtime::replay_state::{ReplayState, StepLookup};
 use crate::runtime::stats::Counters;
 use crate::timeout::answer_within;
 
-/// Asks the provider what became of an effect.
+/// Code that asks the provider about an effect.
 type ProbeCode<'a, T> = Box<
     dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<ProbeAnswer<T>, Failure>> + Send + 'a>>
         + Send
@@ -35,15 +36,15 @@ type ProbeCode<'a, T> = Box<
         + 'a,
 >;
 
-/// What is to be done when nobody knows whether the effect happened.
+/// Policy for an effect with an unknown outcome.
 pub(super) struct Claim<'a, T> {
     pub(super) probe: Option<ProbeCode<'a, T>>,
-    /// How long one question of it may take.
+    /// Time limit for one call of the probe.
     pub(super) probe_timeout: Option<Duration>,
-    /// How long after a doubt arose the probe's "did not happen" does not count.
+    /// Time after the start of a doubt during which the probe's "did not happen" does not count.
     pub(super) probe_settle: Option<Duration>,
     pub(super) on_doubt: OnDoubt,
-    /// Does the provider reject requests of earlier holders by their fence?
+    /// True if the provider rejects requests of earlier holders by their fence.
     pub(super) rejects_stale_fences: bool,
 }
 
@@ -74,8 +75,8 @@ impl<'a, T> Claim<'a, T> {
     }
 }
 
-/// A claimed step under way.
-pub(super) struct Claimed<'a, 'c, T> {
+/// A claimed step in progress.
+pub(super) struct ClaimedStep<'a, 'c, T> {
     pub(super) effect: &'a Effect,
     pub(super) activation: &'a Activation,
     pub(super) claim: &'a Claim<'c, T>,
@@ -83,33 +84,34 @@ pub(super) struct Claimed<'a, 'c, T> {
     key: EffectKey,
     attempts: u32,
     began: Timestamp,
-    /// Attempts before a retry of the run dropped the record: they are counted, but they are not of this policy.
+    /// Attempts before a retry of the run dropped the record. They are counted, but not against this policy.
     before: u32,
-    /// When the last attempt came into doubt.
+    /// Time at which the last attempt came into doubt.
     doubted_at: Timestamp,
-    /// Did its holder vanish? Then a request of it may still be on its way.
+    /// True if its holder vanished. A request of that holder may still be in flight.
     holder_vanished: bool,
 }
 
-/// What comes next.
-enum Next {
-    /// Try, not before this instant.
+/// Next action on a claimed step.
+enum NextAction {
+    /// Try, at this time at the earliest.
     Try(Option<Timestamp>),
-    /// Nobody knows whether the last try happened.
+    /// Record that the outcome of the last attempt is unknown.
     Doubt(Failure),
-    /// That is on record; find out, or wait for people.
-    Held,
+    /// The doubt is recorded. Probe, or wait for a ruling.
+    ResolveDoubt,
 }
 
-/// What people decided about an effect that was left to them.
-pub(super) enum Ruled<T> {
+/// Result of a ruling.
+pub(super) enum RulingOutcome<T> {
     Happened(T, Payload),
-    /// It may be tried anew.
+    /// The step may be tried again.
     DidNotHappen,
     Failed(Failure),
 }
 
-/// Has people say whether an effect happened whose code was dropped, so that it can be undone: `None` if there is nothing to undo.
+/// Waits for a ruling on an effect whose code was dropped, so that it can be undone. Returns `None` if there
+/// is nothing to undo.
 pub(super) async fn settle_for_undo(
     activation: &Activation,
     step: &StepId,
@@ -118,15 +120,15 @@ pub(super) async fn settle_for_undo(
 ) -> Result<Option<Payload>, Failure> {
     let DoubtedStep { kind, attempts, began } = doubted;
     let policy = RetryPolicy::never();
-    let effect = Effect { id: step.clone(), kind, policy, timeout: None, heeds_stops: true };
+    let effect = Effect { id: step.clone(), kind, policy, timeout: None, obeys_stop: true };
     let claim = Claim::<serde_json::Value>::default();
-    let held = Claimed::about(&effect, activation, &claim, Some(undo), attempts, began);
-    activation.durable().await;
-    // Until now nobody waited for what people say, so they could not say everything.
+    let held = ClaimedStep::about(&effect, activation, &claim, Some(undo), attempts, began);
+    activation.gate_ignoring_stops().await;
+    // Until now no code waited for a ruling, so some rulings were not possible.
     let anew = {
-        let desk = activation.desk();
-        let is_ruled = desk.last_doubt(&held.doubted()).is_some_and(|last| desk.is_settled(&last.id));
-        let was_cut_off = desk.open.get(step).is_some_and(|record| match &record.state {
+        let replay = activation.replay();
+        let is_ruled = replay.last_doubt(&held.doubted()).is_some_and(|last| replay.is_settled(&last.id));
+        let was_cut_off = replay.open.get(step).is_some_and(|record| match &record.state {
             StepState::InDoubt { failure, .. } => failure.code() == Some("cut_off"),
             _ => false,
         });
@@ -134,28 +136,28 @@ pub(super) async fn settle_for_undo(
     };
     let text = "it was dropped in the middle, and the run is being undone; if it happened, it will be undone as well";
     let failure = anew.then(|| Failure::unknown(text).with_code("unsettled"));
-    match held.ruled_on(failure).await {
-        Ruled::Happened(_, output) => Ok(Some(output)),
-        Ruled::DidNotHappen => Ok(None),
-        Ruled::Failed(failure) if failure.code() == Some("undo_failed") => Err(failure),
-        Ruled::Failed(_) => Ok(None),
+    match held.wait_for_ruling(failure).await {
+        RulingOutcome::Happened(_, output) => Ok(Some(output)),
+        RulingOutcome::DidNotHappen => Ok(None),
+        RulingOutcome::Failed(failure) if failure.code() == Some("undo_failed") => Err(failure),
+        RulingOutcome::Failed(_) => Ok(None),
     }
 }
 
-/// How a held doubt ended.
-enum Settled<T> {
+/// Result of resolving a doubt.
+enum DoubtResolution<T> {
     Happened(T, Payload),
-    /// It is to be tried again at this instant.
+    /// Retry at this time.
     Retry(Timestamp),
-    /// People say that it did not happen: it is to be tried at this instant.
+    /// A person ruled that it did not happen. Try again at this time.
     DidNotHappen(Timestamp),
     Compensate(Payload),
     Failed(Failure),
-    /// What people said is of no use.
-    Again(Failure),
+    /// The ruling cannot be applied.
+    Unusable(Failure),
 }
 
-impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
+impl<'a, 'c, T: Serialize + DeserializeOwned> ClaimedStep<'a, 'c, T> {
     pub(super) fn new(
         effect: &'a Effect,
         activation: &'a Activation,
@@ -165,7 +167,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         Self::about(effect, activation, claim, undo, 0, activation.now())
     }
 
-    /// A step that has come this far.
+    /// Creates a step that has already made `attempts` attempts.
     pub(super) fn about(
         effect: &'a Effect,
         activation: &'a Activation,
@@ -175,13 +177,24 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         began: Timestamp,
     ) -> Self {
         let key = EffectKey::new(activation.facts.id, activation.generation, &effect.id);
-        let before = activation.desk().attempts_before(&effect.id);
+        let before = activation.replay().attempts_before(&effect.id);
         let attempts = attempts.max(before);
         let (doubted_at, holder_vanished) = (began, false);
-        Claimed { effect, activation, claim, undo, key, attempts, before, began, doubted_at, holder_vanished }
+        ClaimedStep {
+            effect,
+            activation,
+            claim,
+            undo,
+            key,
+            attempts,
+            before,
+            began,
+            doubted_at,
+            holder_vanished,
+        }
     }
 
-    /// The change by which people or a probe say that the effect happened.
+    /// Transition for a ruling or probe that the effect happened.
     fn happened(&self) -> StepTransition {
         match self.before {
             0 => StepTransition::Happened,
@@ -193,32 +206,36 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         SettleTime::new(self.effect.timeout, self.claim.probe_settle, self.claim.rejects_stale_fences)
     }
 
-    /// The first instant at which the effect may be run again.
+    /// Earliest time at which the effect may run again.
     fn retry_from(&self) -> Timestamp {
         self.settle_time().retry_from(self.doubted_at, self.holder_vanished)
     }
 
-    /// Leaves the outcome to people, and waits for what they decide. `failure` is put on record first, unless it is there already.
-    pub(super) async fn ruled_on(mut self, mut failure: Option<Failure>) -> Ruled<T> {
+    /// Waits for a person's ruling. Records `failure` as a doubt first, if given.
+    pub(super) async fn wait_for_ruling(mut self, mut failure: Option<Failure>) -> RulingOutcome<T> {
         loop {
             if let Some(failure) = failure.take() {
-                self.replayed().await;
+                self.wait_for_replay_end().await;
                 self.doubted_at = self.activation.now();
                 self.doubt(self.doubted_at, failure);
             }
-            match self.settle().await {
-                Settled::Happened(value, output) => return Ruled::Happened(value, output),
-                Settled::DidNotHappen(_) | Settled::Retry(_) => return Ruled::DidNotHappen,
-                Settled::Compensate(output) => return Ruled::Failed(self.compensate(output).await),
-                Settled::Failed(failure) => return Ruled::Failed(failure),
-                Settled::Again(unusable) => failure = Some(unusable),
+            match self.resolve_doubt().await {
+                DoubtResolution::Happened(value, output) => return RulingOutcome::Happened(value, output),
+                DoubtResolution::DidNotHappen(_) | DoubtResolution::Retry(_) => {
+                    return RulingOutcome::DidNotHappen;
+                }
+                DoubtResolution::Compensate(output) => {
+                    return RulingOutcome::Failed(self.compensate(output).await);
+                }
+                DoubtResolution::Failed(failure) => return RulingOutcome::Failed(failure),
+                DoubtResolution::Unusable(unusable) => failure = Some(unusable),
             }
         }
     }
 
     pub(super) async fn run<C, Fut, E>(
         mut self,
-        tracked: &Tracked<'_>,
+        tracker: &EffectTracker<'_>,
         mut code: C,
     ) -> Result<(T, Payload), Failure>
     where
@@ -226,88 +243,90 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         Fut: Future<Output = Result<T, E>>,
         E: Into<Failure>,
     {
-        let mut next = match self.activation.enter(&self.effect.id, StepKind::Claimed) {
-            Entered::Done(record) => {
+        let mut next = match self.activation.look_up_step(&self.effect.id, StepKind::Claimed) {
+            StepLookup::Done(record) => {
                 let output = match &record.state {
                     StepState::Completed { output, .. } => output.clone(),
                     _ => Payload::null(),
                 };
                 if let StepState::Completed { .. } = &record.state {
-                    tracked.set(Progress::Done(output.clone()));
+                    tracker.set(Progress::Done(output.clone()));
                 }
                 let value = recorded_outcome(self.activation, &self.effect.id, record.state).await?;
                 return Ok((value, output));
             }
-            Entered::GivenUp => return self.activation.stay_given_up().await,
-            Entered::Open(record) => {
+            StepLookup::Cancelled => return self.activation.wait_as_cancelled().await,
+            StepLookup::Open(record) => {
                 (self.attempts, self.began) = (record.attempts, record.started_at);
                 match record.state {
                     StepState::Pending { due_at, failure } => {
-                        if self.decide(&failure) == RetryDecision::Pause || is_ruled_to_run(&failure) {
-                            // People have resumed the run that paused for it, or have said that it is to run.
-                            self.begin_anew();
+                        if self.decide(&failure) == RetryDecision::Pause || must_run_by_ruling(&failure) {
+                            // A person resumed the run that paused for this step, or ruled that the step must
+                            // run.
+                            self.reset_policy();
                         }
-                        Next::Try(Some(due_at))
+                        NextAction::Try(Some(due_at))
                     }
                     StepState::InDoubt { since, failure } => {
-                        // A doubt that people were asked about more than once may have begun with a vanished holder.
+                        // A doubt with more than one round may have begun with a vanished holder.
                         let is_first_round = self.is_first_round();
                         self.holder_vanished = failure.code() == Some(CRASHED) || !is_first_round;
                         self.doubted_at = since;
-                        Next::Held
+                        NextAction::ResolveDoubt
                     }
                     _ => {
                         self.holder_vanished = true;
-                        Next::Doubt(
+                        NextAction::Doubt(
                             Failure::unknown("its worker vanished in the middle of it").with_code(CRASHED),
                         )
                     }
                 }
             }
-            Entered::Fresh => Next::Try(None),
+            StepLookup::NotRecorded => NextAction::Try(None),
         };
         loop {
             next = match next {
-                Next::Try(due_at) => match self.attempt(tracked, due_at, &mut code).await? {
+                NextAction::Try(due_at) => match self.attempt(tracker, due_at, &mut code).await? {
                     Ok(done) => return Ok(done),
                     Err(next) => next,
                 },
-                Next::Doubt(failure) => {
-                    self.replayed().await;
+                NextAction::Doubt(failure) => {
+                    self.wait_for_replay_end().await;
                     self.doubted_at = self.activation.now();
                     self.doubt(self.doubted_at, failure);
-                    Next::Held
+                    NextAction::ResolveDoubt
                 }
-                Next::Held => match self.settle_tracked(tracked).await {
-                    Settled::Happened(value, output) => return Ok((value, output)),
-                    Settled::Retry(due_at) => Next::Try(Some(due_at)),
-                    Settled::DidNotHappen(due_at) => {
-                        self.begin_anew();
-                        Next::Try(Some(due_at))
+                NextAction::ResolveDoubt => match self.resolve_tracked_doubt(tracker).await {
+                    DoubtResolution::Happened(value, output) => return Ok((value, output)),
+                    DoubtResolution::Retry(due_at) => NextAction::Try(Some(due_at)),
+                    DoubtResolution::DidNotHappen(due_at) => {
+                        self.reset_policy();
+                        NextAction::Try(Some(due_at))
                     }
-                    Settled::Compensate(output) => return Err(self.compensate(output).await),
-                    Settled::Failed(failure) => return Err(failure),
-                    Settled::Again(failure) => Next::Doubt(failure),
+                    DoubtResolution::Compensate(output) => return Err(self.compensate(output).await),
+                    DoubtResolution::Failed(failure) => return Err(failure),
+                    DoubtResolution::Unusable(failure) => NextAction::Doubt(failure),
                 },
             };
         }
     }
 
-    /// Settles the doubt; if the code is dropped meanwhile, it is settled before the effect is undone.
-    async fn settle_tracked(&mut self, tracked: &Tracked<'_>) -> Settled<T> {
-        tracked.set(Progress::InDoubt { attempts: self.attempts, began: self.began });
-        let settled = self.settle().await;
-        tracked.set(Progress::NotBegun);
+    /// Resolves the doubt. If the code is dropped in between, the doubt is resolved before the effect is
+    /// undone.
+    async fn resolve_tracked_doubt(&mut self, tracker: &EffectTracker<'_>) -> DoubtResolution<T> {
+        tracker.set(Progress::InDoubt { attempts: self.attempts, began: self.began });
+        let settled = self.resolve_doubt().await;
+        tracker.set(Progress::NotBegun);
         settled
     }
 
-    /// The policy counts from here on.
-    fn begin_anew(&mut self) {
+    /// Restarts the count of the retry policy.
+    fn reset_policy(&mut self) {
         (self.before, self.began) = (self.attempts, self.activation.now());
     }
 
-    /// Would another failure be the last one?
-    fn is_spent(&self) -> bool {
+    /// Returns whether another failure would be the last one.
+    fn is_last_attempt(&self) -> bool {
         let failure = Failure::unknown("nobody knows whether it happened");
         !matches!(self.decide(&failure), RetryDecision::At(_))
     }
@@ -317,23 +336,24 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         decide_retry(&self.effect.policy, made, failure, self.activation.now(), fastrand::f64())
     }
 
-    /// Waits until the replay is over: until then it is not certain that the code is the one on record, and nothing may be
-    /// decided. Where there is none, what is known is on record in the very turn in which it is: the run may be about to stop.
-    async fn replayed(&self) {
-        let is_replaying = self.activation.desk().replaying;
+    /// Waits until the replay is over. Until then it is not certain that this code made the records, so
+    /// nothing may be decided. Without a replay it does not wait: the doubt must be recorded in this turn,
+    /// because the run may be about to stop.
+    async fn wait_for_replay_end(&self) {
+        let is_replaying = self.activation.replay().replaying;
         if is_replaying {
-            let _held = self.activation.hold_doubt();
-            self.activation.durable().await;
+            let _held = self.activation.hold_for_doubt();
+            self.activation.gate_ignoring_stops().await;
         }
     }
 
-    /// Claims, and enters the code once the claim is durable.
+    /// Claims the effect, and runs the code once the claim is durable.
     async fn attempt<C, Fut, E>(
         &mut self,
-        tracked: &Tracked<'_>,
+        tracker: &EffectTracker<'_>,
         due_at: Option<Timestamp>,
         code: &mut C,
-    ) -> Result<Result<(T, Payload), Next>, Failure>
+    ) -> Result<Result<(T, Payload), NextAction>, Failure>
     where
         C: FnMut(Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>>,
@@ -350,19 +370,20 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         }
         self.attempts += 1;
         self.holder_vanished = false;
-        // From here on the run may not stop without knowing how it went: a claim that nobody acts on would be a doubt.
-        let staying = activation.stay();
-        effect.mark(activation, self.attempts, self.began);
-        activation.queue([activation.note(&effect.id, JournalEvent::Claimed { attempt: self.attempts })]);
-        let mut cut_off = CutOff { claimed: &*self, tracked, stage: Stage::Claimed };
-        activation.durable().await;
-        if activation.desk().is_stopped() {
-            // Its code was not entered, and that is known.
+        // From here on the run must not stop before the outcome is known: an unused claim would be a doubt.
+        let staying = activation.block_parking();
+        effect.record_start(activation, self.attempts, self.began);
+        activation
+            .queue([activation.journal_entry(&effect.id, JournalEvent::Claimed { attempt: self.attempts })]);
+        let mut cut_off = AttemptDropGuard { claimed: &*self, tracker, stage: Stage::Claimed };
+        activation.gate_ignoring_stops().await;
+        if activation.replay().is_stopped() {
+            // The code did not run, and that is certain.
             cut_off.stage = Stage::Left;
             drop(cut_off);
-            return Ok(Err(self.not_begun()));
+            return Ok(Err(self.release_claim()));
         }
-        cut_off.stage = Stage::Entered;
+        cut_off.stage = Stage::StepLookup;
         let attempt = Attempt::new(self.key.clone(), self.attempts, activation, &effect.id);
         let outcome = effect.attempt(activation, code, attempt, self.began).await;
         cut_off.stage = Stage::Left;
@@ -375,46 +396,46 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     effect.finish(activation, StepTransition::Complete, state, self.attempts, self.began);
                     return Ok(Ok((value, output)));
                 }
-                // It happened, and what it gave cannot be kept: nobody but people can say what it was.
-                Err(invalid) => return Ok(Err(Next::Doubt(refused(invalid)))),
+                // The effect happened, but its output cannot be stored. Only a person can say what it was.
+                Err(invalid) => return Ok(Err(NextAction::Doubt(invalid_failure(invalid)))),
             },
             Err(failure) => failure,
         };
         if failure.class() == FailureClass::Unknown {
-            return Ok(Err(Next::Doubt(failure)));
+            return Ok(Err(NextAction::Doubt(failure)));
         }
         match self.decide(&failure) {
-            RetryDecision::Pause if !activation.desk().is_to_end() => {
+            RetryDecision::Pause if !activation.replay().must_end() => {
                 self.schedule_retry(failure.clone(), activation.now());
                 activation.pause_exhausted(&effect.id, &failure);
-                self.begin_anew();
-                Ok(Err(Next::Try(Some(activation.now()))))
+                self.reset_policy();
+                Ok(Err(NextAction::Try(Some(activation.now()))))
             }
             RetryDecision::GiveUp | RetryDecision::Pause => {
                 Err(effect.fail(activation, failure, self.attempts, self.began))
             }
             RetryDecision::At(at) => {
                 self.schedule_retry(failure, at);
-                Ok(Err(Next::Try(Some(at))))
+                Ok(Err(NextAction::Try(Some(at))))
             }
         }
     }
 
     fn schedule_retry(&self, failure: Failure, due_at: Timestamp) {
         let (effect, activation) = (self.effect, self.activation);
-        effect.note_retry(activation, &failure, self.attempts);
+        effect.record_retry(activation, &failure, self.attempts);
         let state = StepState::Pending { due_at, failure };
         effect.finish(activation, StepTransition::ScheduleRetry, state, self.attempts, self.began);
     }
 
-    /// Gives the claim back: the run is to stop, and may do so without a doubt.
-    fn not_begun(&self) -> Next {
+    /// Releases the claim, so that the run can stop without a doubt.
+    fn release_claim(&self) -> NextAction {
         let (effect, activation) = (self.effect, self.activation);
         let failure = Failure::retryable("it was to stop before it began").with_code("not_begun");
         let noted = JournalEvent::Failed { attempt: self.attempts, failure: failure.clone() };
         let due_at = activation.now();
         activation.queue([
-            activation.note(&effect.id, noted),
+            activation.journal_entry(&effect.id, noted),
             effect.change(
                 StepTransition::ScheduleRetry,
                 StepState::Pending { due_at, failure },
@@ -422,24 +443,26 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 self.began,
             ),
         ]);
-        Next::Try(Some(due_at))
+        NextAction::Try(Some(due_at))
     }
 
-    /// Puts on record that nobody knows, and opens what people settle it by.
+    /// Records the doubt and opens the promise that resolves it.
     pub(super) fn doubt(&self, since: Timestamp, failure: Failure) {
         let (effect, activation) = (self.effect, self.activation);
         Counters::add(&activation.engine.counters.doubts);
         tracing::warn!(key = %self.key, %failure, "effect in doubt");
         let about = self.doubted();
         let run = activation.facts.id;
-        let id = about.next(activation.desk().last_doubt(&about));
+        let id = about.next(activation.replay().last_doubt(&about));
         let promise = Promise::pending(id, run, since, None);
-        activation.desk().keep_promise(promise.clone());
-        let note = activation
-            .note(&effect.id, JournalEvent::Doubted { attempt: self.attempts, failure: failure.clone() });
+        activation.replay().keep_promise(promise.clone());
+        let note = activation.journal_entry(
+            &effect.id,
+            JournalEvent::Doubted { attempt: self.attempts, failure: failure.clone() },
+        );
         let state = StepState::InDoubt { since, failure };
         activation.queue([
-            Change::OpenPromise(Box::new(promise)),
+            PendingChange::OpenPromise(Box::new(promise)),
             effect.change(StepTransition::Doubt, state, self.attempts, self.began),
             note,
         ]);
@@ -450,36 +473,38 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         DoubtedAttempt::new(facts.id, *generation, &self.effect.id, self.attempts)
     }
 
-    /// Is the doubt as it was first put on record?
+    /// Returns whether the doubt is in its first round.
     fn is_first_round(&self) -> bool {
         let about = self.doubted();
-        self.activation.desk().last_doubt(&about).is_none_or(|last| last.id == about.round(1))
+        self.activation.replay().last_doubt(&about).is_none_or(|last| last.id == about.round(1))
     }
 
-    /// Asks the provider, and where that does not help does as the step says, or waits for people.
-    async fn settle(&mut self) -> Settled<T> {
+    /// Resolves the doubt: probes the provider, then applies the step's policy or waits for a ruling.
+    async fn resolve_doubt(&mut self) -> DoubtResolution<T> {
         let (effect, activation) = (self.effect, self.activation);
-        // A run that ends would leave the doubt to nobody.
-        let _held = activation.hold_doubt();
-        self.replayed().await;
-        let last = activation.desk().last_doubt(&self.doubted()).map(|promise| promise.id.clone());
+        // A run that ends would leave the doubt without code that can act on a ruling.
+        let _held = activation.hold_for_doubt();
+        self.wait_for_replay_end().await;
+        let last = activation.replay().last_doubt(&self.doubted()).map(|promise| promise.id.clone());
         let Some(promise) = last else {
-            return Settled::Again(Failure::unknown("the doubt had no promise").with_code(CRASHED));
+            return DoubtResolution::Unusable(
+                Failure::unknown("the doubt had no promise").with_code(CRASHED),
+            );
         };
         let denial_counts_from = self.settle_time().denial_counts_from(self.doubted_at, self.holder_vanished);
-        // If a crash forgets when it was denied, it must be denied twice again.
+        // After a crash the time of the first "did not happen" is lost, and it must be confirmed twice again.
         let (mut pause, mut denied_at) = (PROBE_EVERY, None);
         loop {
-            let is_ruled = activation.desk().is_settled(&promise);
+            let is_ruled = activation.replay().is_settled(&promise);
             let mut ask_again_at = None;
             if !is_ruled && let Some(probe) = &self.claim.probe {
-                let (answer, asked_at) = self.ask(probe).await;
+                let (answer, asked_at) = self.probe_provider(probe).await;
                 match answer {
                     ProbeAnswer::Happened(value) => match Payload::of(&value) {
                         Ok(output) => {
                             let state = StepState::Completed { at: activation.now(), output: output.clone() };
-                            self.close(&promise, self.happened(), state);
-                            return Settled::Happened(value, output);
+                            self.close_doubt(&promise, self.happened(), state);
+                            return DoubtResolution::Happened(value, output);
                         }
                         Err(invalid) => {
                             tracing::error!(key = %self.key, %invalid, "the answer of the probe cannot be kept")
@@ -490,7 +515,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                         Denial::Believed => {
                             let failure = Failure::retryable("the provider says that it did not happen")
                                 .with_code("did_not_happen");
-                            return self.again(&promise, failure);
+                            return self.retry_or_fail(&promise, failure);
                         }
                         Denial::AskAgainAt(at) => {
                             denied_at = denied_at.or(Some(asked_at)).filter(|at| *at >= denial_counts_from);
@@ -503,17 +528,17 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             match self.claim.on_doubt {
                 _ if is_ruled || ask_again_at.is_some() => {}
                 OnDoubt::Hold => {}
-                // One that may have happened and can be undone is not given up without people.
-                OnDoubt::Retry if self.undo.is_some() && self.is_spent() => {}
+                // An effect that may have happened and can be undone is given up only by a ruling.
+                OnDoubt::Retry if self.undo.is_some() && self.is_last_attempt() => {}
                 OnDoubt::Fail if self.undo.is_some() => {}
                 OnDoubt::Retry => {
                     let failure = Failure::unknown("nobody knows whether it happened").with_code("in_doubt");
-                    return self.again(&promise, failure);
+                    return self.retry_or_fail(&promise, failure);
                 }
                 OnDoubt::Fail => {
-                    activation.queue([Change::TimeOutPromise(promise.clone())]);
+                    activation.queue([PendingChange::TimeOutPromise(promise.clone())]);
                     let failure = Failure::unknown("nobody knows whether it happened").with_code("in_doubt");
-                    return Settled::Failed(self.give_up(failure));
+                    return DoubtResolution::Failed(self.give_up(failure));
                 }
             }
             let until = match (ask_again_at, &self.claim.probe) {
@@ -525,58 +550,62 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 }
                 (None, None) => None,
             };
-            let look = |desk: &mut ReplayState, now: Timestamp| match desk
+            let look = |replay: &mut ReplayState, now: Timestamp| match replay
                 .find_promise(&promise)
                 .map(|found| &found.state)
             {
                 Some(PromiseState::Settled { settlement, .. }) => Some(Some(settlement.clone())),
                 _ => until.filter(|until| now >= *until).map(|_| None),
             };
-            if let Some(settlement) = activation.wait_through(effect.id.clone(), until, look).await {
-                return self.ruled(settlement);
+            if let Some(settlement) = activation.wait_ignoring_stops(effect.id.clone(), until, look).await {
+                return self.apply_ruling(settlement);
             }
         }
     }
 
-    /// Tries again by itself, as often and as soon as the policy says.
-    fn again(&self, promise: &PromiseId, failure: Failure) -> Settled<T> {
+    /// Retries on its own, as the policy says.
+    fn retry_or_fail(&self, promise: &PromiseId, failure: Failure) -> DoubtResolution<T> {
         let now = self.activation.now();
         let wait_until = |due_at| {
             let state = StepState::Pending { due_at, failure: failure.clone() };
-            self.close(promise, StepTransition::DidNotHappen, state);
-            Settled::Retry(due_at)
+            self.close_doubt(promise, StepTransition::DidNotHappen, state);
+            DoubtResolution::Retry(due_at)
         };
         match self.decide(&failure) {
             RetryDecision::At(due_at) => wait_until(due_at.max(self.retry_from())),
-            RetryDecision::Pause if !self.activation.desk().is_to_end() => {
+            RetryDecision::Pause if !self.activation.replay().must_end() => {
                 self.activation.pause_exhausted(&self.effect.id, &failure);
                 wait_until(now)
             }
             RetryDecision::GiveUp | RetryDecision::Pause => {
                 let state = StepState::Failed { at: now, failure: failure.clone() };
-                self.close(promise, StepTransition::Abandon, state);
-                Settled::Failed(failure)
+                self.close_doubt(promise, StepTransition::Abandon, state);
+                DoubtResolution::Failed(failure)
             }
         }
     }
 
-    /// Does as people say.
-    fn ruled(&self, settlement: Settlement) -> Settled<T> {
+    /// Applies a ruling.
+    fn apply_ruling(&self, settlement: Settlement) -> DoubtResolution<T> {
         let ruling: Ruling = match settlement {
             Settlement::Resolved(value) => match value.to() {
                 Ok(ruling) => ruling,
                 Err(error) => {
-                    return Settled::Again(Failure::unknown(format!("the ruling cannot be read: {error}")));
+                    return DoubtResolution::Unusable(Failure::unknown(format!(
+                        "the ruling cannot be read: {error}"
+                    )));
                 }
             },
-            Settlement::Rejected(failure) | Settlement::Cancelled(failure) => return Settled::Again(failure),
+            Settlement::Rejected(failure) | Settlement::Cancelled(failure) => {
+                return DoubtResolution::Unusable(failure);
+            }
         };
         let activation = self.activation;
         let (effect, at) = (self.effect, activation.now());
         let output = |output: &serde_json::Value| {
-            // An undo gives nothing; that it is done is all there is to say.
+            // An undo has no output.
             let output = if effect.kind == StepKind::Undo { &serde_json::Value::Null } else { output };
-            let output = Payload::of(output).map_err(refused)?;
+            let output = Payload::of(output).map_err(invalid_failure)?;
             let value: T = output.to().map_err(|error| {
                 Failure::unknown(format!("the output that was given does not fit the step: {error}"))
                     .with_code("output_mismatch")
@@ -588,9 +617,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 Ok((value, output)) => {
                     let state = StepState::Completed { at, output: output.clone() };
                     activation.queue([effect.change(self.happened(), state, self.attempts, self.began)]);
-                    Settled::Happened(value, output)
+                    DoubtResolution::Happened(value, output)
                 }
-                Err(failure) => Settled::Again(failure),
+                Err(failure) => DoubtResolution::Unusable(failure),
             },
             Resolution::DidNotHappen => {
                 let failure = Failure::retryable(format!("{} says that it did not happen", ruling.by.name))
@@ -603,25 +632,25 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     self.attempts,
                     self.began,
                 )]);
-                Settled::DidNotHappen(due_at)
+                DoubtResolution::DidNotHappen(due_at)
             }
             Resolution::Compensate { output: given } => match (self.undo, output(given)) {
-                (Some(_), Ok((_, output))) => Settled::Compensate(output),
-                (Some(_), Err(failure)) => Settled::Again(failure),
+                (Some(_), Ok((_, output))) => DoubtResolution::Compensate(output),
+                (Some(_), Err(failure)) => DoubtResolution::Unusable(failure),
                 (None, _) => {
                     let text =
                         "the step has no compensation; undo it by hand and abandon it, or rule otherwise";
-                    Settled::Again(Failure::unknown(text).with_code("no_compensation"))
+                    DoubtResolution::Unusable(Failure::unknown(text).with_code("no_compensation"))
                 }
             },
-            Resolution::Abandon => Settled::Failed(self.give_up(abandoned())),
+            Resolution::Abandon => DoubtResolution::Failed(self.give_up(abandoned())),
         }
     }
 
-    /// Undoes what may have happened; the step has failed then.
+    /// Undoes an effect that may have happened. The step fails.
     async fn compensate(&self, output: Payload) -> Failure {
         let Some(undo) = self.undo else { return self.give_up(abandoned()) };
-        let _held = self.activation.hold_doubt();
+        let _held = self.activation.hold_for_doubt();
         match undo.run(self.activation, &self.effect.id, &output, false).await {
             Ok(_) => self.give_up(
                 Failure::permanent("people had it undone").with_code("compensated").that_may_have_happened(),
@@ -633,7 +662,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         }
     }
 
-    /// The step has failed. Of an unknown failure a retry of the run does not run it again.
+    /// Fails the step. After an unknown failure, a retry of the run does not run it again.
     fn give_up(&self, failure: Failure) -> Failure {
         let state = StepState::Failed { at: self.activation.now(), failure: failure.clone() };
         self.activation.queue([self.effect.change(
@@ -645,24 +674,26 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         failure
     }
 
-    /// The doubt is settled without people: if one of them was faster, the write is refused and they are heard.
-    fn close(&self, promise: &PromiseId, transition: StepTransition, state: StepState) {
+    /// Closes the doubt without a ruling. If a ruling came first, the commit is refused and the ruling
+    /// counts.
+    fn close_doubt(&self, promise: &PromiseId, transition: StepTransition, state: StepState) {
         self.activation.queue([
-            Change::TimeOutPromise(promise.clone()),
+            PendingChange::TimeOutPromise(promise.clone()),
             self.effect.change(transition, state, self.attempts, self.began),
         ]);
     }
 
-    /// Asks the provider, more than once if it does not answer. Also gives when the question was sent that brought the answer.
-    async fn ask(&self, probe: &ProbeCode<'_, T>) -> (ProbeAnswer<T>, Timestamp) {
+    /// Probes the provider, with retries if it does not answer. Also returns when the answered request was
+    /// sent.
+    async fn probe_provider(&self, probe: &ProbeCode<'_, T>) -> (ProbeAnswer<T>, Timestamp) {
         let (effect, activation) = (self.effect, self.activation);
         let (policy, since) = (RetryPolicy::default().max_attempts(MAX_PROBE_TRIES), activation.now());
         let mut asked = 0;
         loop {
-            activation.durable().await;
+            activation.gate_ignoring_stops().await;
             let asked_at = activation.now();
             let failure = {
-                let _staying = activation.stay();
+                let _staying = activation.block_parking();
                 asked += 1;
                 let asking =
                     AssertUnwindSafe(async { probe(self.key.as_str().to_string()).await }).catch_unwind();
@@ -670,17 +701,18 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 let patience = self.claim.probe_timeout.or(effect.timeout).unwrap_or(MAX_PROBE);
                 let clock = &activation.engine.clock;
                 let answer = match answer_within(&**clock, patience, asking).await {
-                    Some(answer) => answer.unwrap_or_else(|panic| Err(panicked(&*panic))),
+                    Some(answer) => answer.unwrap_or_else(|panic| Err(panic_failure(&*panic))),
                     None => Err(Failure::unknown(format!("the probe took longer than {patience:?}"))),
                 };
-                activation.its_turn(&effect.id).await;
+                activation.wait_for_turn(&effect.id).await;
                 let told = match &answer {
                     Ok(ProbeAnswer::Happened(_)) => "happened".to_string(),
                     Ok(ProbeAnswer::DidNotHappen) => "did_not_happen".to_string(),
                     Ok(ProbeAnswer::Unknown) => "unknown".to_string(),
                     Err(failure) => format!("no answer: {failure}"),
                 };
-                activation.queue([activation.note(&effect.id, JournalEvent::Probed { answer: told })]);
+                activation
+                    .queue([activation.journal_entry(&effect.id, JournalEvent::Probed { answer: told })]);
                 match answer {
                     Ok(answer) => return (answer, asked_at),
                     Err(failure) => failure,
@@ -691,47 +723,48 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 RetryDecision::GiveUp | RetryDecision::Pause => return (ProbeAnswer::Unknown, asked_at),
                 RetryDecision::At(at) => {
                     let due = move |_: &mut _, now: Timestamp| (now >= at).then_some(());
-                    activation.wait_through(effect.id.clone(), Some(at), due).await;
+                    activation.wait_ignoring_stops(effect.id.clone(), Some(at), due).await;
                 }
             }
         }
     }
 }
 
-/// Code of the failure of an attempt that did not happen, as people say: it is to be run, however often it was tried before.
+/// Failure code of an attempt that a person ruled did not happen. The step must run, however often it was
+/// tried before.
 const RULED_TO_RUN: &str = "ruled_to_run";
 
-/// Have people said that the step is to be run?
-pub(super) fn is_ruled_to_run(failure: &Failure) -> bool {
+/// Returns whether a ruling requires the step to run.
+pub(super) fn must_run_by_ruling(failure: &Failure) -> bool {
     failure.code() == Some(RULED_TO_RUN)
 }
 
-/// Code of the failure of an attempt whose worker vanished.
+/// Failure code of an attempt whose worker vanished.
 const CRASHED: &str = "crashed";
 
 fn abandoned() -> Failure {
     Failure::unknown("people gave it up").with_code("abandoned")
 }
 
-/// How far an attempt has got.
+/// Stage of an attempt.
 enum Stage {
     Claimed,
-    Entered,
+    StepLookup,
     Left,
 }
 
-/// Tells what became of an attempt that is dropped in the middle, because another branch came first.
-struct CutOff<'b, 'a, 'c, T: Serialize + DeserializeOwned> {
-    claimed: &'b Claimed<'a, 'c, T>,
-    tracked: &'b Tracked<'b>,
+/// Records the state of an attempt that is dropped in the middle because another branch won.
+struct AttemptDropGuard<'b, 'a, 'c, T: Serialize + DeserializeOwned> {
+    claimed: &'b ClaimedStep<'a, 'c, T>,
+    tracker: &'b EffectTracker<'b>,
     stage: Stage,
 }
 
-impl<T: Serialize + DeserializeOwned> Drop for CutOff<'_, '_, '_, T> {
+impl<T: Serialize + DeserializeOwned> Drop for AttemptDropGuard<'_, '_, '_, T> {
     fn drop(&mut self) {
-        let Claimed { effect, activation, attempts, began, .. } = *self.claimed;
-        // If it is the engine that drops the code, whoever drives the run next finds out from the records.
-        if !activation.desk().in_turn {
+        let ClaimedStep { effect, activation, attempts, began, .. } = *self.claimed;
+        // If the engine drops the code, the next holder of the run finds the state in the records.
+        if !activation.replay().in_turn {
             return;
         }
         match self.stage {
@@ -739,10 +772,10 @@ impl<T: Serialize + DeserializeOwned> Drop for CutOff<'_, '_, '_, T> {
                 let state = StepState::Cancelled { at: activation.now() };
                 activation.queue([effect.change(StepTransition::Withdraw, state, attempts, began)]);
             }
-            Stage::Entered => {
+            Stage::StepLookup => {
                 let failure = Failure::unknown("it was dropped in the middle").with_code("cut_off");
                 self.claimed.doubt(activation.now(), failure);
-                self.tracked.set(Progress::InDoubt { attempts, began });
+                self.tracker.set(Progress::InDoubt { attempts, began });
             }
             Stage::Left => {}
         }

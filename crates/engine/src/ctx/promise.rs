@@ -1,4 +1,4 @@
-//! Promises: values that somebody outside supplies.
+//! Promises: values supplied from outside the run.
 
 use std::future::IntoFuture;
 use std::marker::PhantomData;
@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome, refused};
+use super::{Ctx, StepFuture, checked_name, decoded, invalid_failure, recorded_outcome};
 use crate::limits::{KEEP_PROMISE_KEY_FOR, MAX_SPAN};
 use crate::model::{
     Failure, IdempotencyKey, Invalid, Payload, Promise, PromiseId, PromiseKey, PromiseState, Settlement,
     StepId, StepKind, StepRecord, StepState, StepTransition, Timestamp,
 };
 use crate::runtime::Activation;
-use crate::runtime::change::Change;
-use crate::runtime::replay_state::{Durability, Entered, ReplayState};
+use crate::runtime::pending_change::PendingChange;
+use crate::runtime::replay_state::{Durability, ReplayState, StepLookup};
 
-/// A promise about to be made; await it to wait for its value, or [`open`](PromiseBuilder::open) it first.
+/// Builder for a durable promise. Await it to wait for its value, or [`open`](PromiseBuilder::open) it first
+/// to get its id.
 #[must_use = "a promise does nothing until it is awaited or opened"]
 pub struct PromiseBuilder<'a, T> {
     ctx: &'a Ctx,
@@ -27,7 +28,7 @@ pub struct PromiseBuilder<'a, T> {
     value: PhantomData<fn() -> T>,
 }
 
-/// A promise that is there, or will be before the next effect begins; await it for its value.
+/// Open promise, durable before the next effect begins. Await it to get its value.
 #[must_use = "an open promise should be awaited"]
 pub struct OpenPromise<'a, T> {
     activation: &'a Activation,
@@ -36,12 +37,13 @@ pub struct OpenPromise<'a, T> {
     until: Option<Timestamp>,
     started_at: Timestamp,
     done: Option<StepRecord>,
-    given_up: bool,
+    is_cancelled: bool,
     value: PhantomData<fn() -> T>,
 }
 
 impl Ctx {
-    /// Makes a promise that anybody who knows its id, or its key, can settle, once.
+    /// Creates a promise that a caller with its id or key can settle once, like a Temporal async completion
+    /// or a DBOS event.
     pub fn create_promise<T: DeserializeOwned + Send>(&self, name: &str) -> PromiseBuilder<'_, T> {
         PromiseBuilder {
             ctx: self,
@@ -55,68 +57,73 @@ impl Ctx {
 }
 
 impl<'a, T: DeserializeOwned + Send + 'a> PromiseBuilder<'a, T> {
-    /// Give up waiting after this long; the failure has the code `timed_out`.
+    /// Limits the wait. The failure then has the code `timed_out`.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// A key by which those find it who do not know its id, such as the provider's own id of a charge. A settlement under the key that
-    /// came first is given to it at once. If the key names another promise, awaiting this one fails with the code `key_conflict`
-    /// and names the other ([`Failure::existing_promise`]).
+    /// Sets a business key, such as the provider's id of a charge. It lets callers find the promise without
+    /// knowing its id.
+    ///
+    /// A settlement that arrived under the key earlier applies at once. If the key belongs to another
+    /// promise, awaiting this one fails with the code `key_conflict` and names the other
+    /// ([`Failure::existing_promise`]).
     pub fn with_idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// For how long the key still names the promise once that is settled or has timed out; a day unless set. While it can be settled
-    /// the key lives, however long that takes.
+    /// Sets how long the key still finds the promise after it was settled or has timed out; the default is a
+    /// day. A pending promise always keeps its key.
     pub fn key_ttl(mut self, keep_for: Duration) -> Self {
         self.keep_key_for = keep_for;
         self
     }
 
-    /// Makes the promise and gives its id, before waiting for its value. It is durable before the next effect
-    /// begins, so a step may hand the id to others.
+    /// Creates the promise and returns it with its id, before waiting for its value.
+    ///
+    /// The promise is durable before the next effect begins, so a step may pass the id to others.
     pub fn open(self) -> Result<OpenPromise<'a, T>, Failure> {
         let activation = &*self.ctx.activation;
         let step = activation.next_id(&checked_name("promise name", &self.name)?);
         if self.keep_key_for > MAX_SPAN {
-            return Err(refused(Invalid::Span { what: "key_ttl", given: self.keep_key_for }));
+            return Err(invalid_failure(Invalid::Span { what: "key_ttl", given: self.keep_key_for }));
         }
-        let key = self.key.as_deref().map(IdempotencyKey::new).transpose().map_err(refused)?;
+        let key = self.key.as_deref().map(IdempotencyKey::new).transpose().map_err(invalid_failure)?;
         let key = key.map(|key| PromiseKey { key, keep_for: self.keep_key_for });
         let id = PromiseId::of_run(activation.facts.id, activation.generation, &step);
         let now = activation.now();
-        let mut given_up = false;
-        let (until, started_at, done) = match activation.enter(&step, StepKind::Promise) {
-            Entered::GivenUp => {
-                given_up = true;
+        let mut is_cancelled = false;
+        let (until, started_at, done) = match activation.look_up_step(&step, StepKind::Promise) {
+            StepLookup::Cancelled => {
+                is_cancelled = true;
                 (None, now, None)
             }
-            Entered::Done(record) => (None, record.started_at, Some(record)),
-            Entered::Open(record) => match record.state {
+            StepLookup::Done(record) => (None, record.started_at, Some(record)),
+            StepLookup::Open(record) => match record.state {
                 StepState::Waiting { until } => (until, record.started_at, None),
                 _ => (None, record.started_at, None),
             },
-            Entered::Fresh => {
+            StepLookup::NotRecorded => {
                 let until = self.timeout.map(|span| now.plus(span));
                 let run = activation.facts.id;
                 let promise = Promise { key, ..Promise::pending(id.clone(), run, now, until) };
-                let mut desk = activation.desk();
-                // One that is there from before a retry keeps what it holds, but may have its key this time.
+                let mut replay = activation.replay();
+                // A promise from before a retry keeps its value, but it may get its key this time.
                 let lost_its_key = |known: &Promise| matches!(known.state, PromiseState::KeyTaken { .. });
-                if desk.find_promise(&id).is_none_or(lost_its_key) {
-                    desk.keep_promise(promise.clone());
+                if replay.find_promise(&id).is_none_or(lost_its_key) {
+                    replay.keep_promise(promise.clone());
                 }
-                drop(desk);
+                drop(replay);
                 let state = StepState::Waiting { until };
-                let waits = Change::finished(&step, StepKind::Promise, StepTransition::Await, state, 1, now);
-                activation.queue([Change::OpenPromise(Box::new(promise)), waits]);
+                let waits =
+                    PendingChange::finished(&step, StepKind::Promise, StepTransition::Await, state, 1, now);
+                activation.queue([PendingChange::OpenPromise(Box::new(promise)), waits]);
                 (until, now, None)
             }
         };
-        Ok(OpenPromise { activation, step, id, until, started_at, done, given_up, value: PhantomData })
+        Ok(OpenPromise { activation, step, id, until, started_at, done, is_cancelled, value: PhantomData })
     }
 }
 
@@ -130,7 +137,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for PromiseBuilder<'a, T> {
 }
 
 impl<T> OpenPromise<'_, T> {
-    /// The id by which others settle it.
+    /// Id for settling the promise from outside.
     pub fn id(&self) -> &str {
         self.id.as_str()
     }
@@ -142,45 +149,46 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for OpenPromise<'a, T> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            if self.given_up {
+            if self.is_cancelled {
                 return std::future::pending().await;
             }
             if let Some(record) = self.done {
                 return recorded_outcome(self.activation, &self.step, record.state).await;
             }
             let id = self.id.clone();
-            let look = |desk: &mut ReplayState, now| {
-                let bearing = desk.bearing_of_end(&self.step);
-                match desk.find_promise(&id).map(|promise| promise.state_at(now)) {
+            let look = |replay: &mut ReplayState, now| {
+                let durability = replay.durability_of_wait_end(&self.step);
+                match replay.find_promise(&id).map(|promise| promise.state_at(now)) {
                     Some(PromiseState::Pending) | None => None,
-                    // It stays as it is, and is kept as long as the run. One that timed out just now is written as such, which binds.
-                    Some(over) => Some((over, bearing)),
+                    // The state is final and stored as long as the run. A promise that times out now is
+                    // recorded as such, which must be committed.
+                    Some(over) => Some((over, durability)),
                 }
             };
-            let (over, bearing) = self.activation.wait_for(self.step.clone(), self.until, look).await;
+            let (over, durability) = self.activation.wait_for(self.step.clone(), self.until, look).await;
             let outcome = match over {
                 PromiseState::Settled { settlement, .. } => outcome_of(settlement),
                 PromiseState::KeyTaken { by } => {
                     let known =
-                        self.activation.desk().find_promise(&self.id).and_then(|known| known.key.clone());
+                        self.activation.replay().find_promise(&self.id).and_then(|known| known.key.clone());
                     let key = known.map(|key| key.key.to_string()).unwrap_or_default();
                     Err(Failure::key_conflict(&key, &by))
                 }
                 PromiseState::TimedOut | PromiseState::Pending => {
-                    // It may be on record as timed out, from before a retry; then it is not to be written again.
+                    // A retry may find the timeout already recorded. Then it is not written again.
                     let promise =
-                        self.activation.desk().find_promise(&self.id).map(|promise| promise.state.clone());
+                        self.activation.replay().find_promise(&self.id).map(|promise| promise.state.clone());
                     let is_new = promise == Some(PromiseState::Pending);
-                    self.activation.queue(is_new.then(|| Change::TimeOutPromise(self.id.clone())));
+                    self.activation.queue(is_new.then(|| PendingChange::TimeOutPromise(self.id.clone())));
                     Err(not_in_time(&self.id))
                 }
             };
-            record(self.activation, &self.step, self.started_at, bearing, outcome)
+            record(self.activation, &self.step, self.started_at, durability, outcome)
         })
     }
 }
 
-/// What a settlement means to whoever waits.
+/// Outcome of a settlement for the waiting code.
 pub(super) fn outcome_of(settlement: Settlement) -> Result<Payload, Failure> {
     match settlement {
         Settlement::Resolved(value) => Ok(value),
@@ -192,12 +200,12 @@ pub(super) fn not_in_time(id: &PromiseId) -> Failure {
     Failure::permanent(format!("promise {id} was not settled in time")).with_code("timed_out")
 }
 
-/// Ends the step that waited for a promise, and gives the code its value.
+/// Ends the step that waited for a promise and returns its value to the code.
 pub(super) fn record<T: DeserializeOwned>(
     activation: &Activation,
     step: &StepId,
     began: Timestamp,
-    bearing: Durability,
+    durability: Durability,
     outcome: Result<Payload, Failure>,
 ) -> Result<T, Failure> {
     let at = activation.now();
@@ -205,6 +213,9 @@ pub(super) fn record<T: DeserializeOwned>(
         Ok(value) => (StepTransition::Complete, StepState::Completed { at, output: value.clone() }),
         Err(failure) => (StepTransition::Fail, StepState::Failed { at, failure: failure.clone() }),
     };
-    activation.queue_as(bearing, [Change::finished(step, StepKind::Promise, transition, state, 1, began)]);
+    activation.queue_with(
+        durability,
+        [PendingChange::finished(step, StepKind::Promise, transition, state, 1, began)],
+    );
     decoded(step.as_str(), &outcome?)
 }

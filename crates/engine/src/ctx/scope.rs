@@ -1,4 +1,4 @@
-//! Scopes: what was done in them is undone if they fail. Shields: a cancellation waits until they end.
+//! Scopes, whose effects are undone if they fail, and shields, which delay a cancellation until they end.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use serde::de::DeserializeOwned;
 
 use super::claimed::settle_for_undo;
+use super::effect_tracker::DoubtedStep;
 use super::step::Effect;
-use super::tracked::DoubtedStep;
 use super::{Attempt, Ctx, StepFuture, decoded};
 use crate::model::{Failure, Payload, RetryPolicy, StepId, StepKind};
 use crate::runtime::Activation;
 
 type UndoCode = Arc<dyn Fn(Attempt, Payload) -> StepFuture<'static, ()> + Send + Sync>;
 
-/// How to undo one effect.
+/// Undo code of one effect.
 #[derive(Clone)]
 pub(super) struct Undo {
     code: UndoCode,
@@ -40,25 +40,25 @@ impl Undo {
         Undo { code, policy: RetryPolicy::default() }
     }
 
-    /// The same, tried by this policy if there is one.
-    pub(super) fn tried_by(self, policy: Option<RetryPolicy>) -> Self {
+    /// Sets the retry policy, if given.
+    pub(super) fn with_policy(self, policy: Option<RetryPolicy>) -> Self {
         Undo { policy: policy.unwrap_or(self.policy), ..self }
     }
 
-    /// Undoes the effect of `step`, as a step of its own. If it cannot be undone, people decide.
+    /// Undoes the effect of `step`, as a step of its own. If the undo fails, it needs a ruling.
     pub(super) fn run<'a>(
         &'a self,
         activation: &'a Activation,
         step: &StepId,
         output: &'a Payload,
-        heeds_stops: bool,
+        obeys_stop: bool,
     ) -> StepFuture<'a, ()> {
         let effect = Effect {
             id: step.undo(),
             kind: StepKind::Undo,
             policy: self.policy.clone(),
             timeout: None,
-            heeds_stops,
+            obeys_stop,
         };
         Box::pin(async move {
             let code = |attempt| (self.code)(attempt, output.clone());
@@ -67,43 +67,43 @@ impl Undo {
     }
 }
 
-/// The effects that know how to be undone, in the order they were done.
+/// Compensable effects of a scope, oldest first.
 #[derive(Default)]
 pub(crate) struct Scope {
-    effects: Mutex<Vec<Entry>>,
+    effects: Mutex<Vec<UndoEntry>>,
 }
 
-/// One of them.
+/// One compensable effect.
 #[derive(Clone)]
-struct Entry {
+struct UndoEntry {
     step: StepId,
     undo: Undo,
-    what: Known,
+    what: EffectStatus,
 }
 
-/// What is known of it.
+/// State of a compensable effect.
 #[derive(Clone)]
-enum Known {
+enum EffectStatus {
     /// It happened, with this output.
     Done(Payload),
-    /// Its code was dropped before its outcome was known, and its step is in doubt.
+    /// Its code was dropped before the outcome was known, and its step is in doubt.
     InDoubt(DoubtedStep),
 }
 
 impl Scope {
     pub(super) fn push_done(&self, step: StepId, output: Payload, undo: Undo) {
-        self.entries().push(Entry { step, undo, what: Known::Done(output) });
+        self.entries().push(UndoEntry { step, undo, what: EffectStatus::Done(output) });
     }
 
     pub(super) fn push_in_doubt(&self, step: StepId, doubted: DoubtedStep, undo: Undo) {
-        self.entries().push(Entry { step, undo, what: Known::InDoubt(doubted) });
+        self.entries().push(UndoEntry { step, undo, what: EffectStatus::InDoubt(doubted) });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.entries().is_empty()
     }
 
-    fn last(&self) -> Option<Entry> {
+    fn last(&self) -> Option<UndoEntry> {
         self.entries().last().cloned()
     }
 
@@ -111,24 +111,25 @@ impl Scope {
         self.entries().pop();
     }
 
-    fn take(&self) -> Vec<Entry> {
+    fn take(&self) -> Vec<UndoEntry> {
         std::mem::take(&mut self.entries())
     }
 
-    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+    fn entries(&self) -> MutexGuard<'_, Vec<UndoEntry>> {
         self.effects.lock().expect("no holder panics")
     }
 }
 
-/// Undoes the effects of a scope, last first. Whether one that is in doubt happened is settled before it is undone. One that cannot be
-/// undone does not keep the others from it. Each stays in the scope until it is undone, so that a cancellation in the middle finds
-/// those that are left.
+/// Undoes the effects of a scope, last first.
+///
+/// A doubt is resolved before its effect is undone. A failed undo does not stop the others. Each effect stays
+/// in the scope until it is undone, so that a cancellation in the middle finds the rest.
 pub(crate) async fn undo_all(activation: Arc<Activation>, scope: Arc<Scope>) -> Result<(), Failure> {
     let mut failed = Vec::new();
-    while let Some(Entry { step, undo, what }) = scope.last() {
+    while let Some(UndoEntry { step, undo, what }) = scope.last() {
         let output = match what {
-            Known::Done(output) => Ok(Some(output)),
-            Known::InDoubt(doubted) => settle_for_undo(&activation, &step, doubted, &undo).await,
+            EffectStatus::Done(output) => Ok(Some(output)),
+            EffectStatus::InDoubt(doubted) => settle_for_undo(&activation, &step, doubted, &undo).await,
         };
         let undone = match output {
             Ok(Some(output)) => undo.run(&activation, &step, &output, true).await,
@@ -147,17 +148,17 @@ pub(crate) async fn undo_all(activation: Arc<Activation>, scope: Arc<Scope>) -> 
 }
 
 impl Ctx {
-    /// Runs `body` with a context of its own. If it fails, the effects done in it are undone, last first, and then
-    /// the failure is given on; the workflow may handle it and go on. If it succeeds, its effects belong to the
-    /// scope around it.
+    /// Runs `body` as a saga with its own context. If it fails, its effects are undone, last first, and the
+    /// failure is returned. The workflow may handle it and continue. If it succeeds, its effects belong to
+    /// the surrounding scope.
     pub async fn scope<T, B, Fut>(&self, body: B) -> Result<T, Failure>
     where
         B: FnOnce(Ctx) -> Fut,
         Fut: Future<Output = Result<T, Failure>>,
     {
         let inner = Arc::new(Scope::default());
-        // Registered at once, so that a cancellation in the middle of the body finds what was done so far.
-        let nested = Nested { outer: self.scope.clone(), inner: inner.clone() };
+        // Registered at once, so that a cancellation in the middle of the body finds the effects so far.
+        let nested = NestedScope { outer: self.scope.clone(), inner: inner.clone() };
         let outcome = body(Ctx { activation: self.activation.clone(), scope: inner.clone() }).await;
         match outcome {
             Ok(value) => Ok(value),
@@ -174,20 +175,20 @@ impl Ctx {
         }
     }
 
-    /// Runs `body` to its end even if the run is asked to cancel, pause or stop meanwhile.
+    /// Runs `body` to its end even if the run must cancel, pause or stop in between.
     pub async fn shield<F: Future>(&self, body: F) -> F::Output {
         let _shield = Shield::new(&self.activation);
         body.await
     }
 }
 
-/// HostServices the effects of a scope to the one around it, however the scope ends.
-struct Nested {
+/// Moves the effects of a scope to the surrounding one, however the scope ends.
+struct NestedScope {
     outer: Arc<Scope>,
     inner: Arc<Scope>,
 }
 
-impl Drop for Nested {
+impl Drop for NestedScope {
     fn drop(&mut self) {
         let effects = self.inner.take();
         self.outer.entries().extend(effects);
@@ -198,13 +199,13 @@ struct Shield<'a>(&'a Activation);
 
 impl<'a> Shield<'a> {
     fn new(activation: &'a Activation) -> Self {
-        activation.desk().shields += 1;
+        activation.replay().shields += 1;
         Shield(activation)
     }
 }
 
 impl Drop for Shield<'_> {
     fn drop(&mut self) {
-        self.0.desk().shields -= 1;
+        self.0.replay().shields -= 1;
     }
 }

@@ -1,39 +1,48 @@
-//! The first of several branches.
+//! Select: the first of several branches to finish.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::task::Poll;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ctx, checked_name, recorded_value};
+use super::{Branches, Ctx, checked_name, recorded_value};
 use crate::model::{Failure, Payload, StepKind, StepState, StepTransition};
-use crate::runtime::change::Change;
-use crate::runtime::replay_state::Entered;
+use crate::runtime::pending_change::PendingChange;
+use crate::runtime::replay_state::StepLookup;
 
-/// What is remembered of a choice.
+/// Recorded choice.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Choice {
-    /// The place of the branch that came first.
+    /// Index of the branch that finished first.
     first: usize,
-    /// How many branches had a turn: those after one that ends at once never ask for anything, nor may they in a replay.
+    /// Number of branches that had a turn. Branches after one that finishes at once never request anything,
+    /// so they must not in a replay either.
     polled: usize,
 }
 
 impl Ctx {
-    /// Runs branches side by side, gives the outcome of the first to end and its place, and drops the others. Which
-    /// one it was is remembered, so that a replay goes the same way.
-    pub async fn select<'a, T>(
-        &self,
-        branches: Vec<Pin<Box<dyn Future<Output = T> + Send + 'a>>>,
-    ) -> Result<(usize, T), Failure> {
+    /// Runs branches concurrently and returns the index and the outcome of the first to finish. The other branches
+    /// are dropped. The choice is recorded, so a replay makes the same one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use hapax_engine::{Ctx, Failure};
+    /// # async fn decide(ctx: Ctx) -> Result<bool, Failure> {
+    /// let approved = ctx.signal::<bool>("approved");
+    /// let too_late = async { ctx.sleep(Duration::from_secs(86_400)).await.map(|()| false) };
+    /// let (_, answer) = ctx.select((approved, too_late)).await?;
+    /// # answer
+    /// # }
+    /// ```
+    pub async fn select<'a, T>(&self, branches: impl Branches<'a, T>) -> Result<(usize, T), Failure> {
+        let branches = branches.into_branches();
         let activation = &*self.activation;
         let id = activation.next_id(&checked_name("step name", "select")?);
         let began = activation.now();
-        let recorded: Option<Choice> = match activation.enter(&id, StepKind::Select) {
-            Entered::Done(record) => Some(recorded_value(activation, id.as_str(), record.state)?),
-            Entered::GivenUp => return activation.stay_given_up().await,
-            Entered::Open(_) | Entered::Fresh => None,
+        let recorded: Option<Choice> = match activation.look_up_step(&id, StepKind::Select) {
+            StepLookup::Done(record) => Some(recorded_value(activation, id.as_str(), record.state)?),
+            StepLookup::Cancelled => return activation.wait_as_cancelled().await,
+            StepLookup::Open(_) | StepLookup::NotRecorded => None,
         };
         let polled = recorded.map_or(branches.len(), |choice| choice.polled);
         if branches.is_empty() || polled > branches.len() || recorded.is_some_and(|c| c.first >= polled) {
@@ -49,21 +58,22 @@ impl Ctx {
             let mut ended = None;
             for (place, slot) in branches.iter_mut().enumerate() {
                 let Some(branch) = slot else { continue };
-                let queued = activation.desk().queued();
+                let queued = activation.replay().queued();
                 let polled_branch = branch.as_mut().poll(cx);
                 if recorded.is_some_and(|choice| choice.first != place) {
-                    // A loser has done all it ever will: what a retry took from the records it must not do again.
-                    activation.forget_since(queued);
+                    // A losing branch never does anything more. It must not repeat steps whose records a
+                    // retry dropped.
+                    activation.drop_changes_since(queued);
                 }
                 let Poll::Ready(outcome) = polled_branch else { continue };
                 *slot = None;
                 match recorded {
-                    // The first to end wins; those after it do not get the turn in which it did.
+                    // The first branch to finish wins. Branches after it do not get this turn.
                     None => {
                         let polled = if is_first_turn { place + 1 } else { polled };
                         return Poll::Ready((Choice { first: place, polled }, outcome));
                     }
-                    // In a replay all get it, the losers so that they ask for what they have on record.
+                    // In a replay every branch gets the turn, so that losing branches request their records.
                     Some(choice) if choice.first == place => ended = Some((choice, outcome)),
                     Some(_) => {}
                 }
@@ -72,15 +82,18 @@ impl Ctx {
             ended.map_or(Poll::Pending, Poll::Ready)
         })
         .await;
-        let waiting = activation.waiting();
+        let waiting = activation.waiting_steps();
         drop(branches);
-        let left = activation.waiting();
+        let left = activation.waiting_steps();
         if recorded.is_none() {
             let now = activation.now();
-            let state =
-                StepState::Completed { at: now, output: Payload::of(&choice).map_err(super::refused)? };
-            let given_up = waiting.difference(&left).cloned().map(Change::GiveUp);
-            let chosen = Change::finished(&id, StepKind::Select, StepTransition::Complete, state, 1, began);
+            let state = StepState::Completed {
+                at: now,
+                output: Payload::of(&choice).map_err(super::invalid_failure)?,
+            };
+            let given_up = waiting.difference(&left).cloned().map(PendingChange::CancelIfOpen);
+            let chosen =
+                PendingChange::finished(&id, StepKind::Select, StepTransition::Complete, state, 1, began);
             activation.queue(given_up.chain([chosen]));
         }
         Ok((choice.first, outcome))

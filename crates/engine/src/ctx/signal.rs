@@ -1,4 +1,4 @@
-//! Waiting for signals.
+//! Waits for signals.
 
 use std::future::IntoFuture;
 use std::marker::PhantomData;
@@ -8,10 +8,10 @@ use serde::de::DeserializeOwned;
 
 use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome};
 use crate::model::{Failure, Signal, StepKind, StepState, StepTransition};
-use crate::runtime::change::Change;
-use crate::runtime::replay_state::{Durability, Entered, ReplayState};
+use crate::runtime::pending_change::PendingChange;
+use crate::runtime::replay_state::{Durability, ReplayState, StepLookup};
 
-/// A wait for a signal; await it.
+/// Builder for waiting for a signal. Await it to get the signal's payload.
 #[must_use = "a wait does nothing until it is awaited"]
 pub struct SignalBuilder<'a, T> {
     ctx: &'a Ctx,
@@ -22,20 +22,21 @@ pub struct SignalBuilder<'a, T> {
 }
 
 impl Ctx {
-    /// Waits for the next signal of this name. One that came before anybody waited has been kept.
+    /// Waits for the next signal of this name. A signal that arrived earlier was stored and is returned at
+    /// once.
     pub fn signal<T: DeserializeOwned + Send>(&self, name: &str) -> SignalBuilder<'_, T> {
         SignalBuilder { ctx: self, name: name.to_string(), step: None, timeout: None, value: PhantomData }
     }
 }
 
 impl<T> SignalBuilder<'_, T> {
-    /// Record the wait as a step of this name; it has the signal's unless said otherwise.
+    /// Sets the name of the step; the default is the name of the signal.
     pub fn recorded_as(mut self, step: &str) -> Self {
         self.step = Some(step.to_string());
         self
     }
 
-    /// Give up waiting after this long; the failure has the code `timed_out`.
+    /// Limits the wait. The failure then has the code `timed_out`.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -57,37 +58,37 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for SignalBuilder<'a, T> {
             let id = activation.next_id(&step);
             let now = activation.now();
             let finish = |transition, state, began| {
-                Change::finished(&id, StepKind::Signal, transition, state, 1, began)
+                PendingChange::finished(&id, StepKind::Signal, transition, state, 1, began)
             };
-            let (until, began) = match activation.enter(&id, StepKind::Signal) {
-                Entered::Done(record) => return recorded_outcome(activation, &id, record.state).await,
-                Entered::GivenUp => return activation.stay_given_up().await,
-                Entered::Open(record) => match record.state {
+            let (until, began) = match activation.look_up_step(&id, StepKind::Signal) {
+                StepLookup::Done(record) => return recorded_outcome(activation, &id, record.state).await,
+                StepLookup::Cancelled => return activation.wait_as_cancelled().await,
+                StepLookup::Open(record) => match record.state {
                     StepState::Waiting { until } => (until, record.started_at),
                     _ => (None, record.started_at),
                 },
-                Entered::Fresh => {
+                StepLookup::NotRecorded => {
                     let until = self.timeout.map(|span| now.plus(span));
                     activation.queue([finish(StepTransition::Await, StepState::Waiting { until }, now)]);
                     (until, now)
                 }
             };
             let wanted = name.clone();
-            let look = |desk: &mut ReplayState, now| {
-                let bearing = desk.bearing_of_end(&id);
-                match desk.take_signal(&wanted) {
-                    // Until this is written it is the first of its name, whatever comes in.
-                    Some(signal) => Some(Some((signal, bearing))),
+            let look = |replay: &mut ReplayState, now| {
+                let durability = replay.durability_of_wait_end(&id);
+                match replay.take_signal(&wanted) {
+                    // Until it is committed as consumed, it stays the first signal of its name.
+                    Some(signal) => Some(Some((signal, durability))),
                     None => until.filter(|until| now >= *until).map(|_| None::<(Signal, Durability)>),
                 }
             };
             let found = activation.wait_for(id.clone(), until, look).await;
             let at = activation.now();
             match found {
-                Some((signal, bearing)) => {
+                Some((signal, durability)) => {
                     let state = StepState::Completed { at, output: signal.payload.clone() };
                     let done = finish(StepTransition::Complete, state, began);
-                    activation.queue_as(bearing, [Change::ConsumeSignal(signal.seq), done]);
+                    activation.queue_with(durability, [PendingChange::ConsumeSignal(signal.seq), done]);
                     decoded(&self.name, &signal.payload)
                 }
                 None => {

@@ -2,35 +2,35 @@
 
 use std::time::Duration;
 
-use super::{Ctx, checked_name, recorded_outcome, refused};
+use super::{Ctx, checked_name, invalid_failure, recorded_outcome};
 use crate::limits::MAX_SPAN;
 use crate::model::{Failure, Invalid, Payload, StepKind, StepState, StepTransition, Timestamp};
-use crate::runtime::change::Change;
-use crate::runtime::replay_state::Entered;
+use crate::runtime::pending_change::PendingChange;
+use crate::runtime::replay_state::StepLookup;
 
 impl Ctx {
-    /// Waits for a span of time, over crashes and restarts. A sleeping run costs no memory.
+    /// Sleeps durably: the timer survives crashes and restarts. A sleeping run needs no memory.
     pub async fn sleep(&self, span: Duration) -> Result<(), Failure> {
         if span > MAX_SPAN {
-            return Err(refused(Invalid::Span { what: "sleep", given: span }));
+            return Err(invalid_failure(Invalid::Span { what: "sleep", given: span }));
         }
         self.sleep_step("sleep", |now| now.plus(span)).await
     }
 
-    /// The same, recorded under a name of its own.
+    /// Like [`Ctx::sleep`], with a step name of its own.
     pub async fn sleep_as(&self, name: &str, span: Duration) -> Result<(), Failure> {
         if span > MAX_SPAN {
-            return Err(refused(Invalid::Span { what: "sleep", given: span }));
+            return Err(invalid_failure(Invalid::Span { what: "sleep", given: span }));
         }
         self.sleep_step(name, |now| now.plus(span)).await
     }
 
-    /// Waits until an instant has come.
+    /// Sleeps durably until a point in time.
     pub async fn sleep_until(&self, at: Timestamp) -> Result<(), Failure> {
         self.sleep_step("sleep", |_| at).await
     }
 
-    /// The same, recorded under a name of its own.
+    /// Like [`Ctx::sleep_until`], with a step name of its own.
     pub async fn sleep_until_as(&self, name: &str, at: Timestamp) -> Result<(), Failure> {
         self.sleep_step(name, |_| at).await
     }
@@ -39,16 +39,16 @@ impl Ctx {
         let activation = &*self.activation;
         let id = activation.next_id(&checked_name("step name", name)?);
         let began = activation.now();
-        let (due_at, started_at) = match activation.enter(&id, StepKind::Sleep) {
-            Entered::Done(record) => return recorded_outcome::<()>(activation, &id, record.state).await,
-            Entered::GivenUp => return activation.stay_given_up().await,
-            Entered::Open(record) => match record.state {
+        let (due_at, started_at) = match activation.look_up_step(&id, StepKind::Sleep) {
+            StepLookup::Done(record) => return recorded_outcome::<()>(activation, &id, record.state).await,
+            StepLookup::Cancelled => return activation.wait_as_cancelled().await,
+            StepLookup::Open(record) => match record.state {
                 StepState::Waiting { until: Some(until) } => (until, record.started_at),
                 _ => (began, record.started_at),
             },
-            Entered::Fresh => {
+            StepLookup::NotRecorded => {
                 let due_at = due(began);
-                activation.queue([Change::finished(
+                activation.queue([PendingChange::finished(
                     &id,
                     StepKind::Sleep,
                     StepTransition::Await,
@@ -61,7 +61,7 @@ impl Ctx {
         };
         activation.wait_for(id.clone(), Some(due_at), |_, now| (now >= due_at).then_some(())).await;
         let state = StepState::Completed { at: activation.now(), output: Payload::null() };
-        activation.queue([Change::finished(
+        activation.queue([PendingChange::finished(
             &id,
             StepKind::Sleep,
             StepTransition::Complete,

@@ -12,10 +12,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::field::Empty;
 
-use super::claimed::{Claim, Claimed, Ruled, is_ruled_to_run};
+use super::claimed::{Claim, ClaimedStep, RulingOutcome, must_run_by_ruling};
+use super::effect_tracker::{EffectTracker, Progress};
 use super::scope::{Scope, Undo};
-use super::tracked::{Progress, Tracked};
-use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
+use super::{Ctx, StepFuture, checked_name, invalid_failure, recorded_outcome};
 use crate::hold::Hold;
 use crate::limits::FINAL_POLL_FOR;
 use crate::model::{
@@ -23,18 +23,21 @@ use crate::model::{
     ProbeAnswer, RetryDecision, RetryPolicy, RunId, StepId, StepKind, StepRecord, StepState, StepStatus,
     StepTransition, Timestamp, decide_retry,
 };
-use crate::runtime::replay_state::{Entered, ReplayState, Stop};
+use crate::runtime::replay_state::{ReplayState, StepLookup, Stop};
 use crate::runtime::waits::Gate;
-use crate::runtime::{Activation, Point, PointWatcher, change::Change, drive::panic_text, stats::Counters};
+use crate::runtime::{
+    Activation, CrashPoint, CrashPointWatcher, drive::panic_text, pending_change::PendingChange,
+    stats::Counters,
+};
 
-/// One try at a step, as its code sees it.
+/// One attempt at a step, as its code sees it.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     key: EffectKey,
     number: u32,
     fence: Fence,
     hold: Hold,
-    watched: Option<(PointWatcher, RunId, StepId)>,
+    watched: Option<(CrashPointWatcher, RunId, StepId)>,
 }
 
 impl Attempt {
@@ -42,51 +45,54 @@ impl Attempt {
         let watcher = activation.engine.options.watcher.clone();
         let watched = watcher.map(|watcher| (watcher, activation.facts.id, step.clone()));
         let hold = activation.watched_hold(step);
-        Attempt { key, number, fence: activation.active().fence, hold, watched }
+        Attempt { key, number, fence: activation.slot().fence, hold, watched }
     }
 
-    /// `runId:stepId`: hand it to the provider, so that it sees one effect however often the step is tried.
+    /// Idempotency key `runId:stepId`. Pass it to the provider, so that repeated attempts have one effect.
     pub fn idempotency_key(&self) -> &str {
         if let Some((watcher, run, step)) = &self.watched {
-            watcher.reached(&Point::KeyRead(*run, step.clone()));
+            watcher.reached(&CrashPoint::KeyRead(*run, step.clone()));
         }
         self.key.as_str()
     }
 
-    /// Which try this is, counted from 1. Tries cut off by a crash count.
+    /// Number of this attempt, starting at 1. Attempts cut off by a crash count.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Number of the lease under which this try was begun. It rises with every takeover: a provider that remembers the highest it has
-    /// seen can reject a request that comes late from an earlier holder.
+    /// Fencing token: the number of the lease that this attempt began with. It rises with every takeover. A
+    /// provider that remembers the highest number can reject late requests of earlier holders.
     pub fn fence(&self) -> u64 {
         self.fence.get()
     }
 
-    /// The right to send the effect. Hand it to whatever sends it, so that it is checked at the last moment.
+    /// Right to send the effect. Pass it to the code that sends, so that it is checked at the last moment.
     pub fn hold(&self) -> &Hold {
         &self.hold
     }
 
-    /// Fails if this process no longer holds the run. Call it right before the effect leaves the process, after the last await:
-    /// another process may have taken the run over while this one was paused.
+    /// Fails if this process no longer holds the run.
+    ///
+    /// Call it right before the effect leaves the process, after the last await. Another process may have
+    /// taken over the run while this one was suspended.
     pub fn ensure_still_held(&self) -> Result<(), Failure> {
         self.hold.ensure_still_held()
     }
 
-    /// Waits until this process has lost the run: for code that works outside the future of the step, in a thread or a task.
+    /// Waits until this process loses the run. For work outside the step's future, such as a thread or a
+    /// task.
     pub async fn cancelled(&self) {
         self.hold.lost().await;
     }
 
-    /// Has this process lost the run? For code that blocks.
+    /// Returns whether this process has lost the run. For blocking code.
     pub fn is_cancelled(&self) -> bool {
         self.hold.is_lost()
     }
 }
 
-/// A step about to be taken; await it.
+/// Builder for a step. Await it to run the step.
 #[must_use = "a step does nothing until it is awaited"]
 pub struct Step<'a, T, C> {
     ctx: &'a Ctx,
@@ -127,7 +133,7 @@ impl Ctx {
         }
     }
 
-    /// The same as [`Ctx::step`].
+    /// Alias of [`Ctx::step`].
     pub fn run<'a, T, C, Fut, E>(&'a self, name: &str, code: C) -> Step<'a, T, C>
     where
         C: FnMut(Attempt) -> Fut + Send + 'a,
@@ -138,7 +144,7 @@ impl Ctx {
         self.step(name, code)
     }
 
-    /// Takes a step whose code blocks: it runs on a thread where blocking harms nobody.
+    /// Runs a step with blocking code, on a thread for blocking work.
     pub fn step_blocking<'a, T, C, E>(
         &'a self,
         name: &str,
@@ -153,7 +159,7 @@ impl Ctx {
         self.step(name, move |attempt: Attempt| -> StepFuture<'static, T> {
             let code = code.clone();
             Box::pin(async move {
-                // The thread may begin long after it was asked for.
+                // The thread may start long after it was requested.
                 let entered = move || match attempt.ensure_still_held() {
                     Ok(()) => code(attempt).map_err(Into::into),
                     Err(failure) => Err(failure),
@@ -161,7 +167,7 @@ impl Ctx {
                 match tokio::task::spawn_blocking(entered).await {
                     Ok(outcome) => outcome,
                     Err(error) => match error.try_into_panic() {
-                        Ok(panic) => Err(panicked(&*panic)),
+                        Ok(panic) => Err(panic_failure(&*panic)),
                         Err(_) => Err(Failure::unknown("the thread of the step was stopped")),
                     },
                 }
@@ -171,27 +177,30 @@ impl Ctx {
 }
 
 impl<'a, T, C> Step<'a, T, C> {
-    /// How often and when to try again.
+    /// Sets the retry policy.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Give up one try after this long; whether its effect happened is then unknown.
+    /// Limits one attempt. After a timeout it is unknown whether the effect happened.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// The effect must not run twice, and nothing outside would notice if it did: a claim is committed before it begins, and
-    /// after a crash it is in doubt instead of being run again. An error that does not say that the effect did not happen
-    /// (see [`Failure`]) leaves it in doubt as well.
+    /// Protects an effect that must not run twice when the provider cannot detect duplicates.
+    ///
+    /// A claim is committed before the effect begins. After a crash the step is in doubt instead of running
+    /// again. An error that leaves open whether the effect happened (see [`Failure`]) also puts the step in
+    /// doubt.
     pub fn claimed(mut self) -> Self {
         self.claim.get_or_insert_with(Claim::default);
         self
     }
 
-    /// How to ask the provider, by the effect's key, what became of a [`claimed`](Step::claimed) effect.
+    /// Sets a probe for a [`claimed`](Step::claimed) step: code that asks the provider, by the effect's key,
+    /// whether the effect happened.
     pub fn probe<P, Fut, E>(mut self, probe: P) -> Self
     where
         P: Fn(String) -> Fut + Send + Sync + 'a,
@@ -202,45 +211,50 @@ impl<'a, T, C> Step<'a, T, C> {
         self
     }
 
-    /// Give up one question of the probe after this long; unless said otherwise after as long as a try of the step may take.
+    /// Limits one call of the probe; the default is the timeout of the step.
     pub fn probe_timeout(mut self, timeout: Duration) -> Self {
         self.claim.get_or_insert_with(Claim::default).probe_timeout = Some(timeout);
         self
     }
 
-    /// How long after a doubt arose the probe's "did not happen" does not count: a request that timed out may still be at work. Unless said
-    /// otherwise a little longer than a try of the step may take. Whatever is said here, it must be answered twice.
+    /// Sets how long after the start of a doubt the probe's "did not happen" does not count, because a
+    /// timed-out request may still be in progress. The default is a little longer than the timeout of the
+    /// step. The answer must come twice in any case.
     pub fn probe_settle(mut self, settle: Duration) -> Self {
         self.claim.get_or_insert_with(Claim::default).probe_settle = Some(settle);
         self
     }
 
-    /// Declares that the provider remembers the highest [`Attempt::fence`] it has seen and rejects requests with a lower one. After a
-    /// crash the effect may then be run again without waiting until a request of the vanished worker must be over.
+    /// Declares that the provider remembers the highest [`Attempt::fence`] and rejects requests with a lower
+    /// one. After a crash the effect may then run again at once, without waiting for requests of the vanished
+    /// worker.
     pub fn provider_rejects_stale_fences(mut self) -> Self {
         self.claim.get_or_insert_with(Claim::default).rejects_stale_fences = true;
         self
     }
 
-    /// What to do with a [`claimed`](Step::claimed) effect in doubt that no probe could settle; it is held for people unless
-    /// said otherwise.
+    /// Sets what happens to a [`claimed`](Step::claimed) effect in doubt that no probe resolved; by default
+    /// it waits for a person's ruling.
     pub fn on_doubt(mut self, on_doubt: OnDoubt) -> Self {
         self.claim.get_or_insert_with(Claim::default).on_doubt = on_doubt;
         self
     }
 
-    /// Declares that the effect happens anew each time it is run, whatever key it is given. Such a step is refused unless it is
+    /// Declares that every execution has a new effect, whatever its key. Such a step is refused unless it is
     /// [`claimed`](Step::claimed).
     pub fn non_idempotent(mut self) -> Self {
         self.non_idempotent = true;
         self
     }
 
-    /// How to undo the effect, should the run fail or be cancelled later. Runs last first, each recorded as a step of its own and
-    /// tried like one; if it cannot be undone, the run waits for people.
+    /// Sets the compensation: code that undoes the effect if the run fails or is cancelled later.
     ///
-    /// That the effect begins is then on record before it does, so that no crash and no cancellation makes anybody forget it. If its
-    /// outcome is unknown when the run is to end, it is found out first: by trying it again under the same key, or by asking people.
+    /// Compensations run last first. Each is a recorded step of its own with retries. If one fails for good,
+    /// it needs a ruling.
+    ///
+    /// The start of a compensable effect is recorded before it begins, so neither a crash nor a cancellation
+    /// can lose it. If its outcome is unknown when the run must end, it is clarified first: by another
+    /// attempt under the same key, or by a ruling.
     pub fn compensate<U, Fut, E>(mut self, undo: U) -> Self
     where
         U: Fn(Attempt, T) -> Fut + Send + Sync + 'static,
@@ -252,7 +266,7 @@ impl<'a, T, C> Step<'a, T, C> {
         self
     }
 
-    /// How often and when to try the undoing again; like a step unless said otherwise.
+    /// Sets the retry policy of the compensation; the default is the policy of a step.
     pub fn compensate_retry(mut self, policy: RetryPolicy) -> Self {
         self.undo_policy = Some(policy);
         self
@@ -275,23 +289,23 @@ where
             let class = if self.claim.is_some() { EffectClass::Claimed } else { EffectClass::Idempotent };
             self.ctx.check_effect(&name, class, self.non_idempotent)?;
             let kind = if self.claim.is_some() { StepKind::Claimed } else { StepKind::Effect };
-            let effect = Effect { id, kind, policy: self.policy, timeout: self.timeout, heeds_stops: true };
+            let effect = Effect { id, kind, policy: self.policy, timeout: self.timeout, obeys_stop: true };
             let (scope, activation): (&Scope, &Activation) = (&self.ctx.scope, &self.ctx.activation);
-            let undo = self.undo.map(|undo| undo.tried_by(self.undo_policy));
-            let tracked = Tracked::new(activation, scope, &effect, undo.as_ref());
+            let undo = self.undo.map(|undo| undo.with_policy(self.undo_policy));
+            let tracker = EffectTracker::new(activation, scope, &effect, undo.as_ref());
             let done = match &self.claim {
                 Some(claim) => {
-                    Claimed::new(&effect, activation, claim, undo.as_ref()).run(&tracked, self.code).await
+                    ClaimedStep::new(&effect, activation, claim, undo.as_ref()).run(&tracker, self.code).await
                 }
-                None => effect.run(activation, Some(&tracked), self.code).await,
+                None => effect.run(activation, Some(&tracker), self.code).await,
             };
             match done {
                 Ok((outcome, output)) => {
-                    tracked.set(Progress::Done(output));
+                    tracker.set(Progress::Done(output));
                     Ok(outcome)
                 }
                 Err(failure) => {
-                    tracked.set(Progress::Over);
+                    tracker.set(Progress::Over);
                     Err(failure)
                 }
             }
@@ -299,23 +313,23 @@ where
     }
 }
 
-/// What the engine needs to know of a step, apart from its code.
+/// Properties of a step, without its code.
 pub(super) struct Effect {
     pub(super) id: StepId,
     pub(super) kind: StepKind,
     pub(super) policy: RetryPolicy,
     pub(super) timeout: Option<Duration>,
-    /// Does it not begin in a run that is to stop?
-    pub(super) heeds_stops: bool,
+    /// True if the step must not begin in a run that must stop.
+    pub(super) obeys_stop: bool,
 }
 
 impl Effect {
-    /// Runs the step to its outcome, over as many tries as it takes; gives the value and its recorded form. `tracked` is absent for
-    /// an undo, which is never forgotten: it stays in its scope until it is done.
+    /// Runs the step to its outcome, with retries. Returns the value and its recorded form. An undo has no
+    /// `tracker`: it stays in its scope until it is done, so it cannot be lost.
     pub(super) async fn run<T, C, Fut, E>(
         &self,
         activation: &Activation,
-        tracked: Option<&Tracked<'_>>,
+        tracker: Option<&EffectTracker<'_>>,
         mut code: C,
     ) -> Result<(T, Payload), Failure>
     where
@@ -324,45 +338,47 @@ impl Effect {
         E: Into<Failure>,
         T: Serialize + DeserializeOwned,
     {
-        // Attempts before a retry of the run dropped the record: they are counted, but they are not of this policy.
-        let before = activation.desk().attempts_before(&self.id);
-        // An attempt that a crash cut off, of which no evidence is on record yet.
+        // Attempts before a retry of the run dropped the record. They are counted, but not against this
+        // policy.
+        let before = activation.replay().attempts_before(&self.id);
+        // Attempt that a crash cut off and that has no evidence yet.
         let mut cut_off = None;
-        let mut tries = Tries { made: before, before, ..Tries::default() };
-        // Set if somebody may have begun this very step without a record of it: the holder before us, who vanished, or this engine.
+        let mut tries = AttemptCount { made: before, before, ..AttemptCount::default() };
+        // Set if the vanished previous holder, or this engine, may have begun this step without a record.
         let mut hidden = None;
-        // Set while the step is in doubt and people decide; the failure is yet to be put on record.
+        // Set while the step is in doubt. Holds the failure that still has to be recorded, if any.
         let mut doubt: Option<Option<Failure>> = None;
-        match activation.enter(&self.id, self.kind) {
-            Entered::Done(record) => {
+        match activation.look_up_step(&self.id, self.kind) {
+            StepLookup::Done(record) => {
                 let output = match &record.state {
                     StepState::Completed { output, .. } => output.clone(),
                     _ => Payload::null(),
                 };
-                if let Some(tracked) = tracked {
-                    tracked.set(match &record.state {
+                if let Some(tracker) = tracker {
+                    tracker.set(match &record.state {
                         StepState::Completed { .. } => Progress::Done(output.clone()),
                         _ => Progress::Over,
                     });
                 }
                 return Ok((recorded_outcome(activation, &self.id, record.state).await?, output));
             }
-            Entered::GivenUp => {
-                if let Some(tracked) = tracked {
-                    tracked.set(Progress::Over);
+            StepLookup::Cancelled => {
+                if let Some(tracker) = tracker {
+                    tracker.set(Progress::Over);
                 }
-                return activation.stay_given_up().await;
+                return activation.wait_as_cancelled().await;
             }
-            Entered::Open(record) => {
+            StepLookup::Open(record) => {
                 (tries.made, tries.began) = (record.attempts, Some(record.started_at));
                 match record.state {
                     StepState::Pending { due_at, failure } => {
                         tries.may_have_happened = failure.class() == FailureClass::Unknown;
                         tries.due_at = Some(due_at);
                         let decision = self.decide(&tries, &failure, activation.now());
-                        if decision == RetryDecision::Pause || is_ruled_to_run(&failure) {
-                            // People have resumed the run that paused for it, or have said that it is to run.
-                            tries.begin_anew();
+                        if decision == RetryDecision::Pause || must_run_by_ruling(&failure) {
+                            // A person resumed the run that paused for this step, or ruled that the step must
+                            // run.
+                            tries.reset_policy();
                         }
                     }
                     StepState::InDoubt { .. } => doubt = Some(None),
@@ -374,18 +390,18 @@ impl Effect {
                     }
                 }
             }
-            Entered::Fresh => {
-                // Of one that can be undone, or may be tried only once, there is a record before it begins.
+            StepLookup::NotRecorded => {
+                // A compensable step, or one with a single attempt, is always recorded before it begins.
                 let is_recorded =
-                    tracked.is_some_and(|tracked| tracked.undo.is_some()) || self.policy.attempts() == 1;
-                let may_be_hidden = activation.desk().take_hidden(&self.id, self.kind);
-                hidden = (may_be_hidden && !is_recorded).then(|| activation.hide());
+                    tracker.is_some_and(|tracker| tracker.undo.is_some()) || self.policy.attempts() == 1;
+                let may_be_hidden = activation.replay().take_unrecorded(&self.id, self.kind);
+                hidden = (may_be_hidden && !is_recorded).then(|| activation.count_unrecorded());
             }
         };
-        let undo = tracked.and_then(|tracked| tracked.undo);
+        let undo = tracker.and_then(|tracker| tracker.undo);
         let track = |progress| {
-            if let Some(tracked) = tracked {
-                tracked.set(progress);
+            if let Some(tracker) = tracker {
+                tracker.set(progress);
             }
         };
         let key = EffectKey::new(activation.facts.id, activation.generation, &self.id);
@@ -394,20 +410,21 @@ impl Effect {
                 let (attempts, began) = (tries.made, tries.began.unwrap_or_else(|| activation.now()));
                 track(Progress::InDoubt { attempts, began });
                 let claim = Claim::default();
-                let held = Claimed::about(self, activation, &claim, undo, attempts, began);
-                match held.ruled_on(failure).await {
-                    Ruled::Happened(value, output) => return Ok((value, output)),
-                    Ruled::Failed(failure) => return Err(failure),
-                    Ruled::DidNotHappen => {
+                let held = ClaimedStep::about(self, activation, &claim, undo, attempts, began);
+                match held.wait_for_ruling(failure).await {
+                    RulingOutcome::Happened(value, output) => return Ok((value, output)),
+                    RulingOutcome::Failed(failure) => return Err(failure),
+                    RulingOutcome::DidNotHappen => {
                         tries.may_have_happened = false;
-                        tries.begin_anew();
+                        tries.reset_policy();
                     }
                 }
             }
-            // An effect that may have happened and can be undone keeps the run from ending until its outcome is known.
+            // A compensable effect that may have happened keeps the run from ending until its outcome is
+            // known.
             let is_held = undo.is_some() && tries.may_have_happened;
-            let _held = is_held.then(|| activation.hold_doubt());
-            let heeds_stops = self.heeds_stops && !is_held;
+            let _held = is_held.then(|| activation.hold_for_doubt());
+            let obeys_stop = self.obeys_stop && !is_held;
             track(match is_held {
                 true => Progress::MayHaveHappened {
                     attempts: tries.made,
@@ -417,59 +434,59 @@ impl Effect {
                 false => Progress::NotBegun,
             });
             if let Some(due_at) = tries.due_at.take() {
-                let due = move |desk: &mut ReplayState, now: Timestamp| {
-                    (now >= due_at && desk.stop != Some(Stop::Exhausted)).then_some(())
+                let due = move |replay: &mut ReplayState, now: Timestamp| {
+                    (now >= due_at && replay.stop != Some(Stop::Exhausted)).then_some(())
                 };
-                match heeds_stops {
+                match obeys_stop {
                     true => activation.wait_for(self.id.clone(), Some(due_at), due).await,
-                    false => activation.wait_through(self.id.clone(), Some(due_at), due).await,
+                    false => activation.wait_ignoring_stops(self.id.clone(), Some(due_at), due).await,
                 }
             }
-            // Where nothing stands in the way, the mark of an effect that can be undone goes into the write that makes durable what came
-            // before it.
-            let is_marked_at_once = undo.is_some() && activation.may_mark(heeds_stops);
+            // If nothing blocks the effect, its start is recorded in the commit of the earlier changes.
+            let is_marked_at_once = undo.is_some() && activation.may_record_start(obeys_stop);
             if !is_marked_at_once {
-                self.gate_of(activation, heeds_stops).await;
+                self.gate(activation, obeys_stop).await;
             }
-            let recovering = activation.desk().head.stalls > 0;
+            let recovering = activation.replay().head.stalls > 0;
             if hidden.take().is_some() {
-                // What may have been begun without a record counts as a try.
+                // An attempt that may have begun without a record counts.
                 tries.made += 1;
                 cut_off = Some(tries.made);
                 tries.may_have_happened = true;
             }
             let began = *tries.began.get_or_insert_with(|| activation.now());
-            if tries.are_spent(&self.policy) {
+            if tries.are_used_up(&self.policy) {
                 let text = format!(
                     "{} attempts were begun and none came to an end: its worker vanished each time",
                     tries.made
                 );
                 let failure = Failure::unknown(text).with_code("crashed");
-                match self.is_left_to_people(undo, &tries, &failure) {
+                match self.needs_ruling(undo, &tries, &failure) {
                     true => doubt = Some(Some(failure)),
                     false => return Err(self.fail(activation, failure, tries.made, began)),
                 }
                 continue;
             }
             if let Some(cut_off) = cut_off.take() {
-                activation.queue([activation.note_cut_off(&self.id, self.kind, cut_off)]);
+                activation.queue([activation.cut_off_entry(&self.id, self.kind, cut_off)]);
             }
             tries.made += 1;
             let attempts = tries.made;
             if undo.is_some() {
-                // From here on the run may not stop without knowing whether the effect has begun.
-                let staying = activation.stay();
+                // From here on the run must not stop before it is known whether the effect began.
+                let staying = activation.block_parking();
                 if !is_held {
                     track(Progress::Marked { attempts, began });
                 }
-                self.mark(activation, attempts, began);
-                activation.durable().await;
-                let is_to_end = {
-                    let desk = activation.desk();
-                    heeds_stops && desk.is_stopped() && desk.is_to_end()
+                self.record_start(activation, attempts, began);
+                activation.gate_ignoring_stops().await;
+                let must_end = {
+                    let replay = activation.replay();
+                    obeys_stop && replay.is_stopped() && replay.must_end()
                 };
-                if is_to_end {
-                    // Its code was not entered, and never will be. A run that is only to pause finishes what is on record as begun.
+                if must_end {
+                    // The code did not run and never will. A run that only pauses finishes what is recorded
+                    // as begun.
                     let state = StepState::Cancelled { at: activation.now() };
                     self.finish(activation, StepTransition::Withdraw, state, attempts, began);
                     track(Progress::Over);
@@ -478,11 +495,11 @@ impl Effect {
                 }
                 track(Progress::MayHaveHappened { attempts, began });
             } else if recovering || self.policy.attempts() == 1 || attempts > 1 {
-                // The try itself must be on record where a crash has happened, may not be followed by another try, or would
-                // otherwise go uncounted: a step that has failed before has a record that tells of fewer tries.
+                // The attempt must be recorded after a crash, if it is the only one allowed, or if it would
+                // otherwise not be counted: the record of a failed step shows fewer attempts.
                 track(Progress::Marked { attempts, began });
-                self.mark(activation, attempts, began);
-                self.gate_of(activation, heeds_stops).await;
+                self.record_start(activation, attempts, began);
+                self.gate(activation, obeys_stop).await;
             }
             track(Progress::MayHaveHappened { attempts, began });
             let attempt = Attempt::new(key.clone(), attempts, activation, &self.id);
@@ -493,11 +510,14 @@ impl Effect {
                         self.finish(activation, StepTransition::Complete, state, attempts, began);
                         return Ok((value, output));
                     }
-                    // It happened, and what it gave cannot be kept: if it is to be undone, people must say what it was.
+                    // The effect happened, but its output cannot be stored. To undo it, a person must say
+                    // what it was.
                     Err(invalid) if undo.is_some() => {
                         Failure::unknown(invalid).with_code("invalid").finally()
                     }
-                    Err(invalid) => return Err(self.fail(activation, refused(invalid), attempts, began)),
+                    Err(invalid) => {
+                        return Err(self.fail(activation, invalid_failure(invalid), attempts, began));
+                    }
                 },
                 Err(failure) => failure,
             };
@@ -509,20 +529,20 @@ impl Effect {
             }
             let now = activation.now();
             let decision = self.decide(&tries, &failure, now);
-            let is_to_end = activation.desk().is_to_end();
+            let must_end = activation.replay().must_end();
             match decision {
                 RetryDecision::At(at) => {
                     self.schedule_retry(activation, undo, &tries, failure, at);
                     tries.due_at = Some(at);
                 }
-                RetryDecision::Pause if !is_to_end => {
+                RetryDecision::Pause if !must_end => {
                     self.schedule_retry(activation, undo, &tries, failure.clone(), now);
                     activation.pause_exhausted(&self.id, &failure);
                     tries.due_at = Some(now);
-                    tries.begin_anew();
+                    tries.reset_policy();
                 }
                 RetryDecision::GiveUp | RetryDecision::Pause => {
-                    match self.is_left_to_people(undo, &tries, &failure) {
+                    match self.needs_ruling(undo, &tries, &failure) {
                         true => doubt = Some(Some(failure)),
                         false => return Err(self.fail(activation, failure, attempts, began)),
                     }
@@ -531,32 +551,34 @@ impl Effect {
         }
     }
 
-    fn decide(&self, tries: &Tries, failure: &Failure, now: Timestamp) -> RetryDecision {
+    fn decide(&self, tries: &AttemptCount, failure: &Failure, now: Timestamp) -> RetryDecision {
         let made = AttemptsMade { count: tries.made - tries.before, since: tries.began.unwrap_or(now) };
         decide_retry(&self.policy, made, failure, now, fastrand::f64())
     }
 
-    /// Is what has failed for good to be settled by people? An undo is, whatever its failure says; an effect if it may have happened and
-    /// could be undone.
-    fn is_left_to_people(&self, undo: Option<&Undo>, tries: &Tries, failure: &Failure) -> bool {
+    /// Returns whether a final failure needs a ruling: always for an undo, and for a compensable effect that
+    /// may have happened.
+    fn needs_ruling(&self, undo: Option<&Undo>, tries: &AttemptCount, failure: &Failure) -> bool {
         let may_stand = failure.class() != FailureClass::Permanent && tries.may_have_happened;
         self.kind == StepKind::Undo || (undo.is_some() && may_stand)
     }
 
-    fn gate_of<'a>(&self, activation: &'a Activation, heeds_stops: bool) -> Gate<'a> {
-        match heeds_stops {
+    fn gate<'a>(&self, activation: &'a Activation, obeys_stop: bool) -> Gate<'a> {
+        match obeys_stop {
             true => activation.gate(),
-            false => activation.durable(),
+            false => activation.gate_ignoring_stops(),
         }
     }
 
-    /// What the provider knows the effect by.
+    /// Idempotency key for the provider.
     pub(super) fn key(&self, activation: &Activation) -> EffectKey {
         EffectKey::new(activation.facts.id, activation.generation, &self.id)
     }
 
-    /// One try: isolated from panics, cut off by its timeout, marked if it takes long. Its code is entered, and goes on after each of its
-    /// awaits, only while the lease holds: one that could not be renewed in time may belong to another process by now.
+    /// Runs one attempt: isolates panics, applies the timeout, and records the start if it takes long.
+    ///
+    /// The code runs, and continues after each await, only while the lease holds. After a lost lease the run
+    /// may belong to another process.
     pub(super) async fn attempt<T, C, Fut, E>(
         &self,
         activation: &Activation,
@@ -571,8 +593,9 @@ impl Effect {
     {
         let run = activation.facts.id;
         let number = attempt.number;
-        activation.reached(|| Point::BeforeEffect(run, self.id.clone())).await;
-        // Built only where somebody listens. `Attempt::idempotency_key` is not asked: who watches would take it for the step's code.
+        activation.reached(|| CrashPoint::BeforeEffect(run, self.id.clone())).await;
+        // Built only if the log level needs it. `Attempt::idempotency_key` is not called, because a watcher
+        // would attribute that call to the step's code.
         let key = || self.key(activation);
         tracing::debug!(key = %key(), %run, step = %self.id, attempt = number, "effect begins");
         let span = tracing::debug_span!("effect", key = %key(), %run, step = %self.id, attempt = number, outcome = Empty);
@@ -583,23 +606,24 @@ impl Effect {
         let clock = &activation.engine.clock;
         let (mut mark, mut cut_off, mut last_look) = (None, None, None);
         let is_running = |record: &StepRecord| record.state.status() == StepStatus::Running;
-        let mut marked = activation.desk().open.get(&self.id).is_some_and(is_running);
+        let mut marked = activation.replay().open.get(&self.id).is_some_and(is_running);
         let (mut is_entered, mut place) = (false, 0);
         let outcome = poll_fn(|cx| {
-            // Before the code is entered whoever watches is told: a pause here is the worst one.
+            // The watcher is called before the code starts, because a pause at this point is the worst one.
             let is_held = if is_entered { hold.stands() } else { hold.is_held() };
             if !is_held {
-                // If the lease is renewed after all, the code goes on. If it is lost, the driver drops it.
-                activation.desk().await_change(&mut place, cx);
+                // If the lease is renewed after all, the code continues. If it is lost, the driver drops the
+                // code.
+                activation.replay().await_change(&mut place, cx);
                 return Poll::Pending;
             }
             is_entered = true;
             if let Poll::Ready(outcome) = span.in_scope(|| running.as_mut().poll(cx)) {
-                return Poll::Ready(outcome.unwrap_or_else(|panic| Err(panicked(&*panic))));
+                return Poll::Ready(outcome.unwrap_or_else(|panic| Err(panic_failure(&*panic))));
             }
             if let Some(timeout) = self.timeout {
                 let timer = cut_off.get_or_insert_with(|| clock.sleep(timeout));
-                // When time is over the outcome gets one more look: see `patience`.
+                // At the timeout the outcome gets one more check: see `patience`.
                 let is_over = last_look.is_some() || timer.as_mut().poll(cx).is_ready();
                 if is_over
                     && last_look
@@ -618,35 +642,35 @@ impl Effect {
                 let timer = mark.get_or_insert_with(|| clock.sleep(after));
                 if timer.as_mut().poll(cx).is_ready() {
                     marked = true;
-                    self.mark(activation, number, began);
-                    // Nobody waits for the mark, so the driver must be told to write it.
+                    self.record_start(activation, number, began);
+                    // No code waits for this record, so the driver must be woken to commit it.
                     cx.waker().wake_by_ref();
                 }
             }
             Poll::Pending
         })
         .await;
-        let told = told_of(&outcome);
+        let told = outcome_label(&outcome);
         span.record("outcome", told);
         drop(span);
         tracing::info!(key = %key(), %run, step = %self.id, attempt = number, outcome = told, "effect ended");
-        activation.its_turn(&self.id).await;
+        activation.wait_for_turn(&self.id).await;
         drop(in_flight);
-        activation.reached(|| Point::AfterEffect(run, self.id.clone())).await;
+        activation.reached(|| CrashPoint::AfterEffect(run, self.id.clone())).await;
         outcome
     }
 
-    /// Puts on record that a try failed and when the next one is due, and notes it in the journal.
+    /// Records a failed attempt and when the next one is due.
     fn schedule_retry(
         &self,
         activation: &Activation,
         undo: Option<&Undo>,
-        tries: &Tries,
+        tries: &AttemptCount,
         failure: Failure,
         at: Timestamp,
     ) {
-        self.note_retry(activation, &failure, tries.made);
-        // The record tells whoever reads it next that the effect may have happened, even if its last attempt did not.
+        self.record_retry(activation, &failure, tries.made);
+        // The record must show that the effect may have happened, even if its last attempt did not.
         let failure = match undo.is_some() && tries.may_have_happened {
             true => failure.after_unknown(),
             false => failure,
@@ -656,18 +680,18 @@ impl Effect {
         self.finish(activation, StepTransition::ScheduleRetry, state, tries.made, began);
     }
 
-    /// Notes in the journal that a try failed and will be made again.
-    pub(super) fn note_retry(&self, activation: &Activation, failure: &Failure, attempts: u32) {
+    /// Adds a journal entry for a failed attempt that will be retried.
+    pub(super) fn record_retry(&self, activation: &Activation, failure: &Failure, attempts: u32) {
         Counters::add(&activation.engine.counters.retries);
         tracing::info!(key = %self.key(activation), run = %activation.facts.id, step = %self.id, attempt = attempts, %failure, "attempt failed; it will be tried again");
         if activation.engine.options.ledger {
             let noted = JournalEvent::Failed { attempt: attempts, failure: failure.clone() };
-            activation.queue([activation.note(&self.id, noted)]);
+            activation.queue([activation.journal_entry(&self.id, noted)]);
         }
     }
 
-    /// Puts on record that a try begins.
-    pub(super) fn mark(&self, activation: &Activation, attempts: u32, began: Timestamp) {
+    /// Records that an attempt begins.
+    pub(super) fn record_start(&self, activation: &Activation, attempts: u32, began: Timestamp) {
         self.finish(activation, StepTransition::Begin, StepState::Running, attempts, began);
     }
 
@@ -701,40 +725,40 @@ impl Effect {
         state: StepState,
         attempts: u32,
         began: Timestamp,
-    ) -> Change {
-        Change::finished(&self.id, self.kind, transition, state, attempts, began)
+    ) -> PendingChange {
+        PendingChange::finished(&self.id, self.kind, transition, state, attempts, began)
     }
 }
 
-/// The tries of a step so far.
+/// Attempts at a step so far.
 #[derive(Debug, Default)]
-struct Tries {
-    /// How many were begun.
+struct AttemptCount {
+    /// Number of attempts begun.
     made: u32,
-    /// How many of them were made before people let it begin anew.
+    /// Number of attempts before the retry policy was reset.
     before: u32,
-    /// When the first one began.
+    /// Start of the first attempt.
     began: Option<Timestamp>,
-    /// When the next one is due.
+    /// Time of the next attempt.
     due_at: Option<Timestamp>,
     may_have_happened: bool,
-    /// The worker of the last one vanished, and the time is over.
+    /// The worker of the last attempt vanished, and the policy's time limit has passed.
     is_over: bool,
 }
 
-impl Tries {
-    /// The policy counts from here on.
-    fn begin_anew(&mut self) {
+impl AttemptCount {
+    /// Restarts the count of the retry policy.
+    fn reset_policy(&mut self) {
         (self.before, self.began, self.is_over) = (self.made, None, false);
     }
 
-    fn are_spent(&self, policy: &RetryPolicy) -> bool {
+    fn are_used_up(&self, policy: &RetryPolicy) -> bool {
         self.is_over || self.made - self.before >= policy.attempts()
     }
 }
 
-/// What a log says of an attempt.
-pub(super) fn told_of<T>(outcome: &Result<T, Failure>) -> &'static str {
+/// Label of an outcome for logs and traces.
+pub(super) fn outcome_label<T>(outcome: &Result<T, Failure>) -> &'static str {
     match outcome {
         Ok(_) => "completed",
         Err(failure) => match failure.class() {
@@ -744,6 +768,6 @@ pub(super) fn told_of<T>(outcome: &Result<T, Failure>) -> &'static str {
     }
 }
 
-pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+pub(super) fn panic_failure(panic: &(dyn std::any::Any + Send)) -> Failure {
     Failure::unknown(format!("the step panicked: {}", panic_text(panic))).with_code("panicked")
 }

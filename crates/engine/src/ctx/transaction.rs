@@ -10,13 +10,15 @@ use crate::model::{
     AttemptsMade, EffectClass, EffectKey, Failure, RetryDecision, RetryPolicy, StepKind, StepState,
     StepTransition, Timestamp, decide_retry,
 };
-use crate::runtime::change::Change;
-use crate::runtime::replay_state::Entered;
-use crate::runtime::transact::{Pending, Reply};
+use crate::runtime::pending_change::PendingChange;
+use crate::runtime::replay_state::StepLookup;
+use crate::runtime::transact::{PendingTransaction, TransactionReply};
 
 impl Ctx {
-    /// Takes a step whose effect and record are one commit. `make_work` makes the work in the form the store asks for;
-    /// the store crates give this a typed face. It may be made several times, but takes effect once.
+    /// Runs a step whose effect and record are one commit.
+    ///
+    /// `make_work` creates the work in the form that the store requires; the store crates offer typed
+    /// versions. The work may be created several times, but it takes effect once.
     pub async fn transact_step<T: DeserializeOwned>(
         &self,
         name: &str,
@@ -27,26 +29,26 @@ impl Ctx {
         let name = checked_name("step name", name)?;
         self.check_effect(&name, EffectClass::Transactional, false)?;
         let step = activation.next_id(&name);
-        // The policy counts from where people last let it begin anew.
-        let mut before = activation.desk().attempts_before(&step);
+        // The policy counts from the last reset.
+        let mut before = activation.replay().attempts_before(&step);
         let mut resumed_at = None;
-        let (mut attempts, mut due_at, mut started_at) = match activation.enter(&step, StepKind::Transaction)
-        {
-            Entered::Done(record) => return recorded_outcome(activation, &step, record.state).await,
-            Entered::GivenUp => return activation.stay_given_up().await,
-            Entered::Open(record) => match record.state {
-                StepState::Pending { due_at, failure } => {
-                    let made = AttemptsMade { count: record.attempts, since: record.started_at };
-                    let decision = decide_retry(&policy, made, &failure, activation.now(), 1.0);
-                    if decision == RetryDecision::Pause {
-                        (before, resumed_at) = (record.attempts, Some(activation.now()));
+        let (mut attempts, mut due_at, mut started_at) =
+            match activation.look_up_step(&step, StepKind::Transaction) {
+                StepLookup::Done(record) => return recorded_outcome(activation, &step, record.state).await,
+                StepLookup::Cancelled => return activation.wait_as_cancelled().await,
+                StepLookup::Open(record) => match record.state {
+                    StepState::Pending { due_at, failure } => {
+                        let made = AttemptsMade { count: record.attempts, since: record.started_at };
+                        let decision = decide_retry(&policy, made, &failure, activation.now(), 1.0);
+                        if decision == RetryDecision::Pause {
+                            (before, resumed_at) = (record.attempts, Some(activation.now()));
+                        }
+                        (record.attempts, Some(due_at), Some(record.started_at))
                     }
-                    (record.attempts, Some(due_at), Some(record.started_at))
-                }
-                _ => (record.attempts, None, Some(record.started_at)),
-            },
-            Entered::Fresh => (activation.desk().attempts_before(&step), None, None),
-        };
+                    _ => (record.attempts, None, Some(record.started_at)),
+                },
+                StepLookup::NotRecorded => (activation.replay().attempts_before(&step), None, None),
+            };
         let key = || EffectKey::new(activation.facts.id, activation.generation, &step);
         let run = activation.facts.id;
         loop {
@@ -59,31 +61,36 @@ impl Ctx {
             attempts += 1;
             let failure = loop {
                 let (reply, told) = oneshot::channel();
-                let pending =
-                    Pending { step: step.clone(), work: make_work(), attempts, started_at: began, reply };
-                activation.desk().transactions.push_back(pending);
+                let pending = PendingTransaction {
+                    step: step.clone(),
+                    work: make_work(),
+                    attempts,
+                    started_at: began,
+                    reply,
+                };
+                activation.replay().transactions.push_back(pending);
                 let told = told.await;
-                activation.desk().end_turn();
+                activation.replay().end_turn();
                 activation.wake_all();
                 match told {
-                    Ok(Reply::Done(output)) => {
+                    Ok(TransactionReply::Done(output)) => {
                         tracing::info!(key = %key(), %run, %step, attempt = attempts, outcome = "completed", "effect ended");
                         return decoded(step.as_str(), &output);
                     }
-                    Ok(Reply::Failed(failure)) => break failure,
-                    // The run changed under it, or is being given up: the gate knows which.
-                    Ok(Reply::Again) | Err(_) => activation.gate().await,
+                    Ok(TransactionReply::Failed(failure)) => break failure,
+                    // The run changed, or is being given up. The gate decides which.
+                    Ok(TransactionReply::Resubmit) | Err(_) => activation.gate().await,
                 }
             };
             tracing::info!(key = %key(), %run, %step, attempt = attempts, outcome = "failed", %failure, "effect ended");
             let now = activation.now();
             let change = |transition, state| {
-                Change::finished(&step, StepKind::Transaction, transition, state, attempts, began)
+                PendingChange::finished(&step, StepKind::Transaction, transition, state, attempts, began)
             };
             let made = AttemptsMade { count: attempts - before, since: resumed_at.unwrap_or(began) };
-            let is_to_end = activation.desk().is_to_end();
+            let must_end = activation.replay().must_end();
             match decide_retry(&policy, made, &failure, now, fastrand::f64()) {
-                RetryDecision::Pause if !is_to_end => {
+                RetryDecision::Pause if !must_end => {
                     let state = StepState::Pending { due_at: now, failure: failure.clone() };
                     activation.queue([change(StepTransition::ScheduleRetry, state)]);
                     activation.pause_exhausted(&step, &failure);

@@ -3,26 +3,27 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, checked_name, recorded_value, refused};
+use super::{Ctx, checked_name, invalid_failure, recorded_value};
 use crate::model::{Failure, Payload, StepKind, StepState, StepTransition, Timestamp};
-use crate::runtime::change::Change;
-use crate::runtime::replay_state::Entered;
+use crate::runtime::pending_change::PendingChange;
+use crate::runtime::replay_state::StepLookup;
 
 impl Ctx {
-    /// The time, remembered.
+    /// Current time, recorded once.
     pub async fn now(&self) -> Result<Timestamp, Failure> {
         let at: i64 = self.remember("now", || self.activation.now().as_millis())?;
         Ok(Timestamp::from_millis(at))
     }
 
-    /// A random number, remembered.
+    /// Random number, recorded once.
     pub async fn random(&self) -> Result<u64, Failure> {
-        // As text, because not every reader of JSON keeps 64 bits.
+        // Stored as text, because not every JSON reader keeps 64 bits.
         let text: String = self.remember("random", || fastrand::u64(..).to_string())?;
         text.parse().map_err(|_| Failure::permanent("the recorded random number cannot be read"))
     }
 
-    /// A value worked out once, under a name of its own: every replay gives what was recorded.
+    /// Records a computed value under `name`, like a side effect in Temporal: `make` runs once, and every
+    /// replay returns the recorded value.
     pub fn remember<T: Serialize + DeserializeOwned>(
         &self,
         name: &str,
@@ -30,14 +31,14 @@ impl Ctx {
     ) -> Result<T, Failure> {
         let activation = &*self.activation;
         let id = activation.next_id(&checked_name("step name", name)?);
-        match activation.enter(&id, StepKind::Value) {
-            Entered::Done(record) => recorded_value(activation, id.as_str(), record.state),
-            Entered::GivenUp | Entered::Open(_) | Entered::Fresh => {
+        match activation.look_up_step(&id, StepKind::Value) {
+            StepLookup::Done(record) => recorded_value(activation, id.as_str(), record.state),
+            StepLookup::Cancelled | StepLookup::Open(_) | StepLookup::NotRecorded => {
                 let value = make();
-                let output = Payload::of(&value).map_err(refused)?;
+                let output = Payload::of(&value).map_err(invalid_failure)?;
                 let now = activation.now();
                 let state = StepState::Completed { at: now, output };
-                activation.queue([Change::finished(
+                activation.queue([PendingChange::finished(
                     &id,
                     StepKind::Value,
                     StepTransition::Complete,
@@ -50,16 +51,16 @@ impl Ctx {
         }
     }
 
-    /// Puts on record that a step is passed over, so that people see it in its place. It takes no effect and gives nothing.
+    /// Records that a step is skipped, so that it appears in the history. It has no effect and no output.
     pub fn skip(&self, name: &str) -> Result<(), Failure> {
         let activation = &*self.activation;
         let id = activation.next_id(&checked_name("step name", name)?);
-        match activation.enter(&id, StepKind::Value) {
-            Entered::Done(_) => {}
-            Entered::GivenUp | Entered::Open(_) | Entered::Fresh => {
+        match activation.look_up_step(&id, StepKind::Value) {
+            StepLookup::Done(_) => {}
+            StepLookup::Cancelled | StepLookup::Open(_) | StepLookup::NotRecorded => {
                 let at = activation.now();
                 let state = StepState::Skipped { at };
-                activation.queue([Change::finished(
+                activation.queue([PendingChange::finished(
                     &id,
                     StepKind::Value,
                     StepTransition::Skip,

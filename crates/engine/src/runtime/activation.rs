@@ -1,16 +1,19 @@
-//! One stretch of driving a run, as its code reaches it.
+//! One activation of a run: the state that workflow code and driver share.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::change::Change;
+use super::crash_point::CrashPoint;
 use super::inner::{Inner, Phase};
-use super::point::Point;
+use super::pending_change::PendingChange;
 use super::registry::Declared;
-use super::replay_state::{Durability, Entered, ReplayState, Stop, in_order_of_outcome};
+use super::replay_state::{Durability, ReplayState, StepLookup, Stop, steps_in_outcome_order};
 use super::run_slot::RunSlot;
 use super::stats::Counters;
-use super::waits::{DoubtHeld, EffectInFlight, Gate, GivenUpHere, Hidden, InFlight, ItsTurn, Wait, WaitFor};
+use super::waits::{
+    CancelledStepGuard, DoubtGuard, EffectInFlight, Gate, InFlightGuard, TurnWait, UnrecordedStepGuard, Wait,
+    WaitFor,
+};
 use crate::hold::Hold;
 use crate::limits::MAX_STEPS_PER_RUN;
 use crate::model::{
@@ -19,253 +22,260 @@ use crate::model::{
 };
 use crate::store::RunLog;
 
-/// One stretch of driving a run, from its lease to its end, its parking or its loss.
+/// One activation of a run: from taking its lease until it ends, parks or loses the lease.
 pub(crate) struct Activation {
     pub(crate) engine: Arc<Inner>,
     pub(crate) facts: Arc<RunFacts>,
     pub(crate) generation: Generation,
-    /// What the workflow declares about its effects.
+    /// Effect classes that the workflow declares.
     pub(crate) declared: Arc<Declared>,
-    active: Mutex<Arc<RunSlot>>,
-    desk: Mutex<ReplayState>,
+    slot: Mutex<Arc<RunSlot>>,
+    replay: Mutex<ReplayState>,
 }
 
-/// A computation of the code that is under way; over when it is dropped.
-pub struct Computing<'a> {
+/// Guard for a computation in progress. The computation ends when the guard is dropped.
+pub struct ComputationGuard<'a> {
     activation: &'a Activation,
 }
 
-impl std::fmt::Debug for Computing<'_> {
+impl std::fmt::Debug for ComputationGuard<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Computing")
+        f.write_str("ComputationGuard")
     }
 }
 
-impl Drop for Computing<'_> {
+impl Drop for ComputationGuard<'_> {
     fn drop(&mut self) {
-        self.activation.desk().computing -= 1;
+        self.activation.replay().computing -= 1;
     }
 }
 
 impl Activation {
-    /// For a run without any records.
-    pub(crate) fn fresh(engine: Arc<Inner>, active: Arc<RunSlot>, head: RunHead) -> Self {
-        Self::with_desk(engine, active, ReplayState::empty(head))
+    /// Creates the activation of a run without records.
+    pub(crate) fn fresh(engine: Arc<Inner>, slot: Arc<RunSlot>, head: RunHead) -> Self {
+        Self::with_state(engine, slot, ReplayState::empty(head))
     }
 
-    /// For a run rebuilt from its log.
-    pub(crate) fn replaying(engine: Arc<Inner>, active: Arc<RunSlot>, log: RunLog) -> Self {
-        let mut desk = ReplayState::empty(log.head);
-        desk.arrivals_seen = desk.head.arrivals;
-        desk.arrivals_known = desk.head.arrivals;
-        desk.replaying = !log.steps.is_empty();
-        desk.first_wave = true;
-        desk.steps = u32::try_from(log.steps.len()).unwrap_or(u32::MAX);
-        desk.outcomes = in_order_of_outcome(&log.steps);
+    /// Creates the activation of a run that is rebuilt from its log.
+    pub(crate) fn replaying(engine: Arc<Inner>, slot: Arc<RunSlot>, log: RunLog) -> Self {
+        let mut replay = ReplayState::empty(log.head);
+        replay.arrivals_seen = replay.head.arrivals;
+        replay.arrivals_known = replay.head.arrivals;
+        replay.replaying = !log.steps.is_empty();
+        replay.first_wave = true;
+        replay.steps = u32::try_from(log.steps.len()).unwrap_or(u32::MAX);
+        replay.outcomes = steps_in_outcome_order(&log.steps);
         for step in log.steps {
             if !step.state.status().is_final() {
-                desk.open.insert(step.id.clone(), step.clone());
+                replay.open.insert(step.id.clone(), step.clone());
             }
-            desk.recorded.insert(step.id.clone(), step);
+            replay.recorded.insert(step.id.clone(), step);
         }
-        desk.promises = log.promises.into_iter().map(|promise| (promise.id.clone(), promise)).collect();
-        desk.signals = log.signals;
-        desk.attempts_before = log.attempts_before.into_iter().collect();
-        desk.children = log.children.into_iter().filter_map(|(run, result)| Some((run, result?))).collect();
-        Self::with_desk(engine, active, desk)
+        replay.promises = log.promises.into_iter().map(|promise| (promise.id.clone(), promise)).collect();
+        replay.signals = log.signals;
+        replay.attempts_before = log.attempts_before.into_iter().collect();
+        replay.children = log.children.into_iter().filter_map(|(run, result)| Some((run, result?))).collect();
+        Self::with_state(engine, slot, replay)
     }
 
-    /// For the next generation of a run that continues as new; unread signals go with it.
+    /// Creates the activation of the next generation after continue-as-new. Unread signals carry over.
     pub(crate) fn continued(&self, head: RunHead) -> Self {
-        let mut desk = ReplayState::empty(head);
-        let mut before = self.desk();
-        desk.signals = std::mem::take(&mut before.signals);
-        desk.arrivals_seen = before.arrivals_seen;
-        desk.arrivals_known = before.arrivals_known;
+        let mut replay = ReplayState::empty(head);
+        let mut before = self.replay();
+        replay.signals = std::mem::take(&mut before.signals);
+        replay.arrivals_seen = before.arrivals_seen;
+        replay.arrivals_known = before.arrivals_known;
         drop(before);
-        Self::with_desk(self.engine.clone(), self.active(), desk)
+        Self::with_state(self.engine.clone(), self.slot(), replay)
     }
 
-    fn with_desk(engine: Arc<Inner>, active: Arc<RunSlot>, desk: ReplayState) -> Self {
-        let workflow = engine.registry.find(&desk.head.facts.workspace, &desk.head.facts.workflow);
+    fn with_state(engine: Arc<Inner>, slot: Arc<RunSlot>, replay: ReplayState) -> Self {
+        let workflow = engine.registry.find(&replay.head.facts.workspace, &replay.head.facts.workflow);
         let declared = workflow.map(|workflow| workflow.declared.clone()).unwrap_or_default();
         Activation {
             engine,
-            facts: desk.head.facts.clone(),
-            generation: desk.head.generation,
+            facts: replay.head.facts.clone(),
+            generation: replay.head.generation,
             declared,
-            active: Mutex::new(active),
-            desk: Mutex::new(desk),
+            slot: Mutex::new(slot),
+            replay: Mutex::new(replay),
         }
     }
 
-    pub(crate) fn desk(&self) -> MutexGuard<'_, ReplayState> {
-        // A driver that panicked is dropped, and with it guards that look here: they must not panic in turn.
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn replay(&self) -> MutexGuard<'_, ReplayState> {
+        // When a driver panics, guards that use this lock are dropped too. They must not panic in turn.
+        self.replay.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn active(&self) -> Arc<RunSlot> {
-        self.active.lock().expect("no holder panics").clone()
+    pub(crate) fn slot(&self) -> Arc<RunSlot> {
+        self.slot.lock().expect("no holder panics").clone()
     }
 
-    /// The right to send what `step` sends; whoever watches is told before each check.
+    /// Right to send the effect of `step`. A configured watcher is called before each check.
     pub(crate) fn watched_hold(&self, step: &StepId) -> Hold {
-        let hold = self.active().hold.clone();
+        let hold = self.slot().hold.clone();
         match &self.engine.options.watcher {
             Some(watcher) => hold.watched(watcher.clone(), self.facts.id, step.clone()),
             None => hold,
         }
     }
 
-    /// A parked run goes on under a new lease.
-    pub(crate) fn regrant(&self, active: Arc<RunSlot>, head: RunHead) {
-        *self.active.lock().expect("no holder panics") = active;
-        let mut desk = self.desk();
-        desk.head = head;
-        desk.first_wave = false;
+    /// Continues a parked run under a new lease.
+    pub(crate) fn regrant(&self, slot: Arc<RunSlot>, head: RunHead) {
+        *self.slot.lock().expect("no holder panics") = slot;
+        let mut replay = self.replay();
+        replay.head = head;
+        replay.first_wave = false;
     }
 
     pub(crate) fn now(&self) -> Timestamp {
         self.engine.store.now()
     }
 
-    /// Tells the watcher; goes no further if it killed the engine, as nothing goes on after a crash.
-    pub(crate) async fn reached(&self, point: impl FnOnce() -> Point) {
+    /// Calls the watcher. Never returns if the watcher killed the engine, because nothing runs after a crash.
+    pub(crate) async fn reached(&self, point: impl FnOnce() -> CrashPoint) {
         self.engine.reached(point);
         if self.engine.phase() == Phase::Killed {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Asks the records about a step, and checks that the code asks for what was recorded.
-    pub(crate) fn enter(&self, id: &StepId, kind: StepKind) -> Entered {
-        let mut desk = self.desk();
-        let Some(record) = desk.recorded.remove(id) else {
-            desk.steps += 1;
-            if desk.steps > MAX_STEPS_PER_RUN {
-                desk.violation.get_or_insert(format!(
+    /// Looks up the record of a step and checks that the code requests the kind of step that was recorded.
+    pub(crate) fn look_up_step(&self, id: &StepId, kind: StepKind) -> StepLookup {
+        let mut replay = self.replay();
+        let Some(record) = replay.recorded.remove(id) else {
+            replay.steps += 1;
+            if replay.steps > MAX_STEPS_PER_RUN {
+                replay.violation.get_or_insert(format!(
                     "the run has more than {MAX_STEPS_PER_RUN} steps; use continue_as_new to begin a new history"
                 ));
             }
-            return Entered::Fresh;
+            return StepLookup::NotRecorded;
         };
         let fits = match record.state.status().is_final() {
             true => kind.takes_outcome_of(record.kind),
             false => kind == record.kind,
         };
         if !fits {
-            desk.violation.get_or_insert(format!(
+            replay.violation.get_or_insert(format!(
                 "the history has a {} step at {:?}, but the code asks for a {} step there",
                 record.kind.as_str(),
                 id.as_str(),
                 kind.as_str()
             ));
-            return Entered::Fresh;
+            return StepLookup::NotRecorded;
         }
         if record.state.status() == StepStatus::Failed {
-            // People may have had it undone, which belongs to it: the code does not ask for that by itself.
-            desk.recorded.remove(&id.undo());
+            // An operator may have undone the failed step. The code never asks for that undo record itself.
+            replay.recorded.remove(&id.undo());
         }
         match record.state.status() {
-            StepStatus::Cancelled => Entered::GivenUp,
+            StepStatus::Cancelled => StepLookup::Cancelled,
             status if status.is_final() => {
                 let (run, status) = (self.facts.id, status.as_str());
                 tracing::debug!(%run, step = %id, status, "step already done, advancing");
-                Entered::Done(record)
+                StepLookup::Done(record)
             }
-            _ => Entered::Open(record),
+            _ => StepLookup::Open(record),
         }
     }
 
-    /// Waits until a recorded outcome is to be given to the code. Outcomes come one by one, each after the code has gone as
-    /// far as it can with those before, in the order in which they came when they were recorded: so code that does
-    /// things side by side asks for its next steps in the order it did then, and finds the records that are its own.
-    pub(crate) fn its_turn<'a>(&'a self, id: &'a StepId) -> ItsTurn<'a> {
-        ItsTurn { activation: self, id, place: 0 }
+    /// Waits until a recorded outcome may be returned to the code.
+    ///
+    /// A replay returns outcomes one at a time, in the recorded order. It returns the next outcome only when
+    /// the code can go no further with the earlier ones. Concurrent branches therefore request their steps in
+    /// the recorded order and find their own records.
+    pub(crate) fn wait_for_turn<'a>(&'a self, id: &'a StepId) -> TurnWait<'a> {
+        TurnWait { activation: self, id, place: 0 }
     }
 
-    /// The id of the next use of `name`.
+    /// Returns the id for the next use of `name`.
     pub(crate) fn next_id(&self, name: &Name) -> StepId {
-        let mut desk = self.desk();
-        match desk.ordinals.get_mut(name) {
+        let mut replay = self.replay();
+        match replay.ordinals.get_mut(name) {
             Some(ordinal) => {
                 *ordinal += 1;
                 StepId::new(name, *ordinal)
             }
             None => {
-                desk.ordinals.insert(name.clone(), 1);
+                replay.ordinals.insert(name.clone(), 1);
                 StepId::new(name, 1)
             }
         }
     }
 
-    /// Waits until an effect may begin: the replay is over, nothing stops the run, and all that happened so far
-    /// is durable or follows from what is.
+    /// Waits until an effect may begin: the replay is over, no stop is requested, and every earlier change is
+    /// durable or derivable from durable data.
     pub(crate) fn gate(&self) -> Gate<'_> {
-        let need = self.desk().binding;
-        Gate { activation: self, need, heeds_stops: true, counted: false, place: 0 }
+        let need = self.replay().commit_required_through;
+        Gate { activation: self, need, obeys_stop: true, counted: false, place: 0 }
     }
 
-    /// Where the code stays at a step that was given up, until it is dropped.
-    pub(crate) async fn stay_given_up<T>(&self) -> T {
-        self.desk().given_up += 1;
-        let _given_up = GivenUpHere(self);
+    /// Waits at a cancelled step until the code is dropped.
+    pub(crate) async fn wait_as_cancelled<T>(&self) -> T {
+        self.replay().cancelled_waits += 1;
+        let _guard = CancelledStepGuard(self);
         std::future::pending().await
     }
 
-    /// Counts an effect as begun until the guard is dropped.
+    /// Counts an effect as in flight until the guard is dropped.
     pub(crate) fn begin_effect(&self, step: &StepId) -> EffectInFlight<'_> {
-        self.desk().entered.push(step.clone());
+        self.replay().running_effects.push(step.clone());
         Counters::add(&self.engine.counters.effects);
-        EffectInFlight { _staying: self.stay(), activation: self, step: step.clone() }
+        EffectInFlight { _in_flight: self.block_parking(), activation: self, step: step.clone() }
     }
 
-    /// Counts a step as one that may have been begun without a record, until the guard is dropped.
-    pub(crate) fn hide(&self) -> Hidden<'_> {
-        self.desk().hidden += 1;
-        Hidden(self)
+    /// Counts a step that a previous holder may have begun without a record, until the guard is dropped.
+    pub(crate) fn count_unrecorded(&self) -> UnrecordedStepGuard<'_> {
+        self.replay().unrecorded_steps += 1;
+        UnrecordedStepGuard(self)
     }
 
-    /// Waits for the same, whether or not the run is to stop meanwhile.
-    pub(crate) fn durable(&self) -> Gate<'_> {
-        Gate { heeds_stops: false, ..self.gate() }
+    /// Like [`Activation::gate`], but ignores stop requests.
+    pub(crate) fn gate_ignoring_stops(&self) -> Gate<'_> {
+        Gate { obeys_stop: false, ..self.gate() }
     }
 
-    /// May what an effect is about to begin be put on record at once, before the gate?
-    pub(crate) fn may_mark(&self, heeds_stops: bool) -> bool {
-        let desk = self.desk();
-        let stopped = heeds_stops && desk.is_stopped();
-        !desk.replaying && !desk.is_held && !desk.leaving && desk.violation.is_none() && !stopped
+    /// Returns whether the start of an effect may be recorded now, before the gate.
+    pub(crate) fn may_record_start(&self, obeys_stop: bool) -> bool {
+        let replay = self.replay();
+        let stopped = obeys_stop && replay.is_stopped();
+        !replay.replaying
+            && !replay.effects_blocked
+            && !replay.releasing_lease
+            && replay.violation.is_none()
+            && !stopped
     }
 
-    /// The run pauses, because `step` has used up its tries.
+    /// Pauses the run because `step` has used up its attempts.
     pub(crate) fn pause_exhausted(&self, step: &StepId, failure: &Failure) {
         tracing::warn!(run = %self.facts.id, %step, %failure, "the step has used up its retries; the run pauses");
-        let mut desk = self.desk();
-        if matches!(desk.stop, None | Some(Stop::Release)) {
-            desk.stop = Some(Stop::Exhausted);
-            desk.exhausted = Some(format!(
+        let mut replay = self.replay();
+        if matches!(replay.stop, None | Some(Stop::Release)) {
+            replay.stop = Some(Stop::Exhausted);
+            replay.exhausted = Some(format!(
                 "step {step} has used up its retries ({failure}); resume the run to try it again, or cancel it"
             ));
         }
     }
 
     /// Keeps the run from parking or stopping until the guard is dropped.
-    pub(crate) fn stay(&self) -> InFlight<'_> {
-        self.desk().in_flight += 1;
-        InFlight { activation: self }
+    pub(crate) fn block_parking(&self) -> InFlightGuard<'_> {
+        self.replay().in_flight += 1;
+        InFlightGuard { activation: self }
     }
 
-    /// Keeps the run as it is until the guard is dropped: nothing is released to its code, and it neither parks nor stops.
-    pub(crate) fn compute(&self) -> Computing<'_> {
-        self.desk().computing += 1;
-        Computing { activation: self }
+    /// Freezes the run until the guard is dropped: the code receives no outcome, and the run neither parks
+    /// nor stops.
+    pub(crate) fn begin_computation(&self) -> ComputationGuard<'_> {
+        self.replay().computing += 1;
+        ComputationGuard { activation: self }
     }
 
-    /// An entry of the journal about `step`, by this engine.
-    pub(crate) fn note(&self, step: &StepId, what: JournalEvent) -> Change {
-        let fence = self.desk().head.fence;
-        Change::Note(Box::new(JournalEntry {
+    /// Builds a journal entry of this engine about `step`.
+    pub(crate) fn journal_entry(&self, step: &StepId, what: JournalEvent) -> PendingChange {
+        let fence = self.replay().head.fence;
+        PendingChange::JournalEntry(Box::new(JournalEntry {
             workspace: self.facts.workspace.clone(),
             run: self.facts.id,
             generation: self.generation,
@@ -279,77 +289,89 @@ impl Activation {
         }))
     }
 
-    /// An entry of the journal that an attempt was cut off: its worker vanished, and nothing else tells of it.
-    pub(crate) fn note_cut_off(&self, step: &StepId, kind: StepKind, attempt: u32) -> Change {
+    /// Builds a journal entry for an attempt that was cut off because its worker vanished. No other record
+    /// mentions it.
+    pub(crate) fn cut_off_entry(&self, step: &StepId, kind: StepKind, attempt: u32) -> PendingChange {
         let occurrence = Occurrence::MayHaveHappened;
-        let mut note = self.note(step, JournalEvent::Attempted { attempt, occurrence });
-        if let Change::Note(note) = &mut note {
-            note.evidence =
+        let mut entry = self.journal_entry(step, JournalEvent::Attempted { attempt, occurrence });
+        if let PendingChange::JournalEntry(entry) = &mut entry {
+            entry.evidence =
                 Evidence::of_step(self.facts.id, self.generation, step, kind, attempt, occurrence);
         }
-        note
+        entry
     }
 
-    /// Collects changes; the driver writes them before it lets another effect begin.
-    pub(crate) fn queue(&self, changes: impl IntoIterator<Item = Change>) {
-        self.queue_as(Durability::MustCommit, changes);
+    /// Queues changes. The driver commits them before another effect may begin.
+    pub(crate) fn queue(&self, changes: impl IntoIterator<Item = PendingChange>) {
+        self.queue_with(Durability::MustCommit, changes);
     }
 
-    /// Collects changes that bear on later effects in this way.
-    pub(crate) fn queue_as(&self, bearing: Durability, changes: impl IntoIterator<Item = Change>) {
-        let mut desk = self.desk();
+    /// Queues changes with the given durability.
+    pub(crate) fn queue_with(
+        &self,
+        durability: Durability,
+        changes: impl IntoIterator<Item = PendingChange>,
+    ) {
+        let mut replay = self.replay();
         for change in changes {
-            desk.changes.push(change);
-            desk.queued += 1;
-            if bearing == Durability::MustCommit {
-                desk.bind();
+            replay.changes.push(change);
+            replay.queued += 1;
+            if durability == Durability::MustCommit {
+                replay.require_commit();
             }
         }
     }
 
-    /// The steps that something waits at.
-    pub(crate) fn waiting(&self) -> BTreeSet<StepId> {
-        self.desk().waits.keys().cloned().collect()
+    /// Returns the steps that the code waits at.
+    pub(crate) fn waiting_steps(&self) -> BTreeSet<StepId> {
+        self.replay().waits.keys().cloned().collect()
     }
 
-    /// Forgets what was collected since `queued` was the count. In a replay nothing is written, so all of it is here.
-    pub(crate) fn forget_since(&self, queued: u64) {
-        let mut desk = self.desk();
-        while desk.queued > queued && desk.changes.pop().is_some() {
-            desk.queued -= 1;
+    /// Drops the changes queued since `queued` was the count. A replay writes nothing, so all of them are
+    /// still queued.
+    pub(crate) fn drop_changes_since(&self, queued: u64) {
+        let mut replay = self.replay();
+        while replay.queued > queued && replay.changes.pop().is_some() {
+            replay.queued -= 1;
         }
-        desk.binding = desk.binding.min(desk.queued);
+        replay.commit_required_through = replay.commit_required_through.min(replay.queued);
     }
 
-    /// Waits, durably, until `check` finds what it looks for; `until` is the timer the run must be woken by.
+    /// Waits durably until `check` returns a value. The run wakes at `until` at the latest.
     pub(crate) fn wait_for<R, C>(&self, id: StepId, until: Option<Timestamp>, check: C) -> WaitFor<'_, C>
     where
         C: FnMut(&mut ReplayState, Timestamp) -> Option<R> + Unpin,
     {
-        WaitFor { activation: self, id, wait: Wait { until, heeds_stops: true }, check, place: 0 }
+        WaitFor { activation: self, id, wait: Wait { until, obeys_stop: true }, check, place: 0 }
     }
 
-    /// The same, also for a run that is to stop: for what must be known before it may.
-    pub(crate) fn wait_through<R, C>(&self, id: StepId, until: Option<Timestamp>, check: C) -> WaitFor<'_, C>
+    /// Like [`Activation::wait_for`], but also continues in a run that must stop. For facts that must be
+    /// known first.
+    pub(crate) fn wait_ignoring_stops<R, C>(
+        &self,
+        id: StepId,
+        until: Option<Timestamp>,
+        check: C,
+    ) -> WaitFor<'_, C>
     where
         C: FnMut(&mut ReplayState, Timestamp) -> Option<R> + Unpin,
     {
-        WaitFor { activation: self, id, wait: Wait { until, heeds_stops: false }, check, place: 0 }
+        WaitFor { activation: self, id, wait: Wait { until, obeys_stop: false }, check, place: 0 }
     }
 
-    /// Keeps a run that is to end from ending until the guard is dropped.
-    pub(crate) fn hold_doubt(&self) -> DoubtHeld<'_> {
-        self.desk().doubts_held += 1;
-        DoubtHeld(self)
+    /// Keeps a run that must end from ending until the guard is dropped.
+    pub(crate) fn hold_for_doubt(&self) -> DoubtGuard<'_> {
+        self.replay().doubts_held += 1;
+        DoubtGuard(self)
     }
 
-    /// Lets everything that waits look again.
+    /// Wakes every waiter so that it checks its condition again.
     pub(crate) fn wake_all(&self) {
-        let mut desk = self.desk();
-        let wakers = std::mem::take(&mut desk.wakers);
-        let asked_for = std::mem::take(&mut desk.asked_for);
-        drop(desk);
-        for waker in wakers.into_values().chain(asked_for.into_values()) {
+        let mut replay = self.replay();
+        let wakers = std::mem::take(&mut replay.wakers);
+        let outcome_waiters = std::mem::take(&mut replay.outcome_waiters);
+        drop(replay);
+        for waker in wakers.into_values().chain(outcome_waiters.into_values()) {
             waker.wake();
         }
     }

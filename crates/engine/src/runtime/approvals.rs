@@ -1,4 +1,4 @@
-//! Answers of people to approvals that workflows ask for: of several answers the first counts, and the others are told so.
+//! Answers approval steps. The first answer wins; later ones get an error that names it.
 
 use super::doubts::{decided_in, fresh_request};
 use super::{Engine, Error};
@@ -6,34 +6,35 @@ use crate::model::{
     Actor, EventKind, JournalEntry, JournalEvent, Payload, RecordedDecision, RunId, SignalId, StepId, Version,
 };
 
-/// How ids of signals begin that the engine chooses itself. Callers cannot use them.
+/// Prefix of the signal ids that the engine chooses itself. Callers cannot use it.
 pub(super) const RESERVED_SIGNAL_IDS: &str = "~approval:";
 
-/// An answer to an approval.
+/// Answer to an approval step.
 #[derive(Debug, Clone)]
 pub struct ApprovalAnswer {
-    /// The run.
+    /// Run that contains the step.
     pub run: RunId,
-    /// The step that asks.
+    /// Step that asks for the approval.
     pub step: String,
-    /// The signal that the step waits for.
+    /// Signal that the step waits for.
     pub signal: String,
-    /// What the signal carries.
+    /// Payload of the signal.
     pub payload: Payload,
-    /// Who answers.
+    /// Person who answers.
     pub by: Actor,
-    /// The decision in one word.
+    /// Decision in one word.
     pub decision: String,
-    /// What they say about it.
+    /// Comment of the person.
     pub comment: Option<String>,
-    /// Identifies the request, if it may be sent again after a crash: the second time it finds its own answer.
+    /// Id of the request, if it may be repeated after a crash. The repeated request then finds its own
+    /// answer.
     pub request: Option<String>,
 }
 
 impl Engine {
-    /// Answers an approval. It counts once for each time the step asks, and is in the audit log.
+    /// Answers an approval step and records the answer in the audit log. Each question takes one answer.
     ///
-    /// An answer may come before the step asks. Whoever is not the first gets [`Error::ApprovalOver`].
+    /// The answer may arrive before the step asks. Every later answer gets [`Error::ApprovalClosed`].
     pub async fn answer_approval(&self, answer: ApprovalAnswer) -> Result<(), Error> {
         let ApprovalAnswer { run, step, signal, payload, by, decision, comment, request } = answer;
         let request = request.unwrap_or_else(fresh_request);
@@ -45,7 +46,8 @@ impl Engine {
         if is_over || is_answered {
             return self.answered_before(run, step, &request).await;
         }
-        // A retry of the run may make the step ask again, and nothing else does: answers to one question have one id.
+        // Only a retry of the run can make the step ask again, so all answers to one question share one
+        // signal id.
         let asked = self.count_retries(run).await?;
         let signal_id = format!("{RESERVED_SIGNAL_IDS}{}.{asked}.{signal}", log.head.generation.get());
         let signal_id = SignalId::new(&signal_id)?;
@@ -58,11 +60,12 @@ impl Engine {
         }
     }
 
-    /// What is said to an answer that is not the first.
+    /// Result of an answer that is not the first: success if `request` gave the earlier answer, otherwise an
+    /// error.
     async fn answered_before(&self, run: RunId, step: String, request: &str) -> Result<(), Error> {
         let id = StepId::from_stored(&step);
         let mut last: Option<RecordedDecision> = None;
-        for placed in self.notes_of(run).await? {
+        for placed in self.list_run_journal(run).await? {
             let note = placed.note;
             if note.step.as_ref() != Some(&id) || !matches!(note.what, JournalEvent::Answered { .. }) {
                 continue;
@@ -74,7 +77,7 @@ impl Engine {
                 last = Some(decided);
             }
         }
-        Err(Error::ApprovalOver { run, step, decided: last.map(Box::new) })
+        Err(Error::ApprovalClosed { run, step, decided: last.map(Box::new) })
     }
 
     async fn count_retries(&self, run: RunId) -> Result<usize, Error> {

@@ -1,4 +1,5 @@
-//! Runs that stand still until people do something. They are found by the indexes of paused runs and of steps in doubt, never by reading all runs.
+//! Finds runs that need a person. It uses the indexes of paused runs and of steps in doubt and never scans
+//! all runs.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +11,17 @@ use crate::model::{
 };
 use crate::store::{DoubtCursor, ListDoubts, ListRuns, RunLog, RunPage, RunView, StoredDoubt};
 
-/// One page of runs, each with what people must look at.
+/// One page of runs, each with the reason why it needs a person.
 #[derive(Debug, Clone, Default)]
 pub struct AttentionPage {
-    /// The runs, newest first.
+    /// Runs, newest first.
     pub runs: Vec<(RunView, Option<Attention>)>,
-    /// Where the next page begins; `None` at the end.
+    /// Start of the next page; `None` on the last page.
     pub next: Option<RunId>,
 }
 
 impl Engine {
-    /// What people must look at in a run whose log was just read.
+    /// Returns why a run needs a person, based on a log that was just read.
     pub async fn find_attention(&self, log: &RunLog) -> Result<Option<Attention>, Error> {
         let in_doubt = log.steps.iter().filter(|step| matches!(step.state, StepState::InDoubt { .. }));
         let mut open = in_doubt.filter(|step| open_promise(log, step).is_some());
@@ -30,7 +31,7 @@ impl Engine {
         }
     }
 
-    /// Runs, newest first, each with what people must look at.
+    /// Lists runs, newest first, each with the reason why it needs a person.
     pub async fn list_with_attention(&self, request: ListRuns) -> Result<AttentionPage, Error> {
         let RunPage { runs, next } = self.list(request).await?;
         let (doubts, is_whole) = self.doubts_by_run().await?;
@@ -45,10 +46,10 @@ impl Engine {
         Ok(AttentionPage { runs: found, next })
     }
 
-    /// Runs that people must look at, newest first. A page may be short and not the last; `next` says.
+    /// Lists runs that need a person, newest first. A page may be short although more follow; check `next`.
     ///
-    /// At most [`MAX_DOUBTS_SCANNED`] steps in doubt are looked at, those longest in doubt: beyond that, runs are found when older doubts are
-    /// resolved.
+    /// At most [`MAX_DOUBTS_SCANNED`] steps in doubt are checked, oldest doubt first. Runs beyond that
+    /// limit appear once older doubts are resolved.
     pub async fn list_needing_attention(&self, request: ListRuns) -> Result<AttentionPage, Error> {
         let limit = request.limit.clamp(1, MAX_PAGE);
         let is_wanted = |status: RunStatus| request.statuses.is_empty() || request.statuses.contains(&status);
@@ -62,7 +63,7 @@ impl Engine {
             candidates.extend(page.runs.iter().map(|view| view.head.id()));
             last_looked_at = page.next;
         }
-        // Beyond the last paused run that was read there may be others, newer than the next candidate.
+        // Beyond the last paused run on this page there may be others that are newer than the next candidate.
         let candidates = candidates.into_iter().rev();
         let candidates = candidates.take_while(|run| last_looked_at.is_none_or(|last| *run >= last));
         let mut found = AttentionPage { runs: Vec::new(), next: last_looked_at };
@@ -73,7 +74,7 @@ impl Engine {
             }
             let view = match self.get(run).await {
                 Ok(view) => view,
-                // It was deleted meanwhile.
+                // The run was deleted since the page was read.
                 Err(Error::NoSuchRun(_)) => continue,
                 Err(error) => return Err(error),
             };
@@ -96,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// Only the last event of a paused run is read.
+    /// Reads only the last event of a paused run.
     async fn attention_of_paused(&self, head: &RunHead) -> Result<Option<Attention>, Error> {
         if head.status() != RunStatus::Paused {
             return Ok(None);
@@ -106,12 +107,12 @@ impl Engine {
         Ok(attention_for_pause(head, events.last()))
     }
 
-    /// Runs that have a step in doubt, and whether these are all.
+    /// Returns the runs with a step in doubt, and whether the list is complete.
     async fn doubts_by_run(&self) -> Result<(BTreeSet<RunId>, bool), Error> {
         let (mut runs, mut after, mut looked_at) = (BTreeSet::new(), None::<DoubtCursor>, 0);
         loop {
             let request = ListDoubts { workspace: Some(self.workspace.clone()), after, limit: MAX_PAGE };
-            let doubts = self.inner.answer(self.inner.store.list_doubts(request)).await?;
+            let doubts = self.inner.call_store(self.inner.store.list_doubts(request)).await?;
             looked_at += doubts.len();
             runs.extend(doubts.iter().map(|doubt| doubt.run));
             match doubts.last() {

@@ -1,4 +1,4 @@
-//! Effects in doubt, for people: what they are, and what was decided.
+//! Lists and resolves effects in doubt, and reads the audit log.
 
 use serde::Serialize;
 
@@ -15,67 +15,67 @@ use crate::store::{
     StoredDoubt, StoredJournalEntry,
 };
 
-/// An effect of which nobody knows whether it happened.
+/// Effect with an unknown outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Doubt {
-    /// The workspace of its run.
+    /// Workspace of the run.
     pub workspace: WorkspaceId,
-    /// Its run.
+    /// Run that contains the step.
     pub run: RunId,
-    /// The step.
+    /// Step in doubt.
     pub step: StepId,
-    /// What the provider knows it by.
+    /// Idempotency key that the provider received.
     pub key: EffectKey,
-    /// Attempts begun.
+    /// Number of attempts begun.
     pub attempts: u32,
-    /// The engine that began the last one.
+    /// Engine that began the last attempt.
     pub owner: Option<String>,
-    /// Since when.
+    /// Start of the doubt.
     pub since: Timestamp,
-    /// Why.
+    /// Reason for the doubt.
     pub failure: Failure,
-    /// The version at which it came into doubt; a ruling names it.
+    /// Version at which the step came into doubt. A ruling must name it.
     pub version: Version,
 }
 
 impl Doubt {
-    /// What a ruling refers to.
+    /// Reference to this doubt, for a ruling.
     pub fn as_seen(&self) -> DoubtRef {
         DoubtRef { run: self.run, step: self.step.clone(), seen: self.version }
     }
 }
 
-/// One page of doubts, the oldest first.
+/// One page of doubts, oldest first.
 #[derive(Debug, Clone, Default)]
 pub struct DoubtPage {
-    /// The doubts.
+    /// Doubts on this page.
     pub doubts: Vec<Doubt>,
-    /// Where the next page begins; `None` at the end.
+    /// Start of the next page; `None` on the last page.
     pub next: Option<DoubtCursor>,
 }
 
-/// One entry of the audit log, as it is printed.
+/// Printed form of one audit log entry.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AuditEntry {
-    /// Its place in the journal.
+    /// Position in the journal.
     pub place: u64,
-    /// When.
+    /// Time of the action.
     pub at: String,
-    /// Who.
+    /// Person who acted.
     pub by: crate::model::Actor,
-    /// On which run, if on one.
+    /// Run, if the action was about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// On which step, if on one.
+    /// Step, if the action was about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// What.
+    /// Action that was taken.
     #[serde(flatten)]
     pub what: JournalEvent,
 }
 
 impl AuditEntry {
-    /// The entry of a note, if a person made it.
+    /// Converts a journal entry, if a person made it.
     pub fn of(placed: StoredJournalEntry) -> Option<Self> {
         let StoredJournalEntry { place, note: JournalEntry { run, step, at, by, what, .. } } = placed;
         let step = step.map(|step| step.to_string());
@@ -85,11 +85,11 @@ impl AuditEntry {
 }
 
 impl Engine {
-    /// Effects in doubt that nobody has ruled on, the oldest first.
+    /// Lists effects in doubt that still need a ruling, oldest first.
     pub async fn list_doubts(&self, after: Option<DoubtCursor>, limit: usize) -> Result<DoubtPage, Error> {
         let limit = limit.clamp(1, crate::limits::MAX_PAGE);
         let request = ListDoubts { workspace: Some(self.workspace.clone()), after, limit };
-        let stored = self.inner.answer(self.inner.store.list_doubts(request)).await?;
+        let stored = self.inner.call_store(self.inner.store.list_doubts(request)).await?;
         let last = stored.last().filter(|_| stored.len() == limit);
         let next = last.map(|last| DoubtCursor {
             since: since(&last.step).0,
@@ -99,7 +99,7 @@ impl Engine {
         let mut doubts = Vec::new();
         let mut notes_left = MAX_JOURNAL_ENTRIES_SCANNED;
         for doubt in stored {
-            let run = self.inner.answer(self.inner.store.find_run(&doubt.workspace, doubt.run)).await?;
+            let run = self.inner.call_store(self.inner.store.find_run(&doubt.workspace, doubt.run)).await?;
             if let Some(run) = run
                 && self.is_open(&doubt, run.head.generation).await?
             {
@@ -109,14 +109,15 @@ impl Engine {
         Ok(DoubtPage { doubts, next })
     }
 
-    /// Has nobody ruled on it? Only the promises of its last rounds are read, however long the log of the run is.
+    /// Returns whether the doubt still needs a ruling. Reads only the promises of its last rounds, however
+    /// long the run's log is.
     async fn is_open(&self, doubt: &StoredDoubt, generation: Generation) -> Result<bool, Error> {
         let about = DoubtedAttempt::new(doubt.run, generation, &doubt.step.id, doubt.step.attempts);
         let find = async |round: u64| {
             let id = about.round(round);
-            self.inner.answer(self.inner.store.find_promise(&doubt.workspace, &id)).await
+            self.inner.call_store(self.inner.store.find_promise(&doubt.workspace, &id)).await
         };
-        // Rounds are numbered without gaps: one beyond the last is looked for in strides that double, then halve.
+        // Rounds are numbered without gaps, so doubling and then halving the stride finds the last one.
         let (mut last, mut beyond) = (None, 1);
         let mut known = 0;
         while let Some(promise) = find(beyond).await? {
@@ -155,7 +156,8 @@ impl Engine {
         })
     }
 
-    /// The engine that claimed the attempt, if the journal tells within `notes_left` entries; those that were read are taken off.
+    /// Returns the engine that claimed the attempt, if the journal shows it within `notes_left` entries.
+    /// Subtracts the entries that were read.
     async fn find_claimant(
         &self,
         run: RunId,
@@ -173,7 +175,7 @@ impl Engine {
             let limit = crate::limits::MAX_PAGE.min(*notes_left);
             let workspace = self.workspace.clone();
             let request = ListJournal { workspace, run: Some(run), by_people: false, after, limit };
-            let page = self.inner.answer(self.inner.store.list_journal(request)).await?;
+            let page = self.inner.call_store(self.inner.store.list_journal(request)).await?;
             *notes_left -= page.len();
             if let Some(claim) = page.iter().find(|placed| is_its_claim(&placed.note)) {
                 return Ok(claim.note.owner.map(|owner| owner.to_string()));
@@ -186,12 +188,15 @@ impl Engine {
         Ok(None)
     }
 
-    /// Decides what is to become of an effect in doubt. It counts once, for the doubt as it was seen, and is in the audit log.
+    /// Resolves an effect in doubt with a person's ruling and records it in the audit log.
+    ///
+    /// The ruling counts once, for the doubt as the person saw it.
     pub async fn resolve_doubt(&self, doubt: &DoubtRef, ruling: Ruling) -> Result<(), Error> {
         self.resolve_doubt_once(doubt, ruling, &fresh_request()).await
     }
 
-    /// The same for a request that may be sent again after a crash: the second time it finds its own ruling, and is told that it counts.
+    /// Like [`Engine::resolve_doubt`], for a request that may be repeated after a crash. The repeated request
+    /// finds its own ruling and succeeds.
     pub async fn resolve_doubt_once(
         &self,
         doubt: &DoubtRef,
@@ -218,7 +223,7 @@ impl Engine {
             return self.ruled_before(run, &step, request).await;
         };
         if !can_be_carried_out(&ruling.resolution, log.head.status(), &since(record).1) {
-            return Err(Error::NobodyActs { run, step: step.clone() });
+            return Err(Error::RulingNotPossible { run, step: step.clone() });
         }
         let what = JournalEvent::Resolved {
             resolution: ruling.resolution.clone(),
@@ -227,17 +232,13 @@ impl Engine {
             request: Some(request.into()),
         };
         let at = self.inner.store.now();
-        let note = JournalEntry {
-            workspace: self.workspace.clone(),
-            ..JournalEntry::on_run(&log.head, Some(step.clone()), ruling.by.clone(), at, what)
-        };
         let is_repeated = log.attempts_before.iter().any(|(dropped, _)| *dropped == step);
         let generation = log.head.generation;
         let note = JournalEntry {
             evidence: Evidence::of_ruling(&ruling.resolution, run, generation, record, is_repeated),
-            ..note
+            ..JournalEntry::on_run(&log.head, Some(step.clone()), ruling.by.clone(), at, what)
         };
-        // An equal ruling of somebody else is not this one: only the request tells them apart.
+        // Another person may give an equal ruling, so only the request id identifies this one.
         let rule = SettleRule::SameKey { key, strict: true };
         let wish = SettleRequest { rule, ..SettleRequest::new(Settlement::Resolved(Payload::of(&ruling)?)) };
         match self.settle_promise(PromiseRef::Id(promise), wish, None, Some(note)).await? {
@@ -251,7 +252,8 @@ impl Engine {
         }
     }
 
-    /// What is said to a ruling on a doubt that is over.
+    /// Result of a ruling on a resolved doubt: success if `request` made the earlier ruling, otherwise an
+    /// error.
     async fn ruled_before(&self, run: RunId, step: &StepId, request: &str) -> Result<(), Error> {
         let decided = match self.find_ruling(run, step, request).await? {
             Some((_, true)) => return Ok(()),
@@ -261,14 +263,14 @@ impl Engine {
         Err(Error::DoubtResolved { run, step: step.clone(), decided })
     }
 
-    /// The ruling of `request` on a step, or else the last one, and whether it is that of `request`.
+    /// Finds the ruling of `request` on a step, or else the last ruling, and whether it belongs to `request`.
     async fn find_ruling(
         &self,
         run: RunId,
         step: &StepId,
         request: &str,
     ) -> Result<Option<(RecordedDecision, bool)>, Error> {
-        let notes = self.notes_of(run).await?;
+        let notes = self.list_run_journal(run).await?;
         let on_step = notes.iter().rev().filter(|placed| placed.note.step.as_ref() == Some(step));
         let rulings: Vec<_> = on_step.filter_map(|StoredJournalEntry { note, .. }| ruling_in(note)).collect();
         let own = rulings.iter().find(|(_, by_request)| *by_request == Some(request));
@@ -276,15 +278,15 @@ impl Engine {
         Ok(found.map(|(decided, by_request)| (decided.clone(), *by_request == Some(request))))
     }
 
-    /// What people did, oldest first, after `after`.
+    /// Lists audit log entries after position `after`, oldest first.
     pub async fn list_audit(&self, after: u64, limit: usize) -> Result<Vec<AuditEntry>, Error> {
         let workspace = self.workspace.clone();
         let request = ListJournal { workspace, run: None, by_people: true, after, limit };
-        let notes = self.inner.answer(self.inner.store.list_journal(request)).await?;
+        let notes = self.inner.call_store(self.inner.store.list_journal(request)).await?;
         Ok(notes.into_iter().filter_map(AuditEntry::of).collect())
     }
 
-    /// One page of the audit log: entries that fit, oldest first.
+    /// Lists one page of audit log entries that match the filter, oldest first.
     pub async fn search_audit(
         &self,
         filter: AuditFilter,
@@ -292,11 +294,11 @@ impl Engine {
         limit: usize,
     ) -> Result<Vec<StoredJournalEntry>, Error> {
         let request = ListAudit { workspace: self.workspace.clone(), filter, after, limit };
-        Ok(self.inner.answer(self.inner.store.list_audit(request)).await?)
+        Ok(self.inner.call_store(self.inner.store.list_audit(request)).await?)
     }
 
-    /// Everything the journal has on a run.
-    pub(super) async fn notes_of(&self, run: RunId) -> Result<Vec<StoredJournalEntry>, Error> {
+    /// Lists every journal entry of a run.
+    pub(super) async fn list_run_journal(&self, run: RunId) -> Result<Vec<StoredJournalEntry>, Error> {
         let mut all: Vec<StoredJournalEntry> = Vec::new();
         loop {
             let after = all.last().map_or(0, |last| last.place);
@@ -308,7 +310,7 @@ impl Engine {
                 after,
                 limit,
             };
-            let page = self.inner.answer(self.inner.store.list_journal(request)).await?;
+            let page = self.inner.call_store(self.inner.store.list_journal(request)).await?;
             let is_last = page.len() < limit;
             all.extend(page);
             if is_last {
@@ -325,24 +327,24 @@ fn since(step: &StepRecord) -> (Timestamp, Failure) {
     }
 }
 
-/// The promise by which the doubt is settled, unless it is.
+/// Returns the promise that settles the doubt, if it is still pending.
 pub(super) fn open_promise(log: &RunLog, step: &StepRecord) -> Option<PromiseId> {
     let about = DoubtedAttempt::new(log.head.id(), log.head.generation, &step.id, step.attempts);
     let last = about.last_of(&log.promises)?;
     (last.state == PromiseState::Pending).then(|| last.id.clone())
 }
 
-/// Identifies one request among all.
+/// Generates an id for one request.
 pub(super) fn fresh_request() -> String {
     format!("{:016x}", WriteToken::fresh().get())
 }
 
-/// The ruling that an entry tells of, and the request that brought it.
+/// Returns the ruling in a journal entry, and the id of the request that made it.
 fn ruling_in(note: &JournalEntry) -> Option<(RecordedDecision, Option<&str>)> {
     decided_in(&note.what, note.by.as_ref(), note.at)
 }
 
-/// What a person decided by `what`, and the request that brought it.
+/// Returns the decision that `what` records, and the id of the request that made it.
 pub(super) fn decided_in<'a>(
     what: &'a JournalEvent,
     by: Option<&Actor>,

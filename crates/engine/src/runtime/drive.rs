@@ -1,4 +1,4 @@
-//! Drives one run: polls its code, writes what it did, and parks, stops or ends it.
+//! Drives one run: polls its code, commits changes, and parks, stops or ends it.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,69 +11,69 @@ use std::time::Duration;
 use futures_util::task::AtomicWaker;
 
 use super::activation::Activation;
-use super::change::{Base, Change, Closing, build};
+use super::crash_point::CrashPoint;
 use super::inner::{Inner, Phase};
-use super::late::LostRun;
-use super::point::Point;
+use super::late_outcomes::LostRun;
+use super::pending_change::{CommitAction, CommitBase, PendingChange, build};
 use super::registry::{Workflow, WorkflowFuture};
 use super::replay_state::Stop;
-use super::run_slot::{NewArrival, RunMessage, RunSlot};
+use super::run_slot::{Arrival, RunMessage, RunSlot};
 use super::stats::Counters;
 use crate::clock::Sleep;
 use crate::ctx::{Ctx, Scope, undo_all};
 use crate::model::{Failure, Payload, RunCommit, RunHead, RunResult, Timestamp};
 use crate::store::{CommitOutcome, StoreError};
 
-/// How a stretch of driving ended.
-pub(crate) enum End {
-    /// The run is parked; its code may be kept to go on from here.
+/// How one activation ended.
+pub(crate) enum DriveEnd {
+    /// The run is parked. Its code may stay in memory to continue later.
     Parked(Timestamp),
     /// The run ended.
     Closed(RunResult),
-    /// The run was paused, or the lease was given back.
-    LetGo,
-    /// Somebody else has the run, or this engine can no longer hold it: nothing more may be done.
+    /// The run was paused, or its lease was released.
+    Released,
+    /// Another engine has the run, or this one can no longer keep its lease. Nothing more may be done here.
     Lost,
-    /// What was read no longer holds: read the log and drive on under the same lease.
-    Reread,
+    /// The loaded state is out of date. Read the log again and continue under the same lease.
+    Reload,
 }
 
-type Commit = Pin<Box<dyn Future<Output = (Box<RunCommit>, Result<CommitOutcome, StoreError>)> + Send>>;
+type CommitFuture = Pin<Box<dyn Future<Output = (Box<RunCommit>, Result<CommitOutcome, StoreError>)> + Send>>;
 
-/// What the driver is polling.
+/// Work that the driver polls.
 enum Work {
     /// The workflow's code.
     Workflow(UserCode),
-    /// The undoing of its effects; the run then ends with this.
+    /// Undoes effects; the run then ends with this result.
     Undoing(Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>, RunResult),
-    /// Nothing: the last write says how it ends.
-    Over(Closing),
+    /// The code is done. Only the last commit is left.
+    FinishOperationOutcome(CommitAction),
 }
 
-/// One run, its code, and the write in flight.
+/// Driver of one run, with its code and the commit in flight.
 pub(crate) struct Driver {
     pub(crate) activation: Arc<Activation>,
     workflow: Arc<Workflow>,
     scope: Arc<Scope>,
     work: Work,
-    commit: Option<(Commit, Vec<Change>, Closing, u64)>,
-    pub(super) transaction: Option<super::transact::InFlight>,
+    commit: Option<(CommitFuture, Vec<PendingChange>, CommitAction, u64)>,
+    pub(super) transaction: Option<super::transact::TransactionInFlight>,
     timer: Option<(Timestamp, Sleep)>,
-    steered: Option<RunHead>,
-    turn: Arc<Turn>,
+    commanded_head: Option<RunHead>,
+    turn: Arc<TurnSignal>,
     turn_waker: Waker,
 }
 
-/// Tells the driver that the code wants a turn. A wake-up from within the driver's own turn costs nothing: the
-/// driver looks again before it yields.
+/// Signals that the code wants a turn. A wake-up during the driver's own turn is free: the driver checks
+/// again before it yields.
 #[derive(Default)]
-struct Turn {
+struct TurnSignal {
     wanted: AtomicBool,
     within: AtomicBool,
     task: AtomicWaker,
 }
 
-impl Wake for Turn {
+impl Wake for TurnSignal {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -91,7 +91,7 @@ impl Driver {
         let activation = Arc::new(activation);
         let scope = Arc::new(Scope::default());
         let work = Work::Workflow(begin(&workflow, &activation, &scope, input));
-        let turn = Arc::new(Turn { wanted: AtomicBool::new(true), ..Turn::default() });
+        let turn = Arc::new(TurnSignal { wanted: AtomicBool::new(true), ..TurnSignal::default() });
         let turn_waker = Waker::from(turn.clone());
         Driver {
             activation,
@@ -101,19 +101,19 @@ impl Driver {
             commit: None,
             transaction: None,
             timer: None,
-            steered: None,
+            commanded_head: None,
             turn,
             turn_waker,
         }
     }
 
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        let active = self.activation.active();
-        active.listen(cx.waker());
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DriveEnd> {
+        let slot = self.activation.slot();
+        slot.listen(cx.waker());
         self.turn.task.register(cx.waker());
         loop {
             self.turn.within.store(true, Ordering::SeqCst);
-            let end = self.take_turn(&active, cx);
+            let end = self.take_turn(&slot, cx);
             self.turn.within.store(false, Ordering::SeqCst);
             match end {
                 Some(end) => return Poll::Ready(end),
@@ -123,18 +123,18 @@ impl Driver {
         }
     }
 
-    fn take_turn(&mut self, active: &Arc<RunSlot>, cx: &mut Context<'_>) -> Option<End> {
+    fn take_turn(&mut self, slot: &Arc<RunSlot>, cx: &mut Context<'_>) -> Option<DriveEnd> {
         let engine = self.activation.engine.clone();
         loop {
             if engine.phase() == Phase::Killed {
-                return Some(End::Lost);
+                return Some(DriveEnd::Lost);
             }
-            if !self.read_mail(&engine, active) {
+            if !self.handle_messages(&engine, slot) {
                 let unwritten = self.commit.take().map(|(_, changes, ..)| changes).unwrap_or_default();
-                self.tell_late(&engine, active, &unwritten);
-                return Some(End::Lost);
+                self.record_late_outcomes(&engine, slot, &unwritten);
+                return Some(DriveEnd::Lost);
             }
-            if let Some(end) = self.poll_commit(&engine, active, cx) {
+            if let Some(end) = self.poll_commit(&engine, slot, cx) {
                 return Some(end);
             }
             if let Some(end) = self.poll_transaction(&engine, cx) {
@@ -142,33 +142,33 @@ impl Driver {
             }
             self.poll_timer(cx);
             self.poll_work();
-            self.heed_late_cancel();
+            self.apply_late_cancel();
             match self.next_write() {
-                Some(closing) => {
-                    if !self.begin_commit(&engine, active, closing) {
-                        return Some(End::Lost);
+                Some(action) => {
+                    if !self.begin_commit(&engine, slot, action) {
+                        return Some(DriveEnd::Lost);
                     }
                 }
                 None if !self.is_writing() && self.begin_transaction(&engine) => {}
-                None if self.step_aside() => {}
+                None if self.take_idle_turn() => {}
                 None => return None,
             }
         }
     }
 
-    /// Takes in what came for the run; false if the lease is gone.
-    fn read_mail(&mut self, engine: &Inner, active: &RunSlot) -> bool {
-        let mail = active.take_mail();
-        if mail.is_empty() {
+    /// Handles messages for the run. Returns false if the lease is lost.
+    fn handle_messages(&mut self, engine: &Inner, slot: &RunSlot) -> bool {
+        let messages = slot.take_messages();
+        if messages.is_empty() {
             return true;
         }
-        for mail in mail {
-            match mail {
-                RunMessage::Arrived(news) => self.activation.desk().note(news),
+        for message in messages {
+            match message {
+                RunMessage::Arrived(arrival) => self.activation.replay().record_arrival(arrival),
                 RunMessage::Release => {
-                    self.activation.desk().stop.get_or_insert(Stop::Release);
+                    self.activation.replay().stop.get_or_insert(Stop::Release);
                 }
-                RunMessage::Steered(head) => self.steered = Some(*head),
+                RunMessage::Steered(head) => self.commanded_head = Some(*head),
                 RunMessage::Renewed => {}
                 RunMessage::LeaseLost => {
                     Counters::add(&engine.counters.self_fenced);
@@ -183,153 +183,167 @@ impl Driver {
     fn poll_commit(
         &mut self,
         engine: &Arc<Inner>,
-        active: &Arc<RunSlot>,
+        slot: &Arc<RunSlot>,
         cx: &mut Context<'_>,
-    ) -> Option<End> {
+    ) -> Option<DriveEnd> {
         let Some((commit, ..)) = self.commit.as_mut() else {
             if self.transaction.is_none() {
-                self.look_at_steering();
+                self.apply_command();
             }
             return None;
         };
-        let Poll::Ready((advance, outcome)) = commit.as_mut().poll(cx) else { return None };
-        let (_, changes, closing, covers) = self.commit.take().expect("polled just now");
-        self.activation.desk().leaving = false;
+        let Poll::Ready((request, outcome)) = commit.as_mut().poll(cx) else { return None };
+        let (_, changes, action, covers) = self.commit.take().expect("polled just now");
+        self.activation.replay().releasing_lease = false;
         match outcome {
             Ok(CommitOutcome::Committed { woken, opened }) => {
-                engine.wake(&woken);
-                Counters::add_many(&engine.counters.created, advance.children.len() as u64);
+                engine.wake_scheduler_for(&woken);
+                Counters::add_many(&engine.counters.created, request.children.len() as u64);
                 for promise in opened {
-                    self.activation.desk().note(NewArrival::Opened(Box::new(promise)));
+                    self.activation.replay().record_arrival(Arrival::Opened(Box::new(promise)));
                 }
-                self.written(engine, *advance, closing, covers)
+                self.on_committed(engine, *request, action, covers)
             }
-            Ok(CommitOutcome::Stale(head)) if head.version == advance.expected => {
-                // A promise was settled just as its time ran out, and the code has seen the other outcome.
+            Ok(CommitOutcome::Stale(head)) if head.version == request.expected => {
+                // A promise was settled just as it timed out, and the code has already seen the other
+                // outcome.
                 Counters::add(&engine.counters.stale_writes);
-                self.read_again(engine, active, &changes);
-                Some(End::Reread)
+                self.prepare_reload(engine, slot, &changes);
+                Some(DriveEnd::Reload)
             }
             Ok(CommitOutcome::Stale(head)) => {
                 Counters::add(&engine.counters.stale_writes);
-                self.take_back(changes, closing, head);
+                self.restore_changes(changes, action, head);
                 None
             }
             Ok(CommitOutcome::ChildrenRefused(refused)) => {
                 self.refuse_children(changes, &refused);
-                if matches!(closing, Closing::Continue(_) | Closing::End(_)) {
-                    self.work = Work::Over(closing);
+                if matches!(action, CommitAction::ContinueAsNew(_) | CommitAction::Close(_)) {
+                    self.work = Work::FinishOperationOutcome(action);
                 }
                 None
             }
             Ok(CommitOutcome::LeaseLost) => {
                 Counters::add(&engine.counters.fenced_writes);
-                tracing::warn!(run = %active.run, fence = %active.fence, "lease lost; the write was refused");
-                self.tell_late(engine, active, &changes);
-                Some(End::Lost)
+                tracing::warn!(run = %slot.run, fence = %slot.fence, "lease lost; the write was refused");
+                self.record_late_outcomes(engine, slot, &changes);
+                Some(DriveEnd::Lost)
             }
             Err(error) => {
                 Counters::add(&engine.counters.self_fenced);
-                tracing::error!(run = %active.run, %error, "the run is given up here: its write could not be made");
-                self.tell_late(engine, active, &changes);
-                Some(End::Lost)
+                tracing::error!(run = %slot.run, %error, "the run is given up here: its write could not be made");
+                self.record_late_outcomes(engine, slot, &changes);
+                Some(DriveEnd::Lost)
             }
         }
     }
 
-    /// The run is lost. What its attempts came to is evidence all the same: what was in the write that failed, and what came after it.
-    pub(super) fn tell_late(&self, engine: &Arc<Inner>, active: &RunSlot, unwritten: &[Change]) {
-        let desk = self.activation.desk();
+    /// Records outcomes after the run was lost. Outcomes in the failed commit and after it are still
+    /// evidence.
+    pub(super) fn record_late_outcomes(
+        &self,
+        engine: &Arc<Inner>,
+        slot: &RunSlot,
+        unwritten: &[PendingChange],
+    ) {
+        let replay = self.activation.replay();
         let lost = LostRun {
-            workspace: &active.workspace,
-            run: active.run,
+            workspace: &slot.workspace,
+            run: slot.run,
             generation: self.activation.generation,
-            fence: active.fence,
+            fence: slot.fence,
         };
-        engine.tell_late(lost.outcomes(unwritten.iter().chain(&desk.changes)));
+        engine.record_late_outcomes(lost.outcomes(unwritten.iter().chain(&replay.changes)));
     }
 
-    /// What was collected is dropped, and with it the code. What the code was in the middle of may happen, and nothing else tells of it.
-    pub(super) fn read_again(&mut self, engine: &Arc<Inner>, active: &RunSlot, unwritten: &[Change]) {
-        self.tell_late(engine, active, unwritten);
-        let mut desk = self.activation.desk();
-        let mut cut_off = std::mem::take(&mut desk.entered);
-        cut_off.extend(unwritten.iter().chain(&desk.changes).filter_map(Change::attempted));
-        desk.cut_off = cut_off;
-    }
-
-    /// Takes over what people asked, unless a write has told of it already.
-    fn look_at_steering(&mut self) {
-        let Some(steered) = self.steered.take() else { return };
-        let mut desk = self.activation.desk();
-        if steered.version > desk.head.version && steered.fence == desk.head.fence {
-            desk.take_over(steered);
-        }
-    }
-
-    /// The write took effect.
-    pub(super) fn written(
+    /// Drops the queued changes and the code. An effect in progress may still happen, so its step is
+    /// remembered as cut off.
+    pub(super) fn prepare_reload(
         &mut self,
         engine: &Arc<Inner>,
-        advance: RunCommit,
-        closing: Closing,
+        slot: &RunSlot,
+        unwritten: &[PendingChange],
+    ) {
+        self.record_late_outcomes(engine, slot, unwritten);
+        let mut replay = self.activation.replay();
+        let mut cut_off = std::mem::take(&mut replay.running_effects);
+        cut_off.extend(unwritten.iter().chain(&replay.changes).filter_map(PendingChange::attempted_step));
+        replay.cut_off = cut_off;
+    }
+
+    /// Applies an operator's command, unless a commit has already shown it.
+    fn apply_command(&mut self) {
+        let Some(commanded_head) = self.commanded_head.take() else { return };
+        let mut replay = self.activation.replay();
+        if commanded_head.version > replay.head.version && commanded_head.fence == replay.head.fence {
+            replay.adopt_head(commanded_head);
+        }
+    }
+
+    /// Handles a successful commit.
+    pub(super) fn on_committed(
+        &mut self,
+        engine: &Arc<Inner>,
+        request: RunCommit,
+        action: CommitAction,
         covers: u64,
-    ) -> Option<End> {
-        let run = advance.run();
-        if !advance.posts.is_empty() {
-            engine.posted.notify_one();
+    ) -> Option<DriveEnd> {
+        let run = request.run();
+        if !request.posts.is_empty() {
+            engine.outbox_ready.notify_one();
         }
         {
-            let mut desk = self.activation.desk();
-            desk.durable = covers;
-            for step in &advance.steps {
+            let mut replay = self.activation.replay();
+            replay.durable = covers;
+            for step in &request.steps {
                 match step.state.status().is_final() {
-                    true => desk.open.remove(&step.id),
-                    false => desk.open.insert(step.id.clone(), step.clone()),
+                    true => replay.open.remove(&step.id),
+                    false => replay.open.insert(step.id.clone(), step.clone()),
                 };
             }
-            desk.head = advance.head;
-            desk.first_wave &= desk.head.stalls > 0;
+            replay.head = request.head;
+            replay.first_wave &= replay.head.stalls > 0;
         }
-        match closing {
-            Closing::GoOn => {
-                engine.reached(|| Point::AfterRecord(run));
+        match action {
+            CommitAction::KeepRunning => {
+                engine.reached(|| CrashPoint::AfterRecord(run));
                 self.activation.wake_all();
                 None
             }
-            Closing::Wait { wake_at, .. } => {
-                engine.reached(|| Point::AfterRecord(run));
+            CommitAction::Park { wake_at, .. } => {
+                engine.reached(|| CrashPoint::AfterRecord(run));
                 let far = Timestamp::from_millis(i64::MAX);
-                Some(End::Parked(wake_at.unwrap_or(far)))
+                Some(DriveEnd::Parked(wake_at.unwrap_or(far)))
             }
-            Closing::Pause(_) | Closing::Release => Some(End::LetGo),
-            Closing::Continue(input) => {
-                engine.reached(|| Point::AfterRecord(run));
+            CommitAction::Pause(_) | CommitAction::Release => Some(DriveEnd::Released),
+            CommitAction::ContinueAsNew(input) => {
+                engine.reached(|| CrashPoint::AfterRecord(run));
                 self.continue_with(input);
                 None
             }
-            Closing::End(result) => {
-                engine.reached(|| Point::AfterCompletion(run));
-                Some(End::Closed(result))
+            CommitAction::Close(result) => {
+                engine.reached(|| CrashPoint::AfterCompletion(run));
+                Some(DriveEnd::Closed(result))
             }
         }
     }
 
-    /// The run changed under the write: put it back together on top of the change.
-    fn take_back(&mut self, changes: Vec<Change>, closing: Closing, head: RunHead) {
-        let mut desk = self.activation.desk();
-        let later = std::mem::replace(&mut desk.changes, changes);
-        desk.changes.extend(later);
-        desk.take_over(head);
-        drop(desk);
-        if matches!(closing, Closing::Continue(_) | Closing::End(_)) {
-            self.work = Work::Over(closing);
+    /// Requeues the changes after another writer changed the run, so that they are committed on top of that
+    /// change.
+    fn restore_changes(&mut self, changes: Vec<PendingChange>, action: CommitAction, head: RunHead) {
+        let mut replay = self.activation.replay();
+        let later = std::mem::replace(&mut replay.changes, changes);
+        replay.changes.extend(later);
+        replay.adopt_head(head);
+        drop(replay);
+        if matches!(action, CommitAction::ContinueAsNew(_) | CommitAction::Close(_)) {
+            self.work = Work::FinishOperationOutcome(action);
         }
         self.activation.wake_all();
     }
 
     fn continue_with(&mut self, input: Payload) {
-        let head = self.activation.desk().head.clone();
+        let head = self.activation.replay().head.clone();
         self.activation = Arc::new(self.activation.continued(head));
         self.scope = Arc::new(Scope::default());
         self.work = Work::Workflow(begin(&self.workflow, &self.activation, &self.scope, input));
@@ -338,20 +352,20 @@ impl Driver {
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) {
-        if let Work::Over(_) = self.work {
+        if let Work::FinishOperationOutcome(_) = self.work {
             self.timer = None;
             return;
         }
         let now = self.activation.now();
-        if self.activation.desk().next_timer().is_some_and(|due| due <= now) {
+        if self.activation.replay().next_timer().is_some_and(|due| due <= now) {
             let past_deadline = self.activation.facts.deadline_at.is_some_and(|at| at <= now);
             if past_deadline && matches!(self.work, Work::Workflow(_)) {
-                self.activation.desk().stop.get_or_insert(Stop::Deadline);
+                self.activation.replay().stop.get_or_insert(Stop::Deadline);
             }
             self.activation.wake_all();
         }
-        // What is due takes its turn now; what is not must be waited for all the same.
-        let next = self.activation.desk().next_timer_after(now);
+        // Due timers are handled now. Later ones still need a wake-up.
+        let next = self.activation.replay().next_timer_after(now);
         if self.timer.as_ref().map(|(at, _)| *at) != next {
             self.timer = next.map(|at| (at, self.activation.engine.sleep_until(at)));
         }
@@ -369,9 +383,9 @@ impl Driver {
             return;
         }
         let cx = &mut Context::from_waker(&self.turn_waker);
-        self.activation.desk().in_turn = true;
+        self.activation.replay().in_turn = true;
         let next = match &mut self.work {
-            Work::Over(_) => return,
+            Work::FinishOperationOutcome(_) => return,
             Work::Workflow(code) => match catch_unwind(AssertUnwindSafe(|| code.poll(cx))) {
                 Ok(Poll::Pending) => None,
                 Ok(Poll::Ready(outcome)) => Some(self.after_workflow(outcome)),
@@ -382,228 +396,242 @@ impl Driver {
             },
             Work::Undoing(code, result) => match code.as_mut().poll(cx) {
                 Poll::Pending => None,
-                Poll::Ready(undone) => Some(Work::Over(Closing::End(after_undoing(undone, result.clone())))),
+                Poll::Ready(undone) => Some(Work::FinishOperationOutcome(CommitAction::Close(
+                    after_undoing(undone, result.clone()),
+                ))),
             },
         };
         if let Some(next) = next {
             self.work = next;
         }
-        self.activation.desk().in_turn = false;
-        let violation = self.activation.desk().violation.take();
+        self.activation.replay().in_turn = false;
+        let violation = self.activation.replay().violation.take();
         if let Some(violation) = violation {
             let text = format!(
                 "DeterminismViolation: {violation}; restore the code this run began with, or register the \
                  changed code as a new version, then retry the run"
             );
             let failure = Failure::permanent(text).with_code("determinism_violation");
-            // Nothing of what the deviating code collected may be written.
-            self.activation.desk().changes.clear();
-            self.work = Work::Over(Closing::End(RunResult::Failed(failure)));
+            // Changes of non-deterministic code must never be committed.
+            self.activation.replay().changes.clear();
+            self.work = Work::FinishOperationOutcome(CommitAction::Close(RunResult::Failed(failure)));
         }
     }
 
     fn after_workflow(&mut self, outcome: Result<Payload, Failure>) -> Work {
         {
-            let mut desk = self.activation.desk();
-            if desk.replaying || desk.has_untaken() {
-                desk.end_replay();
+            let mut replay = self.activation.replay();
+            if replay.replaying || replay.has_unused_records() {
+                replay.end_replay();
             }
-            if let Some(input) = desk.continue_with.take() {
-                if desk.has_doubt() {
+            if let Some(input) = replay.continue_with.take() {
+                if replay.has_doubt() {
                     let text = "an effect of the run is in doubt, and a new history would not know of it; \
                                 resolve it and retry the run, or start a new one if its effects were undone";
                     let failure = Failure::permanent(text).with_code("in_doubt");
-                    drop(desk);
-                    // It fails like any other run: what was done in it is undone.
+                    drop(replay);
+                    // The run fails like any other, so its effects are undone.
                     return self.undo(RunResult::Failed(failure));
                 }
-                return Work::Over(Closing::Continue(input));
+                return Work::FinishOperationOutcome(CommitAction::ContinueAsNew(input));
             }
         }
         match outcome {
-            Ok(output) => Work::Over(Closing::End(RunResult::Completed(output))),
+            Ok(output) => Work::FinishOperationOutcome(CommitAction::Close(RunResult::Completed(output))),
             Err(failure) => self.undo(RunResult::Failed(failure)),
         }
     }
 
-    /// A cancellation wins if it was acknowledged before the end of the run is durable, even if the code has run to its end.
-    fn heed_late_cancel(&mut self) {
-        let is_late =
-            matches!(self.work, Work::Over(Closing::End(RunResult::Completed(_)) | Closing::Continue(_)));
-        if is_late && !self.is_writing() && self.activation.desk().asked_to_stop() == Some(Stop::Cancel) {
+    /// Applies a cancellation that was acknowledged before the end of the run is durable, even if the code
+    /// has already finished.
+    fn apply_late_cancel(&mut self) {
+        let is_late = matches!(
+            self.work,
+            Work::FinishOperationOutcome(
+                CommitAction::Close(RunResult::Completed(_)) | CommitAction::ContinueAsNew(_)
+            )
+        );
+        if is_late && !self.is_writing() && self.activation.replay().requested_stop() == Some(Stop::Cancel) {
             self.work = self.undo(cancelled());
         }
     }
 
-    /// Undoes the effects that know how to be undone, last first, and then ends with `result`.
+    /// Undoes compensable effects, last first, and then ends the run with `result`.
     fn undo(&self, result: RunResult) -> Work {
         {
-            let mut desk = self.activation.desk();
-            desk.transactions.clear();
-            desk.heeds_cancel = matches!(result, RunResult::Cancelled(_));
+            let mut replay = self.activation.replay();
+            replay.transactions.clear();
+            replay.ends_by_cancel = matches!(result, RunResult::Cancelled(_));
         }
         self.turn.wanted.store(true, Ordering::SeqCst);
         if self.scope.is_empty() {
-            return Work::Over(Closing::End(result));
+            return Work::FinishOperationOutcome(CommitAction::Close(result));
         }
-        let mut desk = self.activation.desk();
-        desk.undoing = true;
-        // What is collected by now is written before the first effect is undone, and looks like progress.
-        desk.hides_undo = desk.is_first_after_crash();
-        // What is undone depends on how far the code has come, and a run that is to stop is told nothing more in a replay.
-        desk.bind();
-        // A run that was to be cancelled and failed by itself is undone like any other.
-        desk.stop = desk.stop.filter(|stop| matches!(stop, Stop::Pause | Stop::Exhausted | Stop::Release));
-        drop(desk);
+        let mut replay = self.activation.replay();
+        replay.undoing = true;
+        // The queued changes are committed before the first undo, and that commit counts as progress.
+        replay.has_unrecorded_undo = replay.is_first_after_crash();
+        // The undo depends on how far the code has come. A run that must stop receives no more outcomes in a
+        // replay.
+        replay.require_commit();
+        // A run that fails by itself while a cancellation is pending is undone like any other.
+        replay.stop =
+            replay.stop.filter(|stop| matches!(stop, Stop::Pause | Stop::Exhausted | Stop::Release));
+        drop(replay);
         Work::Undoing(Box::pin(undo_all(self.activation.clone(), self.scope.clone())), result)
     }
 
-    /// Is a write or a transaction in flight? There is one at a time: each is guarded by the version the last one made.
+    /// Returns whether a commit or a transaction is in flight. Only one may be, because each is guarded by
+    /// the version of the last.
     fn is_writing(&self) -> bool {
         self.commit.is_some() || self.transaction.is_some()
     }
 
-    /// What to write now, if anything.
-    fn next_write(&mut self) -> Option<Closing> {
+    /// Returns the next commit, if one is needed.
+    fn next_write(&mut self) -> Option<CommitAction> {
         if self.is_writing() {
             return None;
         }
-        let desk = self.activation.desk();
-        if let Work::Over(closing) = &self.work {
-            // A pause that was acknowledged before the end is durable comes first: the end follows when people resume it.
+        let replay = self.activation.replay();
+        if let Work::FinishOperationOutcome(action) = &self.work {
+            // A pause that was acknowledged before the end is durable comes first. The run ends after it is
+            // resumed.
             let pauses_first =
-                matches!(closing, Closing::End(_)) && desk.asked_to_stop() == Some(Stop::Pause);
-            return Some(if pauses_first { Closing::Pause(None) } else { closing.clone() });
+                matches!(action, CommitAction::Close(_)) && replay.requested_stop() == Some(Stop::Pause);
+            return Some(if pauses_first { CommitAction::Pause(None) } else { action.clone() });
         }
-        if desk.computing > 0 {
+        if replay.computing > 0 {
             return None;
         }
-        if desk.replaying {
-            // Whether the code is the one that made the records is not known before all of them were asked for.
+        if replay.replaying {
+            // Until every record was requested, it is not certain that this code made the records.
             return None;
         }
-        if desk.in_flight == 0 {
-            let only_waits = desk.gated == 0 && !desk.waits.is_empty() && desk.transactions.is_empty();
-            // A run that is stopped has not looked at what has arrived for it, so it may not park as if it had.
-            if only_waits && !desk.is_stopped() {
+        if replay.in_flight == 0 {
+            let only_waits = replay.gated == 0 && !replay.waits.is_empty() && replay.transactions.is_empty();
+            // A stopped run has not looked at its arrivals, so it must not park as if it had seen them.
+            if only_waits && !replay.is_stopped() {
                 if self.turn.wanted.load(Ordering::SeqCst) {
-                    // Some of it may be there already: it looks again before it parks.
+                    // The awaited event may already be here. Check again before parking.
                     return None;
                 }
-                return Some(Closing::Wait { wake_at: desk.next_timer(), arrivals_seen: desk.arrivals_seen });
+                return Some(CommitAction::Park {
+                    wake_at: replay.next_timer(),
+                    arrivals_seen: replay.arrivals_seen,
+                });
             }
-            let is_to_end = matches!(desk.stop, Some(Stop::Cancel | Stop::Deadline)) && desk.shields == 0;
-            if is_to_end
-                && desk.gated_through == 0
-                && desk.doubts_held > 0
-                && !desk.waits.is_empty()
+            let must_end = matches!(replay.stop, Some(Stop::Cancel | Stop::Deadline)) && replay.shields == 0;
+            if must_end
+                && replay.gated_through == 0
+                && replay.doubts_held > 0
+                && !replay.waits.is_empty()
                 && !self.turn.wanted.load(Ordering::SeqCst)
             {
-                // It ends when people have ruled, and waits for them as any run waits.
-                let wake_at = desk.next_look_at_doubts();
-                return Some(Closing::Wait { wake_at, arrivals_seen: desk.arrivals_seen });
+                // The run ends after a person has ruled. Until then it waits like any other run.
+                let wake_at = replay.next_doubt_check_at();
+                return Some(CommitAction::Park { wake_at, arrivals_seen: replay.arrivals_seen });
             }
-            match desk.stop.filter(|_| desk.shields == 0) {
-                Some(Stop::Pause) => return Some(Closing::Pause(None)),
-                Some(Stop::Exhausted) => return Some(Closing::Pause(desk.exhausted.clone())),
-                Some(Stop::Release) => return Some(Closing::Release),
+            match replay.stop.filter(|_| replay.shields == 0) {
+                Some(Stop::Pause) => return Some(CommitAction::Pause(None)),
+                Some(Stop::Exhausted) => return Some(CommitAction::Pause(replay.exhausted.clone())),
+                Some(Stop::Release) => return Some(CommitAction::Release),
                 Some(Stop::Cancel | Stop::Deadline) | None => {}
             }
         }
-        match desk.has_binding_changes() {
-            true => Some(Closing::GoOn),
+        match replay.has_must_commit_changes() {
+            true => Some(CommitAction::KeepRunning),
             false => None,
         }
     }
 
-    /// Nothing to write and the code waits: is there a turn to take? True if there was.
-    fn step_aside(&mut self) -> bool {
-        if self.is_writing() || matches!(self.work, Work::Over(_)) {
+    /// Advances an idle run that has nothing to commit. Returns true if something changed.
+    fn take_idle_turn(&mut self) -> bool {
+        if self.is_writing() || matches!(self.work, Work::FinishOperationOutcome(_)) {
             return false;
         }
-        let mut desk = self.activation.desk();
-        if desk.computing > 0 {
+        let mut replay = self.activation.replay();
+        if replay.computing > 0 {
             return false;
         }
-        if desk.replaying {
+        if replay.replaying {
             if self.turn.wanted.load(Ordering::SeqCst) {
                 return false;
             }
-            if desk.release_next() {
+            if replay.release_next() {
                 return true;
             }
-            if !desk.is_awaited() {
-                // The code waits for something of its own; the replay is not over.
+            if !replay.is_awaited() {
+                // The code waits for something of its own, so the replay is not over.
                 return false;
             }
-            desk.end_replay();
-            drop(desk);
+            replay.end_replay();
+            drop(replay);
             self.activation.wake_all();
             return true;
         }
-        if desk.end_turn() {
-            // Whoever had it is gone.
-            drop(desk);
+        if replay.end_turn() {
+            // The step that had the turn was dropped.
+            drop(replay);
             self.activation.wake_all();
             return true;
         }
-        let undoing = desk.undoing;
-        if desk.stop.is_none()
-            && let Some(asked) = desk.asked_to_stop()
+        let undoing = replay.undoing;
+        if replay.stop.is_none()
+            && let Some(asked) = replay.requested_stop()
         {
-            desk.stop = Some(asked);
+            replay.stop = Some(asked);
             return true;
         }
-        let must_undo = matches!(desk.stop, Some(Stop::Cancel | Stop::Deadline));
-        if !must_undo || undoing || desk.in_flight > 0 || desk.shields > 0 || desk.doubts_held > 0 {
+        let must_undo = matches!(replay.stop, Some(Stop::Cancel | Stop::Deadline));
+        if !must_undo || undoing || replay.in_flight > 0 || replay.shields > 0 || replay.doubts_held > 0 {
             return false;
         }
-        let result = match desk.stop.take() {
+        let result = match replay.stop.take() {
             Some(Stop::Deadline) => {
                 let failure = Failure::permanent("the run did not end by its deadline");
                 RunResult::Failed(failure.with_code("deadline_exceeded"))
             }
             _ => cancelled(),
         };
-        desk.ending = true;
-        drop(desk);
-        // The code is dropped here; what it has registered for undoing stays.
-        self.work = Work::Over(Closing::GoOn);
+        replay.ending = true;
+        drop(replay);
+        // Drops the code. The effects that it registered for undo stay.
+        self.work = Work::FinishOperationOutcome(CommitAction::KeepRunning);
         self.work = self.undo(result);
         true
     }
 
-    /// Starts the write of what is collected; false if it cannot be one.
-    fn begin_commit(&mut self, engine: &Arc<Inner>, active: &Arc<RunSlot>, closing: Closing) -> bool {
+    /// Starts the commit of the queued changes. Returns false if the commit cannot be built.
+    fn begin_commit(&mut self, engine: &Arc<Inner>, slot: &Arc<RunSlot>, action: CommitAction) -> bool {
         let announce = engine.subscribers(&self.activation.facts.workspace);
-        let mut desk = self.activation.desk();
-        let changes = std::mem::take(&mut desk.changes);
-        let covers = desk.queued();
-        desk.leaving = !matches!(closing, Closing::GoOn);
-        let base = Base {
-            head: &desk.head,
-            open: &desk.open,
-            is_hiding: desk.is_hiding(),
-            heeds_cancel: desk.heeds_cancel,
+        let mut replay = self.activation.replay();
+        let changes = std::mem::take(&mut replay.changes);
+        let covers = replay.queued();
+        replay.releasing_lease = !matches!(action, CommitAction::KeepRunning);
+        let base = CommitBase {
+            head: &replay.head,
+            open: &replay.open,
+            has_unrecorded_steps: replay.has_unrecorded_steps(),
+            ends_by_cancel: replay.ends_by_cancel,
         };
-        let built = build(&base, &changes, &closing, announce, self.activation.now());
-        drop(desk);
-        let advance = match built {
-            Ok(advance) => Box::new(advance),
+        let built = build(&base, &changes, &action, announce, self.activation.now());
+        drop(replay);
+        let request = match built {
+            Ok(request) => Box::new(request),
             Err(illegal) => {
-                tracing::error!(run = %active.run, %illegal, "a fault in the engine; the run is given up here");
+                tracing::error!(run = %slot.run, %illegal, "a fault in the engine; the run is given up here");
                 return false;
             }
         };
-        match closing {
-            Closing::End(_) => engine.reached(|| Point::BeforeCompletion(active.run)),
-            _ => engine.reached(|| Point::BeforeRecord(active.run)),
+        match action {
+            CommitAction::Close(_) => engine.reached(|| CrashPoint::BeforeCompletion(slot.run)),
+            _ => engine.reached(|| CrashPoint::BeforeRecord(slot.run)),
         }
         if engine.phase() == Phase::Killed {
             return false;
         }
-        let commit = commit(engine.clone(), active.clone(), advance);
-        self.commit = Some((Box::pin(commit), changes, closing, covers));
+        let commit = commit(engine.clone(), slot.clone(), request);
+        self.commit = Some((Box::pin(commit), changes, action, covers));
         true
     }
 }
@@ -616,11 +644,11 @@ fn begin(
 ) -> UserCode {
     let workflow = workflow.clone();
     let ctx = Ctx::new(activation.clone(), scope.clone());
-    // The user's function is called inside the future, so that a panic in it is caught like any other.
+    // The user's function is called inside the future, so a panic in it is caught like any other.
     UserCode(Some(Box::pin(async move { workflow.begin(ctx, input).await })))
 }
 
-/// A workflow's code. Whoever drops it does not unwind if something in it panics while it is dropped.
+/// Future of a workflow's code. Dropping it never unwinds, even if the code panics while it is dropped.
 struct UserCode(Option<WorkflowFuture>);
 
 impl UserCode {
@@ -655,32 +683,32 @@ fn after_undoing(undone: Result<(), Failure>, result: RunResult) -> RunResult {
     RunResult::Failed(Failure::permanent(text).with_code("undo_failed"))
 }
 
-/// Writes, and writes again while the outcome is open and the lease still holds.
+/// Commits, and retries while the outcome is unknown and the lease still holds.
 async fn commit(
     engine: Arc<Inner>,
-    active: Arc<RunSlot>,
-    advance: Box<RunCommit>,
+    slot: Arc<RunSlot>,
+    request: Box<RunCommit>,
 ) -> (Box<RunCommit>, Result<CommitOutcome, StoreError>) {
     let mut wait = Duration::from_millis(5);
     let mut unknown = false;
     loop {
-        active.write_sent(engine.clock.monotonic());
-        let answer = engine.store.commit_run((*advance).clone()).await;
-        active.write_answered();
+        slot.write_sent(engine.clock.monotonic());
+        let answer = engine.store.commit_run((*request).clone()).await;
+        slot.write_answered();
         match answer {
             Ok(outcome) => {
                 if unknown {
                     Counters::add(&engine.counters.unknown_resolved);
                 }
-                return (advance, Ok(outcome));
+                return (request, Ok(outcome));
             }
-            Err(error) if error.is_retryable() && engine.clock.monotonic() + wait < active.deadline() => {
+            Err(error) if error.is_retryable() && engine.clock.monotonic() + wait < slot.deadline() => {
                 unknown |= matches!(error, StoreError::Unknown(_));
-                tracing::warn!(run = %active.run, %error, "write not confirmed; sending it again");
+                tracing::warn!(run = %slot.run, %error, "write not confirmed; sending it again");
                 engine.clock.sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
                 wait = (wait * 2).min(Duration::from_secs(1));
             }
-            Err(error) => return (advance, Err(error)),
+            Err(error) => return (request, Err(error)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The engine: one process's share in driving runs, and the operations on them.
+//! The engine: runs workflows in this process and offers the operations on runs.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use super::approvals::RESERVED_SIGNAL_IDS;
 use super::inner::{Inner, Phase};
 use super::registry::WorkflowOptions;
-use super::run_slot::{NewArrival, RunMessage};
+use super::run_slot::{Arrival, RunMessage};
 use super::{EngineOptions, Error, RunHandle, Start, Stats};
 use crate::clock::Clock;
 use crate::ctx::Ctx;
@@ -24,8 +24,13 @@ use crate::store::{
     SignalOutcome, Store, StoredJournalEntry,
 };
 
-/// Drives runs and answers about them. Cheap to clone; the last clone to go stops the engine as a crash would:
-/// nothing is lost, and whoever opens the store next goes on.
+/// Workflow engine: executes runs and offers operations on them.
+///
+/// An engine works on one [`Store`]. Any number of engines may share a store; leases decide which of them
+/// executes a run. Clones are cheap. Dropping the last clone stops the engine like a crash: no data is lost,
+/// and the next engine on the store continues its runs.
+///
+/// Most programs use `hapax::Hapax`, which opens a store and launches an engine on it.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,
@@ -42,7 +47,7 @@ impl Drop for Alive {
 }
 
 impl Engine {
-    /// Launches an engine on `store`. It takes up runs that wait as soon as their workflows are registered.
+    /// Launches an engine on `store`. It claims due runs as soon as their workflows are registered.
     pub fn launch(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -52,15 +57,16 @@ impl Engine {
         let inner = Arc::new(Inner::new(store, clock, options));
         tokio::spawn(super::scheduler::schedule(inner.clone()));
         tokio::spawn(super::renewal::renew(inner.clone()));
-        tokio::spawn(super::housekeeping::purge(inner.clone()));
+        tokio::spawn(super::maintenance::purge(inner.clone()));
         tokio::spawn(super::families::sweep(inner.clone()));
         tokio::spawn(super::outbox::deliver(inner.clone()));
-        tokio::spawn(super::entities::keep_hearing(inner.clone()));
+        tokio::spawn(super::entities::send_heartbeats(inner.clone()));
         let alive = Arc::new(Alive(inner.clone()));
         Ok(Engine { inner, workspace: WorkspaceId::default(), _alive: alive })
     }
 
-    /// Makes the engine again for a task of its own that must not keep it alive.
+    /// Returns a function that restores the engine. A background task holds it instead of the engine, so that
+    /// the task does not keep the engine alive.
     pub(super) fn detached(&self) -> impl Fn() -> Option<Engine> + Send + use<> {
         let (inner, alive) = (Arc::downgrade(&self.inner), Arc::downgrade(&self._alive));
         move || {
@@ -69,13 +75,13 @@ impl Engine {
         }
     }
 
-    /// The same engine, speaking for another workspace.
+    /// Returns the same engine for another workspace.
     #[must_use]
     pub fn workspace(&self, workspace: WorkspaceId) -> Engine {
         Engine { workspace, ..self.clone() }
     }
 
-    /// Registers a workflow: an async function of a context and an input. Its waiting runs are taken up at once.
+    /// Registers a workflow: an async function of a [`Ctx`] and an input. Its due runs are claimed at once.
     pub fn register<F, Fut, I, O, E>(&self, name: &str, function: F) -> Result<(), Error>
     where
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
@@ -87,7 +93,7 @@ impl Engine {
         self.register_with(name, WorkflowOptions::default(), function)
     }
 
-    /// Registers a workflow with a version, a need for keys, or a retention of its own.
+    /// Registers a workflow with options, such as a version, a required idempotency key or a key retention.
     pub fn register_with<F, Fut, I, O, E>(
         &self,
         name: &str,
@@ -102,12 +108,13 @@ impl Engine {
         E: Into<Failure> + Send + 'static,
     {
         self.inner.registry.register(None, name, options, function)?;
-        self.inner.nudge.notify_one();
+        self.inner.scheduler_wakeup.notify_one();
         Ok(())
     }
 
-    /// Registers a workflow that only this workspace has; it goes before one of the same name that all have.
-    pub fn register_own<F, Fut, I, O, E>(
+    /// Registers a workflow for this workspace only. It takes precedence over a shared workflow of the same
+    /// name.
+    pub fn register_for_workspace<F, Fut, I, O, E>(
         &self,
         name: &str,
         options: WorkflowOptions,
@@ -121,50 +128,57 @@ impl Engine {
         E: Into<Failure> + Send + 'static,
     {
         self.inner.registry.register(Some(&self.workspace), name, options, function)?;
-        self.inner.nudge.notify_one();
+        self.inner.scheduler_wakeup.notify_one();
         Ok(())
     }
 
-    /// Starts a run of the newest version of `workflow`; await what it returns.
+    /// Starts a run of the latest version of `workflow`. Await the returned [`Start`].
     pub fn start<I: Serialize + ?Sized>(&self, workflow: &str, input: &I) -> Start {
         Start::new(self.clone(), workflow, Payload::of(input))
     }
 
-    /// Starts a run with an input that is a payload already.
+    /// Starts a run whose input is already a [`Payload`].
     pub fn start_payload(&self, workflow: &str, input: Payload) -> Start {
         Start::new(self.clone(), workflow, Ok(input))
     }
 
-    /// A handle on a run that exists.
+    /// Returns a handle to an existing run.
     pub async fn run(&self, run: RunId) -> Result<RunHandle, Error> {
         self.get(run).await?;
         Ok(RunHandle::new(self.clone(), run))
     }
 
-    /// A run as it stands.
+    /// Returns the current state of a run.
     pub async fn get(&self, run: RunId) -> Result<RunView, Error> {
-        self.inner.answer(self.inner.store.find_run(&self.workspace, run)).await?.ok_or(Error::NoSuchRun(run))
+        self.inner
+            .call_store(self.inner.store.find_run(&self.workspace, run))
+            .await?
+            .ok_or(Error::NoSuchRun(run))
     }
 
-    /// A run with its steps, promises and unread signals.
+    /// Returns a run with its steps, promises and unread signals.
     pub async fn get_log(&self, run: RunId) -> Result<RunLog, Error> {
-        self.inner.answer(self.inner.store.find_log(&self.workspace, run)).await?.ok_or(Error::NoSuchRun(run))
+        self.inner
+            .call_store(self.inner.store.find_log(&self.workspace, run))
+            .await?
+            .ok_or(Error::NoSuchRun(run))
     }
 
-    /// The history of a run after a version, oldest first, one bounded page.
+    /// Lists events of a run after a version, oldest first, one page at a time.
     pub async fn list_events(&self, run: RunId, after: Version) -> Result<Vec<RunEvent>, Error> {
         self.get(run).await?;
-        Ok(self.inner.answer(self.inner.store.list_events(&self.workspace, run, after)).await?)
+        Ok(self.inner.call_store(self.inner.store.list_events(&self.workspace, run, after)).await?)
     }
 
-    /// Runs of this workspace, newest first; the workspace in the request is replaced by this one.
+    /// Lists runs of this workspace, newest first. The workspace in the request is ignored.
     pub async fn list(&self, request: ListRuns) -> Result<RunPage, Error> {
         let request = ListRuns { workspace: Some(self.workspace.clone()), ..request };
-        Ok(self.inner.answer(self.inner.store.list_runs(request)).await?)
+        Ok(self.inner.call_store(self.inner.store.list_runs(request)).await?)
     }
 
-    /// Sends a signal to a run. It is kept until the run asks for it. With an id, sending it again is not a second
-    /// signal: the answer is false.
+    /// Sends a signal to a run. The signal is stored until the run waits for it.
+    ///
+    /// With an `id`, a repeated signal is stored once; the call then returns false.
     pub async fn signal<T: Serialize + ?Sized>(
         &self,
         run: RunId,
@@ -175,7 +189,7 @@ impl Engine {
         self.signal_payload(run, name, Payload::of(payload)?, id).await
     }
 
-    /// Sends a signal whose value is a payload already.
+    /// Sends a signal whose value is already a [`Payload`].
     pub async fn signal_payload(
         &self,
         run: RunId,
@@ -209,11 +223,11 @@ impl Engine {
             note,
             grant: self.inner.offer(),
         };
-        match self.inner.answer(self.inner.store.send_signal(request)).await? {
+        match self.inner.call_store(self.inner.store.send_signal(request)).await? {
             SignalOutcome::Stored { seq, granted } => {
                 let at = self.inner.store.now();
-                let news = NewArrival::Signal(Signal { seq, name, id, payload, at, consumed: false });
-                self.inner.deliver(run, granted, news, since);
+                let arrival = Arrival::Signal(Signal { seq, name, id, payload, at, consumed: false });
+                self.inner.deliver_arrival(run, granted, arrival, since);
                 Ok(true)
             }
             SignalOutcome::Duplicate => Ok(false),
@@ -223,41 +237,47 @@ impl Engine {
         }
     }
 
-    /// Asks a run to stop at the next boundary.
+    /// Pauses a run at the next step boundary.
     pub async fn pause(&self, run: RunId) -> Result<RunHead, Error> {
-        self.steer(run, RunCommand::Pause, None).await
+        self.command_run(run, RunCommand::Pause, None).await
     }
 
-    /// Lets a paused run go on. A run that is not paused is left as it is: the answer is where it stands.
+    /// Resumes a paused run. A run that is not paused stays unchanged, and its current state is returned.
     pub async fn resume(&self, run: RunId) -> Result<RunHead, Error> {
-        match self.try_steer(run, RunCommand::Resume, None).await? {
+        match self.try_command(run, RunCommand::Resume, None).await? {
             Ok(head) | Err((Refusal::NotPaused(_) | Refusal::Ended(_), head)) => Ok(head),
             Err((refusal, _)) => Err(Error::Refused { run, refusal }),
         }
     }
 
-    /// Asks a run to undo what it can and end. Cancelling a run that has ended, or was asked before, changes nothing.
+    /// Cancels a run: it undoes its effects where it can and then ends. Cancelling a closed run, or
+    /// cancelling twice, changes nothing.
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<RunHead, Error> {
-        match self.try_steer(run, RunCommand::Cancel { reason: reason.into() }, None).await? {
+        match self.try_command(run, RunCommand::Cancel { reason: reason.into() }, None).await? {
             Ok(head) | Err((Refusal::AlreadyRequested | Refusal::Ended(_), head)) => Ok(head),
             Err((refusal, _)) => Err(Error::Refused { run, refusal }),
         }
     }
 
-    /// Reopens a failed run: what failed last runs again, and with `from` also that step and all that began after it. It is refused
-    /// if an effect would happen again; see [`Engine::plan_retry`] and [`Engine::retry_repeating`].
+    /// Reopens a failed run and runs the failed step again. With `from`, that step and every later one run
+    /// again too.
+    ///
+    /// The retry is refused if an effect would happen twice. See [`Engine::plan_retry`] and
+    /// [`Engine::retry_repeating`].
     pub async fn retry(&self, run: RunId, from: Option<&str>) -> Result<RunHead, Error> {
-        self.steer(run, RunCommand::retry(from.map(StepId::from_stored)), None).await
+        self.command_run(run, RunCommand::retry(from.map(StepId::from_stored)), None).await
     }
 
-    /// What a retry would do: which effects stay done, which run again, and which of those would happen a second time. Changes nothing.
+    /// Shows the result of a retry without changing anything: effects that stay, effects that run again, and
+    /// effects that would happen twice.
     pub async fn plan_retry(&self, run: RunId, from: Option<&str>) -> Result<RetryPlan, Error> {
         let log = self.get_log(run).await?;
         let from = from.map(StepId::from_stored);
         plan_retry(&log.head, from.as_ref(), &log.steps).map_err(|refusal| Error::Refused { run, refusal })
     }
 
-    /// Reopens a failed run although effects that have happened run again. `repeat` names each of them, and who allows it.
+    /// Reopens a failed run even though effects will happen again. `repeat` names each of those effects and
+    /// the person who allows it.
     pub async fn retry_repeating(
         &self,
         run: RunId,
@@ -265,27 +285,28 @@ impl Engine {
         repeat: RepeatPermission,
     ) -> Result<RunHead, Error> {
         let from = from.map(StepId::from_stored);
-        self.steer(run, RunCommand::Retry { from, repeat: Some(Box::new(repeat)) }, None).await
+        self.command_run(run, RunCommand::Retry { from, repeat: Some(Box::new(repeat)) }, None).await
     }
 
-    /// Carries out a command if the run still has the `expected` version.
-    pub async fn steer(
+    /// Executes a command on a run if the run still has the `expected` version.
+    pub async fn command_run(
         &self,
         run: RunId,
         command: RunCommand,
         expected: Option<Version>,
     ) -> Result<RunHead, Error> {
-        match self.try_steer(run, command, expected).await? {
+        match self.try_command(run, command, expected).await? {
             Ok(head) => Ok(head),
             Err((Refusal::Stale(version), _)) => Err(Error::Concurrency { run, version }),
             Err((refusal, _)) => Err(Error::Refused { run, refusal }),
         }
     }
 
-    /// Carries out a person's command, and writes who gave it and why into the audit log. A command that finds the run as it would
-    /// leave it (to cancel one that has ended, to let go on one that is not paused) changes nothing: the answer is where it stands.
-    /// The reason may be empty.
-    pub async fn steer_by(
+    /// Executes a person's command on a run and records the person and the reason in the audit log.
+    ///
+    /// A command without effect, such as resuming a run that is not paused, changes nothing and returns the
+    /// current state. The reason may be empty.
+    pub async fn command_run_by(
         &self,
         run: RunId,
         command: RunCommand,
@@ -293,26 +314,9 @@ impl Engine {
         by: Actor,
         reason: &str,
     ) -> Result<RunHead, Error> {
-        HumanText::Actor.check(&by.name)?;
-        if !reason.is_empty() {
-            HumanText::Reason.check(reason)?;
-        }
-        let head = self.get(run).await?.head;
-        let what = JournalEvent::Commanded { command: command.as_str().into(), reason: reason.into() };
-        let note = JournalEntry {
-            workspace: self.workspace.clone(),
-            run,
-            generation: head.generation,
-            step: None,
-            at: self.inner.store.now(),
-            fence: head.fence,
-            owner: None,
-            by: Some(by),
-            what,
-            evidence: None,
-        };
+        let entry = self.command_entry(run, command.as_str(), by, reason).await?;
         let is_cancel = matches!(command, RunCommand::Cancel { .. });
-        match self.try_steer_noted(run, command, expected, Some(note)).await? {
+        match self.try_command_journaled(run, command, expected, Some(entry)).await? {
             Ok(head) => Ok(head),
             Err((Refusal::Stale(version), _)) => Err(Error::Concurrency { run, version }),
             Err((Refusal::NotPaused(_), head)) => Ok(head),
@@ -321,16 +325,33 @@ impl Engine {
         }
     }
 
-    async fn try_steer(
+    /// Checks a person's name and reason, and builds the audit log entry of their command on a run.
+    pub(super) async fn command_entry(
+        &self,
+        run: RunId,
+        command: &str,
+        by: Actor,
+        reason: &str,
+    ) -> Result<JournalEntry, Error> {
+        HumanText::Actor.check(&by.name)?;
+        if !reason.is_empty() {
+            HumanText::Reason.check(reason)?;
+        }
+        let head = self.get(run).await?.head;
+        let what = JournalEvent::Commanded { command: command.into(), reason: reason.into() };
+        Ok(JournalEntry::on_run(&head, None, by, self.inner.store.now(), what))
+    }
+
+    async fn try_command(
         &self,
         run: RunId,
         command: RunCommand,
         expected: Option<Version>,
     ) -> Result<Result<RunHead, (Refusal, RunHead)>, Error> {
-        self.try_steer_noted(run, command, expected, None).await
+        self.try_command_journaled(run, command, expected, None).await
     }
 
-    async fn try_steer_noted(
+    async fn try_command_journaled(
         &self,
         run: RunId,
         command: RunCommand,
@@ -342,20 +363,21 @@ impl Engine {
         }
         let (workspace, announce) = (self.workspace.clone(), self.inner.subscribers(&self.workspace));
         let request = CommandRun { workspace, run, command, expected, note, announce };
-        match self.inner.answer(self.inner.store.command_run(request)).await? {
+        match self.inner.call_store(self.inner.store.command_run(request)).await? {
             RunCommandOutcome::Accepted(head) => {
-                if let Some(active) = self.inner.active.find(run) {
-                    active.post(RunMessage::Steered(Box::new(head.clone())));
+                if let Some(slot) = self.inner.slots.find(run) {
+                    slot.send(RunMessage::Steered(Box::new(head.clone())));
                 }
-                // The command is carried out; that its result cannot be read now must not sound as if it were not.
+                // The command has taken effect. A failure to read the result now must not look like a failed
+                // command.
                 if head.status().is_closed()
                     && let Ok(Some(view)) =
-                        self.inner.answer(self.inner.store.find_run(&self.workspace, run)).await
+                        self.inner.call_store(self.inner.store.find_run(&self.workspace, run)).await
                     && let Some(result) = view.result
                 {
-                    self.inner.ended(&head, &result);
+                    self.inner.notify_run_ended(&head, &result);
                 }
-                self.inner.nudge.notify_one();
+                self.inner.scheduler_wakeup.notify_one();
                 Ok(Ok(head))
             }
             RunCommandOutcome::Refused(refusal, head) => Ok(Err((refusal, head))),
@@ -363,7 +385,7 @@ impl Engine {
         }
     }
 
-    /// Writes down what a person has to say about a run, or about a step of it.
+    /// Adds a person's comment on a run, or on one of its steps, to the journal.
     pub async fn remark(
         &self,
         run: RunId,
@@ -374,23 +396,15 @@ impl Engine {
         HumanText::Actor.check(&by.name)?;
         HumanText::Remark.check(text)?;
         let head = self.get(run).await?.head;
-        let note = JournalEntry {
-            workspace: self.workspace.clone(),
-            run,
-            generation: head.generation,
-            step: step.map(StepId::from_stored),
-            at: self.inner.store.now(),
-            fence: head.fence,
-            owner: None,
-            by: Some(by),
-            what: JournalEvent::Remarked { text: text.into() },
-            evidence: None,
-        };
-        self.inner.answer(self.inner.store.append_journal(vec![note.clone()])).await?;
-        Ok(note)
+        let what = JournalEvent::Remarked { text: text.into() };
+        let step = step.map(StepId::from_stored);
+        let entry = JournalEntry::on_run(&head, step, by, self.inner.store.now(), what);
+        self.inner.call_store(self.inner.store.append_journal(vec![entry.clone()])).await?;
+        Ok(entry)
     }
 
-    /// Entries of the journal: of one run or of the workspace, of everybody or only of people, oldest first, after `after`.
+    /// Lists journal entries after position `after`, oldest first: of one run or of the workspace, of all
+    /// writers or only of people.
     pub async fn list_journal(
         &self,
         run: Option<RunId>,
@@ -403,20 +417,20 @@ impl Engine {
         }
         let workspace = self.workspace.clone();
         let request = ListJournal { workspace, run, by_people, after, limit };
-        Ok(self.inner.answer(self.inner.store.list_journal(request)).await?)
+        Ok(self.inner.call_store(self.inner.store.list_journal(request)).await?)
     }
 
-    /// Takes up due runs now, without waiting for the next look; answers how many.
-    pub async fn sweep(&self) -> Result<usize, Error> {
+    /// Claims due runs now instead of at the next poll. Returns their number.
+    pub async fn claim_due_runs(&self) -> Result<usize, Error> {
         Ok(super::scheduler::claim_due(&self.inner).await?.0)
     }
 
-    /// The name under which this engine holds leases: a fresh one each time an engine is launched.
+    /// Id of this engine as a lease holder. Each launch gets a new one.
     pub fn owner(&self) -> OwnerId {
         self.inner.owner
     }
 
-    /// Counts since the start.
+    /// Counters since the engine was launched.
     pub fn stats(&self) -> Stats {
         let stats = self.inner.counters.read();
         Stats {
@@ -425,35 +439,36 @@ impl Engine {
         }
     }
 
-    /// How many runs are being driven here now.
+    /// Number of runs that this engine executes now.
     pub fn active_runs(&self) -> usize {
-        self.inner.active.len()
+        self.inner.slots.len()
     }
 
-    /// The store the engine works on.
+    /// Store that the engine works on.
     pub fn store(&self) -> Arc<dyn Store> {
         self.inner.store.clone()
     }
 
-    /// How many runs callers of this process wait for.
-    pub fn runs_waited_for(&self) -> usize {
+    /// Number of runs that callers in this process wait for.
+    pub fn awaited_runs(&self) -> usize {
         self.inner.waiters.len()
     }
 
-    /// How long ago everything was deleted whose retention had ended. It grows beyond `purge_every` while housekeeping cannot keep up.
-    pub fn retention_behind(&self) -> Duration {
-        self.inner.retention_behind()
+    /// Time since retention last deleted everything that had expired. It exceeds `purge_every` while
+    /// maintenance cannot keep up.
+    pub fn retention_lag(&self) -> Duration {
+        self.inner.retention_lag()
     }
 
-    /// Stops in good order: takes nothing new, lets effects in flight end for up to `grace`, writes what they did,
-    /// gives the leases back, and closes the store.
+    /// Shuts down gracefully: takes no new work, lets effects in flight finish for up to `grace`, commits
+    /// their outcomes, releases the leases, and closes the store.
     pub async fn shutdown(&self, grace: Duration) -> Result<(), Error> {
         self.drain(grace).await;
         self.close().await
     }
 
-    /// The first half of [`Engine::shutdown`]: takes nothing new, lets effects in flight end for up to `grace`, writes what they did, and gives
-    /// the leases back. The store stays open, for whoever still answers others.
+    /// First half of [`Engine::shutdown`]: everything but closing the store, for programs that still serve
+    /// reads.
     pub async fn drain(&self, grace: Duration) {
         let inner = &self.inner;
         inner.set_phase(Phase::Draining);
@@ -463,9 +478,10 @@ impl Engine {
             let changed = inner.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            // Posted again each time, because a run may have been granted to us while we were closing the door.
-            inner.active.all().iter().for_each(|active| active.post(RunMessage::Release));
-            if inner.active.len() == 0 && inner.held.len() == 0 {
+            // Sent again in each round, because a run may have been granted to this engine while it began to
+            // drain.
+            inner.slots.all().iter().for_each(|slot| slot.send(RunMessage::Release));
+            if inner.slots.len() == 0 && inner.active_operations.len() == 0 {
                 return;
             }
             tokio::select! {
@@ -476,13 +492,13 @@ impl Engine {
         }
     }
 
-    /// The second half: gives up what is still under way, and closes the store.
+    /// Second half of [`Engine::shutdown`]: abandons unfinished work and closes the store.
     pub async fn close(&self) -> Result<(), Error> {
         self.inner.kill();
         Ok(self.inner.store.close().await?)
     }
 
-    /// Stops at once, as a crash would: nothing more is written or started. For tests.
+    /// Stops at once, like a crash: writes and starts nothing more. For tests.
     pub fn kill(&self) {
         self.inner.kill();
     }

@@ -1,8 +1,8 @@
-//! Entities: what callers do with business objects, their workflows, and the operations that move them.
+//! Operations on entities: business objects whose status is moved by entity workflows.
 
-mod acting;
 mod effects;
-mod held;
+mod execution;
+mod heartbeats;
 mod janitor;
 mod probing;
 mod registry;
@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-pub use acting::CHANGED_MEANWHILE;
-pub(crate) use held::{HeldOperations, keep_hearing};
-pub use janitor::{Freed, Module};
+pub use execution::CONCURRENCY_ERROR;
+pub(crate) use heartbeats::{ActiveOperations, send_heartbeats};
+pub use janitor::{JanitorReport, Module};
 pub(crate) use registry::EntityRegistry;
 pub use registry::LoadEntityWorkflow;
-pub use step_call::{Answer, CodeOnly, EntityHost, StepCall};
-pub use transition::{Outcome, Transition};
+pub use step_call::{ActionAnswer, CodeOnlyHost, EntityHost, StepCall};
+pub use transition::{Transition, TransitionOutcome};
 
 use registry::{ActionCode, Registered};
 
@@ -39,19 +39,20 @@ use crate::store::{
     ListOperations, NewEntity, StoredEntityEntry,
 };
 
-/// An entity with what may be done with it.
+/// Entity with the actions that are allowed on it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EntityView {
     /// The entity.
     pub entity: Entity,
-    /// The operation that holds it, if one does.
+    /// Operation that holds the entity, if any.
     pub holder: Option<Operation>,
-    /// What may be done, and why the rest may not.
+    /// Actions with whether they are allowed, and why not.
     pub allowed: Vec<AllowedAction>,
 }
 
 impl Engine {
-    /// Registers an entity workflow that all workspaces have, in place of an earlier one of the same name. One that breaks a rule is refused with all that is wrong with it.
+    /// Registers an entity workflow for all workspaces and replaces an earlier one of the same name. An
+    /// invalid workflow is refused with a list of all its problems.
     pub async fn register_entity_workflow(
         &self,
         workflow: EntityWorkflow,
@@ -60,8 +61,8 @@ impl Engine {
         self.put_entity_workflow(None, workflow, host, None).await
     }
 
-    /// The same, for this workspace alone; it goes before one that all have.
-    pub async fn register_own_entity_workflow(
+    /// Registers an entity workflow for this workspace only. It takes precedence over a shared one.
+    pub async fn register_entity_workflow_for_workspace(
         &self,
         workflow: EntityWorkflow,
         host: Arc<dyn EntityHost>,
@@ -69,7 +70,8 @@ impl Engine {
         self.put_entity_workflow(Some(self.workspace.clone()), workflow, host, None).await
     }
 
-    /// The same, of one that is an item of the catalog: its steps begin only while that has this version.
+    /// Registers an entity workflow from the catalog for this workspace. Its steps begin only while the
+    /// catalog item has this version.
     pub async fn register_entity_document(
         &self,
         workflow: EntityWorkflow,
@@ -79,9 +81,10 @@ impl Engine {
         self.put_entity_workflow(Some(self.workspace.clone()), workflow, host, Some(document)).await
     }
 
-    /// Has entity workflows that are not known here, or not in their newest version, brought by `loader`. Only the first one counts.
-    pub fn load_entity_workflows_with(&self, loader: Arc<dyn LoadEntityWorkflow>) {
-        self.inner.entities.load_with(loader);
+    /// Sets the loader for entity workflows that this engine does not have, or not in the latest version.
+    /// Only the first call takes effect.
+    pub fn set_entity_workflow_loader(&self, loader: Arc<dyn LoadEntityWorkflow>) {
+        self.inner.entities.set_loader(loader);
     }
 
     async fn put_entity_workflow(
@@ -98,33 +101,34 @@ impl Engine {
         }
         if let EntityStorage::UserTable(table) = &workflow.home {
             table.check()?;
-            self.inner.answer(self.entity_store()?.check_table(table)).await?;
+            self.inner.call_store(self.entity_store()?.check_table(table)).await?;
         }
         self.inner.entities.put(workspace, Registered { workflow, host, document })
     }
 
-    /// Takes the workflow of this workspace for things of this kind away; answers whether it was there.
-    pub fn remove_own_entity_workflow(&self, kind: &Name) -> bool {
+    /// Removes this workspace's workflow for an entity type. Returns whether there was one.
+    pub fn remove_entity_workflow(&self, kind: &Name) -> bool {
         self.inner.entities.remove(Some(self.workspace.clone()), kind)
     }
 
-    /// The workflow that moves things of this kind here.
+    /// Finds the workflow for an entity type.
     pub fn find_entity_workflow(&self, kind: &Name) -> Option<EntityWorkflow> {
         Some(self.inner.entities.find(&self.workspace, kind)?.workflow.clone())
     }
 
-    /// Registers the code of an action. It may be entered again, under the same key, for an operation that was given back after a crash.
+    /// Registers the code of an action. After a crash it may run again for the same operation, under the same
+    /// key.
     pub fn register_action<F, Fut>(&self, name: &str, code: F) -> Result<(), Error>
     where
         F: Fn(StepCall) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Answer, Failure>> + Send + 'static,
+        Fut: Future<Output = Result<ActionAnswer, Failure>> + Send + 'static,
     {
         let code = ActionCode::Free(Arc::new(move |call| Box::pin(code(call))));
         self.inner.entities.add_action(Name::new("action", name)?, code)
     }
 
-    /// Registers the code of an action whose writes share the commit of the new status: `make` makes the work in the form the store asks for. The crates of
-    /// stores have typed faces of this.
+    /// Registers the code of an action that commits together with the new status. `make` creates the work in
+    /// the form that the store requires. The store crates offer typed versions.
     pub fn register_transaction_action(
         &self,
         name: &str,
@@ -134,12 +138,12 @@ impl Engine {
         self.inner.entities.add_action(Name::new("action", name)?, code)
     }
 
-    /// Is there an action of this name?
+    /// Returns whether an action of this name is registered.
     pub fn has_action(&self, name: &Name) -> bool {
         self.inner.entities.find_action(name).is_some()
     }
 
-    /// Makes an entity in the store's own table. One that is there stays as it is, and is the answer.
+    /// Creates an entity in the store's own table. An existing entity stays unchanged and is returned.
     pub async fn create_entity<T: Serialize + ?Sized>(
         &self,
         kind: &str,
@@ -150,7 +154,7 @@ impl Engine {
         self.create_entity_payload(kind, id, status, Payload::of(data)?).await
     }
 
-    /// The same, if what is known of it is a payload already.
+    /// Like [`Engine::create_entity`], with data that is already a [`Payload`].
     pub async fn create_entity_payload(
         &self,
         kind: &str,
@@ -165,9 +169,9 @@ impl Engine {
         let registered = self.entity_workflow(&kind).await?;
         let workflow = &registered.workflow;
         if workflow.home.table().is_some() {
-            return Err(Error::EntityElsewhere(entity));
+            return Err(Error::EntityInOwnTable(entity));
         }
-        workflow.check_beginning(&status).map_err(Error::EntityBeginning)?;
+        workflow.check_beginning(&status).map_err(Error::InvalidInitialStatus)?;
         if data.to::<serde_json::Map<String, serde_json::Value>>().is_err() {
             return Err(
                 crate::model::Invalid::Payload("what is known of an entity is a JSON object".into()).into()
@@ -175,32 +179,33 @@ impl Engine {
         }
         let workspace = self.workspace.clone();
         let request = NewEntity { workspace, entity, status, data };
-        Ok(self.inner.answer(self.entity_store()?.create_entity(request)).await?)
+        Ok(self.inner.call_store(self.entity_store()?.create_entity(request)).await?)
     }
 
-    /// An entity, and what `requester` may do with it.
+    /// Returns an entity and the actions that `requester` may take.
     pub async fn get_entity(
         &self,
         kind: &str,
         id: &str,
         requester: Option<&str>,
     ) -> Result<EntityView, Error> {
-        let (entity, registered) = self.named(kind, id).await?;
+        let (entity, registered) = self.find_ref_and_workflow(kind, id).await?;
         let requester = requester.map(|text| Name::new("requester", text)).transpose()?;
-        let (inner, book) = (&self.inner, self.entity_store()?);
+        let (inner, store) = (&self.inner, self.entity_store()?);
         let home = &registered.workflow.home;
-        let found = inner.answer(book.find_entity(&self.workspace, &entity, home)).await?;
+        let found = inner.call_store(store.find_entity(&self.workspace, &entity, home)).await?;
         let found = found.ok_or_else(|| Error::NoSuchEntity(entity.clone()))?;
-        // The newest of each step and the holder: however many operations there were.
+        // Reads only the latest operation of each step and the holder, however many operations there were.
         let steps = registered.workflow.steps.iter().map(|step| step.key.clone()).collect();
         let request = FindLatestOperations { workspace: self.workspace.clone(), entity, steps };
-        let LatestOperations { holder, last } = inner.answer(book.find_latest_operations(request)).await?;
+        let LatestOperations { holder, last } =
+            inner.call_store(store.find_latest_operations(request)).await?;
         let allowed =
             allowed_actions(&registered.workflow, requester.as_ref(), &found, holder.as_ref(), &last);
         Ok(EntityView { entity: found, holder, allowed })
     }
 
-    /// Entities of one kind in the order of their ids, after `after`.
+    /// Lists entities of one type in the order of their ids, after `after`.
     pub async fn list_entities(
         &self,
         kind: &str,
@@ -212,27 +217,27 @@ impl Engine {
         let home = self.entity_workflow(&kind).await?.workflow.home.clone();
         let status = status.map(|text| Name::new("status", text)).transpose()?;
         let request = ListEntities { workspace: self.workspace.clone(), kind, home, status, after, limit };
-        Ok(self.inner.answer(self.entity_store()?.list_entities(request)).await?)
+        Ok(self.inner.call_store(self.entity_store()?.list_entities(request)).await?)
     }
 
-    /// One operation.
+    /// Returns one operation.
     pub async fn get_operation(&self, id: OperationId) -> Result<Operation, Error> {
-        let found = self.inner.answer(self.entity_store()?.find_operation(&self.workspace, id)).await?;
+        let found = self.inner.call_store(self.entity_store()?.find_operation(&self.workspace, id)).await?;
         found.ok_or(Error::NoSuchOperation(id))
     }
 
-    /// The operation under a key.
+    /// Finds the operation with an idempotency key.
     pub async fn find_keyed_operation(&self, key: &IdempotencyKey) -> Result<Option<Operation>, Error> {
-        Ok(self.inner.answer(self.entity_store()?.find_keyed_operation(&self.workspace, key)).await?)
+        Ok(self.inner.call_store(self.entity_store()?.find_keyed_operation(&self.workspace, key)).await?)
     }
 
-    /// Operations of this workspace, newest first; the workspace in the request is replaced by this one.
+    /// Lists operations of this workspace, newest first. The workspace in the request is ignored.
     pub async fn list_operations(&self, request: ListOperations) -> Result<Vec<Operation>, Error> {
         let request = ListOperations { workspace: self.workspace.clone(), ..request };
-        Ok(self.inner.answer(self.entity_store()?.list_operations(request)).await?)
+        Ok(self.inner.call_store(self.entity_store()?.list_operations(request)).await?)
     }
 
-    /// Writes down what a person has to say about an entity, whatever is going on with it.
+    /// Adds a person's comment on an entity, in whatever state it is.
     pub async fn remark_on_entity(
         &self,
         kind: &str,
@@ -242,10 +247,10 @@ impl Engine {
     ) -> Result<EntityJournalEntry, Error> {
         HumanText::Actor.check(&by.name)?;
         HumanText::Remark.check(text)?;
-        let (entity, registered) = self.named(kind, id).await?;
-        let (inner, book) = (&self.inner, self.entity_store()?);
+        let (entity, registered) = self.find_ref_and_workflow(kind, id).await?;
+        let (inner, store) = (&self.inner, self.entity_store()?);
         let home = &registered.workflow.home;
-        let found = inner.answer(book.find_entity(&self.workspace, &entity, home)).await?;
+        let found = inner.call_store(store.find_entity(&self.workspace, &entity, home)).await?;
         found.ok_or_else(|| Error::NoSuchEntity(entity.clone()))?;
         let what = JournalEvent::Remarked { text: text.into() };
         let note = EntityJournalEntry {
@@ -257,11 +262,11 @@ impl Engine {
             what,
             evidence: None,
         };
-        inner.answer(book.append_entity_journal(vec![note.clone()])).await?;
+        inner.call_store(store.append_entity_journal(vec![note.clone()])).await?;
         Ok(note)
     }
 
-    /// What was noted about an entity, or about one of its operations, oldest first.
+    /// Lists journal entries about an entity, or about one of its operations, oldest first.
     pub async fn list_entity_journal(
         &self,
         kind: &str,
@@ -274,11 +279,13 @@ impl Engine {
         let entity = EntityRef { kind, id: EntityId::new(id)? };
         let request =
             ListEntityJournal { workspace: self.workspace.clone(), entity, operation, after, limit };
-        Ok(self.inner.answer(self.entity_store()?.list_entity_journal(request)).await?)
+        Ok(self.inner.call_store(self.entity_store()?.list_entity_journal(request)).await?)
     }
 
-    /// Decides about an operation in doubt, as it was seen at its attempt `seen`: that it happened, with what result, or that it did not, so that the
-    /// step can be taken again. It can be decided, too, if the workflow no longer has the step: then nobody is told by an after-effect.
+    /// Resolves an operation in doubt, as the person saw it at attempt `seen`: it happened, with a result, or
+    /// it did not, and the step can be taken again.
+    ///
+    /// A ruling also works if the workflow no longer has the step. No after-effect is sent then.
     pub async fn resolve_operation(
         &self,
         id: OperationId,
@@ -288,7 +295,8 @@ impl Engine {
         self.resolve_operation_once(id, seen, ruling, &fresh_request()).await
     }
 
-    /// The same for a request that may be sent again after a crash: the second time it finds its own ruling, and is told that it counts.
+    /// Like [`Engine::resolve_operation`], for a request that may be repeated after a crash. The repeated
+    /// request finds its own ruling and succeeds.
     pub async fn resolve_operation_once(
         &self,
         id: OperationId,
@@ -327,18 +335,19 @@ impl Engine {
             what,
             evidence: None,
         };
-        match acting::finish(self, janitor::decided(&operation, view.as_ref(), end, note)).await? {
+        match execution::finish(self, janitor::ruling_request(&operation, view.as_ref(), end, note)).await? {
             FinishOperationOutcome::Finished { operation, .. } => {
-                self.inner.posted.notify_one();
-                self.inner.operated.notify_waiters();
+                self.inner.outbox_ready.notify_one();
+                self.inner.operation_finished.notify_waiters();
                 Ok(*operation)
             }
-            // It ended so. Whether by this ruling or by an equal one of somebody else, its notes tell.
+            // The operation has this end. Its notes show whether this ruling or an equal one of another
+            // person caused it.
             FinishOperationOutcome::Again(operation) | FinishOperationOutcome::Lost(Some(operation)) => {
                 let answer = self.operation_ruled_before(*operation, request).await;
                 if answer.is_ok() {
-                    self.inner.posted.notify_one();
-                    self.inner.operated.notify_waiters();
+                    self.inner.outbox_ready.notify_one();
+                    self.inner.operation_finished.notify_waiters();
                 }
                 answer
             }
@@ -347,7 +356,8 @@ impl Engine {
         }
     }
 
-    /// What is said to a ruling on an operation that is not in doubt, or not as it was seen: the operation, if the ruling is that of `request`.
+    /// Result of a ruling on an operation that is not in doubt, or has changed: the operation if `request`
+    /// made the earlier ruling, otherwise an error.
     async fn operation_ruled_before(&self, operation: Operation, request: &str) -> Result<Operation, Error> {
         let id = operation.id;
         let (kind, entity) = (operation.entity.kind.as_str(), operation.entity.id.as_str());
@@ -374,7 +384,11 @@ impl Engine {
         }
     }
 
-    async fn named(&self, kind: &str, id: &str) -> Result<(EntityRef, Arc<Registered>), Error> {
+    async fn find_ref_and_workflow(
+        &self,
+        kind: &str,
+        id: &str,
+    ) -> Result<(EntityRef, Arc<Registered>), Error> {
         let kind = Name::new("entity type", kind)?;
         let registered = self.entity_workflow(&kind).await?;
         Ok((EntityRef { kind, id: EntityId::new(id)? }, registered))

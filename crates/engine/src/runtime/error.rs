@@ -1,266 +1,267 @@
-//! What the operations of an engine may answer instead of what was asked.
+//! Errors of the engine's operations.
 
 use crate::model::{
     EntityProblem, Failure, Invalid, OperationId, RecordedDecision, Refusal, RunId, RunStatus, Version,
 };
 use crate::store::StoreError;
 
-/// An operation that could not be done. Each text says what to do next; nothing changed unless it says so.
+/// Error of an engine operation. Each message says what to do next. Nothing has changed unless the message
+/// says so.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A value breaks a rule.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// The store could not do it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// No code is registered under this name.
+    /// No workflow is registered under this name.
     #[error("no workflow {0:?} is registered; register it before starting or claiming its runs")]
     UnknownWorkflow(String),
-    /// The same name and version were registered before.
+    /// This name and version are already registered.
     #[error("workflow {0} is registered already; register changed code under a new version")]
     AlreadyRegistered(String),
-    /// An effect that is not idempotent has nothing that keeps it from happening twice.
+    /// A non-idempotent effect has no protection against happening twice.
     #[error(
         "effect {effect:?} of workflow {workflow:?} is declared non-idempotent and nothing keeps it from happening twice; \
          declare it claimed or transactional, or leave it to an after-effect"
     )]
     UnprotectedEffect {
-        /// The workflow.
+        /// Workflow that declares the effect.
         workflow: String,
-        /// The step.
+        /// Step with the effect.
         effect: String,
     },
-    /// The doubt is not there, or not as it was seen.
+    /// The step is not in doubt, or the doubt has changed since the caller saw it.
     #[error("step {step} of run {run} is not in doubt as you saw it; list the doubts again")]
     NoSuchDoubt {
-        /// The run.
+        /// Run that contains the step.
         run: RunId,
-        /// The step.
+        /// Step that the caller named.
         step: crate::model::StepId,
     },
-    /// Somebody, or a probe, was faster.
+    /// Another person or a probe resolved the doubt first.
     #[error(
-        "the doubt about step {step} of run {run} was resolved before{}; your ruling does not count", tell(.decided)
+        "the doubt about step {step} of run {run} was resolved before{}; your ruling does not count", decision_suffix(.decided)
     )]
     DoubtResolved {
-        /// The run.
+        /// Run that contains the step.
         run: RunId,
-        /// The step.
+        /// Step that was in doubt.
         step: crate::model::StepId,
-        /// Who decided what; `None` if no person did.
+        /// Earlier decision; `None` if a probe made it.
         decided: Option<Box<RecordedDecision>>,
     },
-    /// Somebody answered the approval before, or it asks no more.
-    #[error("the approval of step {step} of run {run} is over{}; your answer does not count", tell(.decided))]
-    ApprovalOver {
-        /// The run.
+    /// The approval was already answered, or it timed out.
+    #[error("the approval of step {step} of run {run} is over{}; your answer does not count", decision_suffix(.decided))]
+    ApprovalClosed {
+        /// Run that contains the step.
         run: RunId,
-        /// The step.
+        /// Step that asked for the approval.
         step: String,
-        /// Who decided what; `None` if nobody answered in time.
+        /// Earlier decision; `None` if the approval timed out.
         decided: Option<Box<RecordedDecision>>,
     },
-    /// No code is left that could do what the ruling asks for.
+    /// No running code can carry out the ruling.
     #[error(
         "no code of run {run} waits for step {step} any more, so nothing can be run or undone; see to it by hand, and rule \
          that it happened or abandon it"
     )]
-    NobodyActs {
-        /// The run.
+    RulingNotPossible {
+        /// Run that contains the step.
         run: RunId,
-        /// The step.
+        /// Step in doubt.
         step: crate::model::StepId,
     },
-    /// The ruling is not one that counts.
+    /// The ruling is invalid.
     #[error(transparent)]
     Ruling(#[from] crate::model::RulingError),
-    /// There is no such after-effect.
+    /// The after-effect does not exist.
     #[error("there is no after-effect {0} in this workspace")]
-    NoSuchMessage(String),
-    /// The after-effect has not come to its end yet.
+    NoSuchAfterEffect(String),
+    /// The after-effect is still being delivered.
     #[error("after-effect {0} is still on its way; it is delivered by itself")]
-    PostUnderWay(String),
-    /// The workflow requires a key and none was given.
+    AfterEffectInProgress(String),
+    /// The workflow requires an idempotency key, but the start has none.
     #[error(
         "workflow {0:?} requires an idempotency key; add .idempotency_key(…) derived from what triggers it"
     )]
     KeyMissing(String),
-    /// The step requires a key and none was given.
+    /// The step requires an idempotency key, but the request has none.
     #[error("step {0:?} requires an idempotency key; add .idempotency_key(…) derived from what asks for it")]
     StepKeyMissing(String),
-    /// The key names a run with another input.
+    /// The idempotency key belongs to a run with another input.
     #[error(
         "the idempotency key names run {run} (first seen {first_seen_at}), which was started with another input; \
          use a key derived from the input, or look at that run"
     )]
     KeyConflict {
-        /// The run the key names.
+        /// Run that has the key.
         run: RunId,
-        /// When it was first seen.
+        /// Time of the first start with this key.
         first_seen_at: crate::model::Timestamp,
     },
-    /// The key names a run whose data was deleted.
+    /// The idempotency key belongs to a run whose data was deleted.
     #[error(
         "the idempotency key was used by run {run}, whose data was deleted after its retention; it is not run again"
     )]
     KeySpent {
-        /// The run that was.
+        /// Deleted run.
         run: RunId,
     },
-    /// Another run is open on the subject.
+    /// Another run is open on the same subject.
     #[error("run {run} is still open on this subject; wait for it or cancel it")]
     SubjectBusy {
-        /// The open run.
+        /// Open run.
         run: RunId,
     },
-    /// There is no such run.
+    /// The run does not exist.
     #[error("there is no run {0} in this workspace")]
     NoSuchRun(RunId),
-    /// Only a root is cancelled together with its descendants.
+    /// The run is not a root, so it cannot be cancelled together with its descendants.
     #[error("run {run} descends from run {root}; cancel that one with its descendants, or this one alone")]
     NotRoot {
-        /// The run.
+        /// Run that the caller named.
         run: RunId,
-        /// The root of its family.
+        /// Root of its family.
         root: RunId,
     },
-    /// There is no such promise.
+    /// The promise does not exist.
     #[error("there is no promise {0} in this workspace")]
     NoSuchPromise(String),
-    /// The key names another promise.
+    /// The key belongs to another promise.
     #[error(
         "the key {key:?} is registered to another promise, {existing}; use that one, or a key of its own"
     )]
     PromiseKeyConflict {
-        /// The key.
+        /// Key in conflict.
         key: String,
-        /// The promise that has it.
+        /// Promise that has the key.
         existing: crate::model::PromiseId,
     },
-    /// The promise holds something else.
+    /// The promise was already settled with another value.
     #[error("the promise was settled before with another value; it keeps the first")]
     AlreadySettled,
-    /// The promise's time ran out.
+    /// The promise has timed out.
     #[error("the promise has timed out; the settlement came too late")]
     PromiseTimedOut,
-    /// A command on a run was refused.
+    /// The run refused a command.
     #[error("{refusal} (run {run})")]
     Refused {
-        /// The run.
+        /// Run that the command was for.
         run: RunId,
-        /// Why.
+        /// Reason for the refusal.
         refusal: Refusal,
     },
-    /// The run changed since the caller looked.
+    /// The run has changed since the caller read it.
     #[error("Workflow run {run} was modified concurrently: it is at version {version} now")]
     Concurrency {
-        /// The run.
+        /// Run that the command was for.
         run: RunId,
-        /// Its version.
+        /// Current version.
         version: Version,
     },
-    /// The run has ended, so it takes no signals.
+    /// The run has ended and takes no signals.
     #[error("run {run} has ended as {}; it takes no signals", status.as_str())]
     RunEnded {
-        /// The run.
+        /// Closed run.
         run: RunId,
-        /// How it ended.
+        /// Final status.
         status: RunStatus,
     },
-    /// The run holds as many unconsumed signals as it may.
+    /// The run already holds the maximum number of unread signals.
     #[error("run {0} holds as many unread signals as it may ({max}); let it read some", max = crate::limits::MAX_WAITING_SIGNALS)]
     TooManySignals(RunId),
     /// The run failed.
     #[error("run {run} failed: {failure}")]
     Failed {
-        /// The run.
+        /// Failed run.
         run: RunId,
-        /// Why.
+        /// Reason for the failure.
         failure: Failure,
     },
     /// The run was cancelled.
     #[error("run {run} was cancelled: {failure}")]
     Cancelled {
-        /// The run.
+        /// Cancelled run.
         run: RunId,
-        /// Why.
+        /// Reason for the cancellation.
         failure: Failure,
     },
-    /// A recorded value does not have the type asked for.
+    /// A recorded value does not have the requested type.
     #[error("the {what} of run {run} does not fit the type asked for: {cause}")]
     Mismatch {
-        /// Input or output.
+        /// `input` or `output`.
         what: &'static str,
-        /// The run.
+        /// Run with the value.
         run: RunId,
-        /// What serde said.
+        /// Error of the deserialization.
         cause: serde_json::Error,
     },
-    /// No entity workflow moves things of this type.
+    /// No entity workflow handles this entity type.
     #[error("there is no entity workflow for {0:?}; register or upload one")]
     UnknownEntityType(String),
-    /// There is no such entity.
+    /// The entity does not exist.
     #[error("there is no {0} in this workspace")]
     NoSuchEntity(crate::model::EntityRef),
-    /// The entity lives in a table of the user's, where the engine makes nothing.
+    /// The entity lives in a table of the user's, so the engine cannot create it.
     #[error("{0} lives in a table of yours; insert it there")]
-    EntityElsewhere(crate::model::EntityRef),
-    /// The entity may not begin so.
+    EntityInOwnTable(crate::model::EntityRef),
+    /// The workflow does not allow an entity to start in this status.
     #[error("{0}")]
-    EntityBeginning(String),
-    /// The entity was changed again and again while it was looked at.
+    InvalidInitialStatus(String),
+    /// The entity changed on every try to claim it.
     #[error("{0} was modified concurrently, again and again; try once more")]
     EntityBusy(crate::model::EntityRef),
-    /// The entity does not have the version that was expected; nothing was done.
+    /// The entity does not have the expected version. Nothing was done.
     #[error("{entity} was modified concurrently: it has version {version} now; look at it again")]
     EntityChanged {
-        /// The entity.
+        /// Entity that the request was for.
         entity: crate::model::EntityRef,
-        /// The version it has.
+        /// Current version.
         version: Version,
     },
-    /// The workflow has no such step.
+    /// The entity workflow has no such step.
     #[error("entity workflow {workflow} has no step {step:?}")]
     NoSuchStep {
-        /// The workflow.
+        /// Entity workflow.
         workflow: String,
-        /// The step asked for.
+        /// Step that the caller named.
         step: String,
     },
-    /// There is no such operation.
+    /// The operation does not exist.
     #[error("there is no operation {0} in this workspace")]
     NoSuchOperation(OperationId),
-    /// The operation is not in doubt, or not any more.
+    /// The operation is not in doubt, or no longer.
     #[error("operation {0} is not in doubt; look at what became of it")]
     OperationNotInDoubt(OperationId),
-    /// Somebody decided about the operation before.
+    /// Another person already ruled on the operation.
     #[error("operation {operation} was decided about before: {decided}; your ruling does not count")]
     OperationResolved {
-        /// The operation.
+        /// Operation that the ruling was for.
         operation: OperationId,
-        /// Who decided what.
+        /// Earlier decision.
         decided: Box<RecordedDecision>,
     },
-    /// Only a manager may have an irreversible step done that may have happened.
+    /// Only a manager may repeat an irreversible step that may have happened.
     #[error("only a manager may have an irreversible step done that may have happened")]
     NotManager,
-    /// A workflow breaks rules.
+    /// The entity workflow breaks rules.
     #[error("entity workflow {workflow} is refused: {}", list_problems(problems))]
     EntityWorkflowRefused {
-        /// The workflow.
+        /// Invalid workflow.
         workflow: String,
-        /// All that is wrong with it.
+        /// All problems of the workflow.
         problems: Vec<EntityProblem>,
     },
-    /// Transient statuses would be freed by nobody after a crash.
+    /// No janitor would release these transient statuses after a crash.
     #[error("{}", list_uncovered(.0))]
     UncoveredClaims(Vec<crate::model::UncoveredClaim>),
     /// The engine is shutting down.
     #[error("the engine is shutting down; nothing new is accepted")]
     ShuttingDown,
-    /// A setting cannot work.
+    /// An option has an invalid value.
     #[error("{0}")]
     Options(String),
 }
@@ -276,6 +277,6 @@ fn list_problems(problems: &[EntityProblem]) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-fn tell(decided: &Option<Box<RecordedDecision>>) -> String {
+fn decision_suffix(decided: &Option<Box<RecordedDecision>>) -> String {
     decided.as_ref().map(|decided| format!(": {decided}")).unwrap_or_default()
 }

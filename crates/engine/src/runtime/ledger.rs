@@ -1,4 +1,4 @@
-//! The ledger of effects, for people and auditors.
+//! The ledger of effects, for operators and auditors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,26 +12,27 @@ use crate::model::{
 };
 use crate::store::{ListRuns, RunLog};
 
-/// Runs, or operations, whose effects are put together at once.
+/// Number of runs or operations per page when walking the whole ledger.
 const PAGE: usize = 100;
 
-/// Where a page of the ledger ended.
+/// Position in the ledger at the end of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LedgerPlace {
     /// Among runs, before this one.
     Runs(Option<RunId>),
     /// Among operations, before this one.
     Operations(Option<OperationId>),
-    /// Among entries of the journal whose operation is no longer kept, after this place.
+    /// Among journal entries whose operation was deleted, after this position.
     Journal(u64),
 }
 
 /// One page of the ledger.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LedgerPage {
-    /// The effects. A page can be empty although more follow: not every run and operation has effects.
+    /// Effects on this page. A page may be empty although more follow, because not every run or operation has
+    /// effects.
     pub entries: Vec<LedgerEntry>,
-    /// Where to go on; `None` at the end.
+    /// Start of the next page; `None` on the last page.
     pub next: Option<LedgerPlace>,
 }
 
@@ -67,7 +68,7 @@ impl FromStr for LedgerPlace {
 }
 
 impl Engine {
-    /// The effects of a run: every attempt, claim, probe, ruling and refused write.
+    /// Lists the effects of a run with every attempt, claim, probe, ruling and refused write.
     pub async fn ledger(&self, run: RunId) -> Result<Vec<LedgerEntry>, Error> {
         let log = self.get_log(run).await?;
         self.ledger_of_log(&log).await
@@ -85,12 +86,13 @@ impl Engine {
             events.extend(page);
         }
         let notes: Vec<JournalEntry> =
-            self.notes_of(run).await?.into_iter().map(|placed| placed.note).collect();
+            self.list_run_journal(run).await?.into_iter().map(|placed| placed.note).collect();
         Ok(build_ledger(run, log.head.generation, &log.steps, &events, &notes))
     }
 
-    /// Walks the effects of the workspace: those of runs, newest run first, then those of operations on entities, newest operation first.
-    pub async fn each_effect(&self, mut tell: impl FnMut(LedgerEntry)) -> Result<(), Error> {
+    /// Calls `tell` for each effect of the workspace: first effects of runs, newest run first, then effects of
+    /// entity operations, newest operation first.
+    pub async fn for_each_effect(&self, mut tell: impl FnMut(LedgerEntry)) -> Result<(), Error> {
         let mut after = None;
         loop {
             let page = self.list_effects(after, PAGE).await?;
@@ -102,7 +104,8 @@ impl Engine {
         }
     }
 
-    /// One page of the effects of the workspace, in that order; `limit` counts runs and operations.
+    /// Lists one page of the workspace's effects, in the order of [`Engine::for_each_effect`]. `limit` counts
+    /// runs and operations.
     pub async fn list_effects(&self, after: Option<LedgerPlace>, limit: usize) -> Result<LedgerPage, Error> {
         let limit = limit.clamp(1, MAX_PAGE);
         let (mut entries, mut room) = (Vec::new(), limit);
@@ -132,11 +135,11 @@ impl Engine {
     ) -> Result<(usize, Option<LedgerPlace>), Error> {
         let workspace = Some(self.workspace.clone());
         let request = ListRuns { workspace, statuses: vec![], workflow: None, before, limit };
-        let page = self.inner.answer(self.inner.store.list_runs(request)).await?;
+        let page = self.inner.call_store(self.inner.store.list_runs(request)).await?;
         for view in &page.runs {
             match self.ledger(view.head.id()).await {
                 Ok(of_run) => entries.extend(of_run),
-                // It was deleted meanwhile.
+                // The run was deleted since the page was read.
                 Err(Error::NoSuchRun(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -163,14 +166,14 @@ impl Engine {
         Ok((page.len(), Some(next)))
     }
 
-    /// Effects of operations that are no longer kept.
+    /// Lists effects of operations that were deleted.
     async fn list_journal_effects(
         &self,
         after: u64,
         limit: usize,
         entries: &mut Vec<LedgerEntry>,
     ) -> Result<(usize, Option<LedgerPlace>), Error> {
-        let page = self.list_notes_without_run(after, limit).await?;
+        let page = self.list_journal_without_run(after, limit).await?;
         for placed in &page {
             entries.extend(self.effect_without_operation(placed).await?);
         }
@@ -178,17 +181,17 @@ impl Engine {
         Ok((page.len(), next.map(|last| LedgerPlace::Journal(last.place))))
     }
 
-    /// How often effects happened twice, and how often they may have, by class; of the whole workspace.
+    /// Counts, by class, effects that happened twice or may have happened twice, in the whole workspace.
     pub async fn count_repeats(&self) -> Result<BTreeMap<EffectClass, RepeatCount>, Error> {
-        let tallies = self.inner.answer(self.inner.store.count_tallies(Some(&self.workspace))).await?;
+        let tallies = self.inner.call_store(self.inner.store.count_tallies(Some(&self.workspace))).await?;
         Ok(count_repeats(&tallies))
     }
 
-    /// Effects, entries and repeats by class, over every run and every entity of the workspace.
+    /// Counts effects, attempts and repeats by class, over all runs and entities of the workspace.
     pub async fn count_effects(&self) -> Result<BTreeMap<EffectClass, ClassCount>, Error> {
         let mut counts: BTreeMap<EffectClass, ClassCount> =
             EffectClass::ALL.into_iter().map(|class| (class, ClassCount::default())).collect();
-        self.each_effect(|entry| counts.entry(entry.class).or_default().add(&entry)).await?;
+        self.for_each_effect(|entry| counts.entry(entry.class).or_default().add(&entry)).await?;
         Ok(counts)
     }
 }

@@ -1,45 +1,46 @@
-//! What can be set on an engine.
+//! Options of an engine.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Error;
-use super::point::PointWatcher;
+use super::crash_point::CrashPointWatcher;
 use crate::lease::Lease;
 use crate::limits::{CHILDREN_PER_SECOND, MAX_CHILD_DEPTH, MAX_DESCENDANTS, MAX_SPAN, MIN_LEASE};
 
-/// Settings of an engine; the defaults suit a program that embeds it.
+/// Options of an engine. The defaults suit a program that embeds it.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// How long a lease lasts without renewal.
+    /// Duration of a lease without renewal.
     pub lease_for: Duration,
-    /// How often to look for due runs when nothing tells of one.
+    /// Poll interval for due runs when no notification arrives.
     pub poll_every: Duration,
-    /// How many runs to drive at once; others wait.
+    /// Maximum number of runs executed at once. Other runs wait.
     pub max_active: usize,
-    /// How many parked runs to keep in memory, ready to go on without a replay.
+    /// Maximum number of parked runs kept in memory. They continue without a replay.
     pub max_resident: usize,
-    /// After this long a step in progress is marked, so that people can see it.
+    /// Time after which a step in progress is recorded as running, so that operators can see it.
     pub mark_after: Duration,
-    /// Delete closed runs this long after their end, and operations that a newer one of their step took the place of; `None` keeps them.
+    /// Retention of closed runs and of superseded entity operations; `None` keeps them indefinitely.
     pub keep_runs_for: Option<Duration>,
-    /// How often to delete what has expired.
+    /// Interval between maintenance passes.
     pub purge_every: Duration,
-    /// Most runs above a child. A deeper one is refused with the failure `child_too_deep`.
+    /// Maximum depth of a child run. A deeper child fails with `child_too_deep`.
     pub max_child_depth: u32,
-    /// Most descendants of one root since it began or last continued as new. Further ones are refused with the failure
-    /// `too_many_descendants`.
+    /// Maximum number of descendants of one root since it started or last continued as new. Further children
+    /// fail with `too_many_descendants`.
     pub max_descendants: u64,
-    /// Most children that runs of one workspace start here each second. Those beyond it begin later; one that would have to wait for more
-    /// than a minute is refused with the failure `child_rate_exceeded`.
+    /// Maximum number of children that one workspace starts on this engine per second. Further children start
+    /// later. A child that would wait longer than a minute fails with `child_rate_exceeded`.
     pub children_per_second: u32,
-    /// Note each attempt that fails in the journal, for the ledger of effects. Claims, doubts and decisions are always noted.
+    /// True if each failed attempt is recorded in the journal, for the ledger of effects. Claims, doubts and
+    /// decisions are always recorded.
     pub ledger: bool,
-    /// Drive a run only while this lease is held as well, for as long as `lease_for`; see [`crate::lease`] for what it adds. While it
-    /// cannot be had, the run waits; while it cannot be asked for, all runs do.
+    /// External lease that must be held as well while a run is executed; see [`crate::lease`]. A run waits
+    /// while its lease is taken. All runs wait while the lease service is unreachable.
     pub lease: Option<Arc<dyn Lease>>,
-    /// Called at the points where a crash would be most telling; for tests.
-    pub watcher: Option<PointWatcher>,
+    /// Function called at each crash point, for tests.
+    pub watcher: Option<CrashPointWatcher>,
 }
 
 impl Default for EngineOptions {
@@ -63,7 +64,7 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
-    /// Refuses what could not work, with the reason.
+    /// Checks the options and returns an error for an invalid one.
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |why: String| Err(Error::Options(why));
         if self.lease_for < MIN_LEASE || self.lease_for > MAX_SPAN {
@@ -86,7 +87,7 @@ impl EngineOptions {
 mod tests {
     use super::*;
 
-    /// S3.10: a lease is for 30 seconds unless told otherwise, and what could not work is refused.
+    /// S3.10: a lease lasts 30 seconds by default, and a lease too short to renew is refused.
     #[test]
     fn a_lease_is_for_half_a_minute_and_never_too_short_to_renew() {
         let usual = EngineOptions::default();

@@ -1,4 +1,4 @@
-//! Delivers after-effects: claims those that are due, hands them to the target's code, and writes how it went.
+//! Delivers after-effects: claims due outbox messages, passes them to their target, and records the result.
 
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
@@ -27,8 +27,10 @@ use crate::store::{
 use crate::timeout::answer_within;
 
 impl Engine {
-    /// Registers the code that receives after-effects for `target`. It may be called more than once for the same
-    /// [`Delivery::id`]; whoever is behind it must take them for one.
+    /// Registers the code that receives after-effects for `target`.
+    ///
+    /// It may be called more than once with the same [`Delivery::id`]. The receiver must treat such calls as
+    /// one.
     pub fn register_target<F, Fut, P, E>(&self, target: &str, receive: F) -> Result<(), Error>
     where
         F: Fn(Delivery, P) -> Fut + Send + Sync + 'static,
@@ -39,7 +41,7 @@ impl Engine {
         self.register_target_with(target, TargetOptions::default(), receive)
     }
 
-    /// The same, with options.
+    /// Registers a target with options.
     pub fn register_target_with<F, Fut, P, E>(
         &self,
         target: &str,
@@ -64,17 +66,17 @@ impl Engine {
             }
         });
         self.inner.targets.add(name, Target::new(receive, options))?;
-        self.inner.posted.notify_one();
+        self.inner.outbox_ready.notify_one();
         Ok(())
     }
 
-    /// Takes a target away; answers whether it was there. What is on its way to it comes to its end, and what is due waits until
-    /// somebody receives for it again.
+    /// Removes a target. Returns whether it was registered. Deliveries in progress finish. Due messages wait
+    /// until the target is registered again.
     pub fn remove_target(&self, target: &str) -> bool {
         Name::new("target", target).is_ok_and(|name| self.inner.targets.remove(&name))
     }
 
-    /// After-effects in the order of their ids, after `after`.
+    /// Lists after-effects in the order of their ids, after `after`.
     pub async fn list_after_effects(
         &self,
         status: Option<OutboxStatus>,
@@ -84,7 +86,7 @@ impl Engine {
         self.list_outbox(None, status, after, limit).await
     }
 
-    /// The same, of one target.
+    /// Lists after-effects of one target in the order of their ids, after `after`.
     pub async fn list_after_effects_to(
         &self,
         target: &str,
@@ -105,10 +107,10 @@ impl Engine {
         let after = after.map(|id| (self.workspace.clone(), id));
         let workspace = Some(self.workspace.clone());
         let request = ListOutbox { workspace, status, target, after, limit };
-        Ok(self.inner.answer(self.inner.store.list_outbox(request)).await?)
+        Ok(self.inner.call_store(self.inner.store.list_outbox(request)).await?)
     }
 
-    /// Delivers an after-effect that was delivered or given up once more, under the same id.
+    /// Delivers an after-effect again that was delivered or given up. The id stays the same.
     pub async fn redeliver(&self, id: &EffectKey, by: Actor, reason: &str) -> Result<OutboxMessage, Error> {
         check_actor_and_reason(&by, reason)?;
         let workspace = self.workspace.clone();
@@ -118,7 +120,7 @@ impl Engine {
             run: known.run,
             generation: Default::default(),
             step: match known.run {
-                // It tells the operation as well.
+                // The id also names the operation.
                 RunId::NONE => Some(StepId::from_stored(id.as_str())),
                 _ => id.as_str().split_once(':').map(|(_, step)| StepId::from_stored(step)),
             },
@@ -131,13 +133,13 @@ impl Engine {
         };
         let request =
             Redeliver { workspace, id: id.clone(), wish: OutboxCommand::Redeliver, note: Some(note) };
-        let post = self.settle_post(request).await?;
-        self.inner.posted.notify_one();
-        Ok(post)
+        let message = self.update_message(request).await?;
+        self.inner.outbox_ready.notify_one();
+        Ok(message)
     }
 
-    /// Forgets an announcement that was delivered or given up, because nobody will ever want it. What a step left is not forgotten: its
-    /// record says that it was left.
+    /// Deletes an announcement that was delivered or given up and is no longer wanted. The after-effect of a
+    /// step cannot be deleted, because the step's record refers to it.
     pub async fn discard_announcement(
         &self,
         id: &EffectKey,
@@ -146,7 +148,7 @@ impl Engine {
     ) -> Result<OutboxMessage, Error> {
         check_actor_and_reason(&by, reason)?;
         if id.announced().is_none() {
-            return Err(Error::NoSuchMessage(id.to_string()));
+            return Err(Error::NoSuchAfterEffect(id.to_string()));
         }
         let (workspace, now) = (self.workspace.clone(), self.inner.store.now());
         let what = JournalEvent::SetUp {
@@ -156,22 +158,22 @@ impl Engine {
         };
         let note = JournalEntry::on_workspace(workspace.clone(), by, now, what);
         let wish = OutboxCommand::Discard;
-        self.settle_post(Redeliver { workspace, id: id.clone(), wish, note: Some(note) }).await
+        self.update_message(Redeliver { workspace, id: id.clone(), wish, note: Some(note) }).await
     }
 
-    async fn settle_post(&self, request: Redeliver) -> Result<OutboxMessage, Error> {
+    async fn update_message(&self, request: Redeliver) -> Result<OutboxMessage, Error> {
         let id = request.id.clone();
-        match self.inner.answer(self.inner.store.redeliver(request)).await? {
-            RedeliverOutcome::Due(post) | RedeliverOutcome::Discarded(post) => Ok(post),
-            RedeliverOutcome::UnderWay(post) => Err(Error::PostUnderWay(post.id.to_string())),
-            RedeliverOutcome::NoSuchMessage => Err(Error::NoSuchMessage(id.to_string())),
+        match self.inner.call_store(self.inner.store.redeliver(request)).await? {
+            RedeliverOutcome::Due(message) | RedeliverOutcome::Discarded(message) => Ok(message),
+            RedeliverOutcome::UnderWay(message) => Err(Error::AfterEffectInProgress(message.id.to_string())),
+            RedeliverOutcome::NoSuchMessage => Err(Error::NoSuchAfterEffect(id.to_string())),
         }
     }
 
-    /// One after-effect.
+    /// Returns one after-effect.
     pub async fn get_after_effect(&self, id: &EffectKey) -> Result<OutboxMessage, Error> {
-        let missing = || Error::NoSuchMessage(id.as_str().chars().take(200).collect());
-        // All of one run, or of one operation, are together, after the id of that.
+        let missing = || Error::NoSuchAfterEffect(id.as_str().chars().take(200).collect());
+        // All messages of one run or operation sort together, right after its id.
         let of = id.as_str().split([':', '.']).next().unwrap_or_default();
         if of.parse::<RunId>().is_err() && of.parse::<OperationId>().is_err() {
             return Err(missing());
@@ -179,8 +181,8 @@ impl Engine {
         let mut after = EffectKey::from_stored(of);
         loop {
             let page = self.list_outbox(None, None, Some(after), MAX_PAGE).await?;
-            match page.iter().find(|post| post.id >= *id) {
-                Some(post) if post.id == *id => return Ok(post.clone()),
+            match page.iter().find(|message| message.id >= *id) {
+                Some(message) if message.id == *id => return Ok(message.clone()),
                 Some(_) => return Err(missing()),
                 None => {}
             }
@@ -189,12 +191,12 @@ impl Engine {
     }
 }
 
-/// Looks for after-effects whenever one was left here, one is due, or the poll interval is over.
+/// Looks for due messages when one was committed here, one is due, or the poll interval is over.
 pub(crate) async fn deliver(inner: Arc<Inner>) {
     while inner.phase() == Phase::Running {
-        let posted = inner.posted.notified();
-        tokio::pin!(posted);
-        posted.as_mut().enable();
+        let outbox_ready = inner.outbox_ready.notified();
+        tokio::pin!(outbox_ready);
+        outbox_ready.as_mut().enable();
         let changed = inner.changed.notified();
         let now = inner.store.now();
         let poll_at = now.plus(inner.options.poll_every);
@@ -205,48 +207,49 @@ pub(crate) async fn deliver(inner: Arc<Inner>) {
                 poll_at
             }
         };
-        // One that is due and for which there is no room is looked for when there is.
+        // A due message without room is picked up as soon as there is room.
         let look_at = look_at.max(now.plus(Duration::from_millis(1)));
         tokio::select! {
             biased;
-            () = posted => {}
+            () = outbox_ready => {}
             () = changed => {}
             () = inner.sleep_until(look_at) => {}
         }
     }
 }
 
-/// Claims what is due, as far as there is room, and sends it on its way; answers when the next one is due.
+/// Claims due messages as far as there is room and starts their delivery. Returns when the next message is
+/// due.
 async fn claim(inner: &Arc<Inner>) -> crate::store::StoreResult<Option<Timestamp>> {
     let room = inner.targets.room();
     if room.is_empty() {
         return Ok(None);
     }
-    // Longer than an attempt may take, so that it is not begun again while it is under way.
+    // Longer than an attempt may take, so that no second attempt starts while one is in progress.
     let lease_for = MAX_DELIVERY * 2;
     let request = ClaimOutbox { owner: inner.owner, lease_for, room };
     let since = inner.clock.monotonic();
-    let claimed = inner.answer(inner.store.claim_outbox(request)).await?;
+    let claimed = inner.call_store(inner.store.claim_outbox(request)).await?;
     let hold = Hold::until(inner.clock.clone(), since + lease_for - lease_for / 10);
-    for post in claimed.posts {
-        let Some(target) = inner.targets.find(&post.target) else { continue };
+    for message in claimed.posts {
+        let Some(target) = inner.targets.find(&message.target) else { continue };
         let Ok(permit) = target.room.clone().try_acquire_owned() else { continue };
         let (inner, hold) = (inner.clone(), hold.clone());
         tokio::spawn(async move {
-            attempt(&inner, &target, post, hold).await;
+            attempt(&inner, &target, message, hold).await;
             drop(permit);
-            inner.posted.notify_one();
+            inner.outbox_ready.notify_one();
         });
     }
     Ok(claimed.next_due_at)
 }
 
-async fn attempt(inner: &Arc<Inner>, target: &Target, post: OutboxMessage, hold: Hold) {
-    let delivery = Delivery::of(&post, hold.clone());
+async fn attempt(inner: &Arc<Inner>, target: &Target, message: OutboxMessage, hold: Hold) {
+    let delivery = Delivery::of(&message, hold.clone());
     let mut receiving = pin!(
-        AssertUnwindSafe(async { (target.receive)(delivery, post.payload.clone()).await }).catch_unwind()
+        AssertUnwindSafe(async { (target.receive)(delivery, message.payload.clone()).await }).catch_unwind()
     );
-    // The target's code is entered, and goes on after each of its awaits, only while the claim holds.
+    // The target's code runs, and continues after each await, only while the claim holds.
     let receiving = poll_fn(|cx| match hold.ensure_still_held() {
         Ok(()) => receiving.as_mut().poll(cx),
         Err(failure) => Poll::Ready(Ok(Err(failure))),
@@ -262,38 +265,38 @@ async fn attempt(inner: &Arc<Inner>, target: &Target, post: OutboxMessage, hold:
                 .with_code("timed_out")),
         };
     if outcome.as_ref().is_err_and(|failure| failure.code() == Some(NO_LONGER_HELD)) {
-        // Whoever claims it next delivers it; what became of it is theirs to write.
-        tracing::warn!(key = %post.id, target = %post.target, attempt = post.attempts, "the claim of a delivery ended before it was sent");
+        // The next claimant delivers the message and records its result.
+        tracing::warn!(key = %message.id, target = %message.target, attempt = message.attempts, "the claim of a delivery ended before it was sent");
         return;
     }
     match &outcome {
         Ok(()) => {
             Counters::add(&inner.counters.delivered);
-            tracing::info!(key = %post.id, run = %post.run, target = %post.target, attempt = post.attempts, "delivered");
+            tracing::info!(key = %message.id, run = %message.run, target = %message.target, attempt = message.attempts, "delivered");
         }
         Err(failure) => {
             Counters::add(&inner.counters.undelivered);
-            tracing::info!(key = %post.id, run = %post.run, target = %post.target, attempt = post.attempts, %failure, "not delivered");
+            tracing::info!(key = %message.id, run = %message.run, target = %message.target, attempt = message.attempts, %failure, "not delivered");
         }
     }
     let now = inner.store.now();
     let (state, failure) =
-        decide_delivery(&target.options.retry, post.attempts, outcome, now, fastrand::f64());
+        decide_delivery(&target.options.retry, message.attempts, outcome, now, fastrand::f64());
     let finish = FinishOutboxMessage {
-        workspace: post.workspace,
-        id: post.id,
+        workspace: message.workspace,
+        id: message.id,
         owner: inner.owner,
-        attempt: post.attempts,
+        attempt: message.attempts,
         state,
         failure,
     };
     let mut wait = Duration::from_millis(50);
-    // If it cannot be written, it is delivered again once the claim has ended.
+    // If the result cannot be recorded, the message is delivered again after the claim expires.
     for _ in 0..5 {
         if inner.phase() == Phase::Killed {
             return;
         }
-        match inner.answer(inner.store.finish_outbox_message(finish.clone())).await {
+        match inner.call_store(inner.store.finish_outbox_message(finish.clone())).await {
             Ok(was_ours) => {
                 if was_ours && finish.state.status() == OutboxStatus::Dead {
                     Counters::add(&inner.counters.given_up);

@@ -1,4 +1,4 @@
-//! Promises as outsiders see them: made, found, waited for and settled.
+//! Promises for callers outside a run: create, find, await and settle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::inner::Inner;
-use super::run_slot::NewArrival;
+use super::run_slot::Arrival;
 use super::stats::Counters;
 use super::{Engine, Error};
 use crate::limits::{KEEP_EARLY_SETTLEMENT_FOR, KEEP_PROMISE_KEY_FOR, MAX_SPAN};
@@ -21,49 +21,49 @@ use crate::store::{
     TokenDigest,
 };
 
-/// What a settlement came to.
+/// Result of settling a promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settling {
-    /// It is settled now.
-    Done(Box<Promise>),
-    /// It was settled so before.
-    AlreadySo(Box<Promise>),
-    /// Its key names no promise yet; the settlement is kept until then.
-    Kept {
-        /// Until when.
+pub enum SettlePromiseOutcome {
+    /// This call settled the promise.
+    Settled(Box<Promise>),
+    /// The promise was already settled in the same way.
+    AlreadySettled(Box<Promise>),
+    /// No promise has this key yet. The settlement is kept for it.
+    KeptEarly {
+        /// End of the retention.
         until: Timestamp,
     },
 }
 
-/// A promise to be made that stands alone.
+/// Request to create a standalone promise, which belongs to no run.
 #[derive(Debug, Clone, Default)]
 pub struct NewPromise {
-    /// Its id; a fresh one if none is given.
+    /// Id; generated if absent.
     pub id: Option<String>,
-    /// Its business key.
+    /// Business key.
     pub key: Option<String>,
-    /// For how long the key still names it once it is over.
+    /// How long the key still finds the promise after it was settled or has timed out.
     pub keep_key_for: Option<Duration>,
-    /// When it times out.
+    /// Time at which the promise times out.
     pub deadline_at: Option<Timestamp>,
-    /// What its maker knows the making by.
+    /// Idempotency key of the creation.
     pub create_key: Option<String>,
-    /// What its maker says about it.
+    /// Description by the creator.
     pub about: Option<Payload>,
 }
 
-/// What became of it.
+/// Result of creating a promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
-pub enum Made {
-    /// It is there now.
+pub enum CreatePromiseOutcome {
+    /// The promise was created.
     Created(Box<Promise>),
-    /// One with that id was there.
+    /// A promise with this id already exists.
     Exists(Box<Promise>),
 }
 
 impl Inner {
-    /// Settles a promise, and brings it to the runs that wait for it.
+    /// Settles a promise and delivers the settlement to the runs that wait for it.
     pub(super) async fn settle_promise(
         self: &Arc<Self>,
         workspace: &WorkspaceId,
@@ -76,84 +76,80 @@ impl Inner {
         let (workspace, grant) = (workspace.clone(), self.offer());
         let settlement = wish.settlement.clone();
         let request = SettlePromise { workspace, promise, wish, keep_for, note, grant };
-        let outcome = self.answer(self.store.settle_promise(request)).await?;
+        let outcome = self.call_store(self.store.settle_promise(request)).await?;
         if let SettleOutcome::Settled { promise, granted, waiters } = &outcome {
-            let news = |settlement: &Settlement| NewArrival::Settled(promise.id.clone(), settlement.clone());
+            let arrival = |settlement: &Settlement| Arrival::Settled(promise.id.clone(), settlement.clone());
             let run = granted.as_ref().map_or(promise.run, RunHead::id);
             if run != RunId::NONE {
-                self.deliver(run, granted.clone(), news(&settlement), since);
+                self.deliver_arrival(run, granted.clone(), arrival(&settlement), since);
             }
             for waiter in waiters {
-                self.deliver(*waiter, None, news(&settlement), since);
+                self.deliver_arrival(*waiter, None, arrival(&settlement), since);
             }
-            self.settled.notify_waiters();
+            self.promise_settled.notify_waiters();
         }
         Ok(outcome)
     }
 }
 
 impl Engine {
-    /// Resolves a promise by its id. The first settlement wins; settling with the same value again is fine.
+    /// Resolves a promise by id. The first settlement wins. Settling it again with the same value succeeds.
     pub async fn resolve_promise<T: Serialize + ?Sized>(
         &self,
         id: &str,
         value: &T,
-    ) -> Result<Settling, Error> {
+    ) -> Result<SettlePromiseOutcome, Error> {
         let promise = PromiseRef::Id(PromiseId::from_stored(id));
         self.settle(promise, SettleRequest::new(Settlement::Resolved(Payload::of(value)?))).await
     }
 
-    /// Rejects a promise: the run that waits for it sees this failure.
-    pub async fn reject_promise(&self, id: &str, failure: Failure) -> Result<Settling, Error> {
+    /// Rejects a promise by id. The run that waits for it receives this failure.
+    pub async fn reject_promise(&self, id: &str, failure: Failure) -> Result<SettlePromiseOutcome, Error> {
         let promise = PromiseRef::Id(PromiseId::from_stored(id));
         self.settle(promise, SettleRequest::new(Settlement::Rejected(failure))).await
     }
 
-    /// Resolves the promise that a business key names. If there is none yet, the value is kept for it, for
+    /// Resolves a promise by business key. If no promise has the key yet, the value is kept for
     /// [`crate::limits::KEEP_EARLY_SETTLEMENT_FOR`].
     pub async fn resolve_by_key<T: Serialize + ?Sized>(
         &self,
         key: &str,
         value: &T,
-    ) -> Result<Settling, Error> {
+    ) -> Result<SettlePromiseOutcome, Error> {
         let promise = PromiseRef::Key(IdempotencyKey::new(key)?);
         self.settle(promise, SettleRequest::new(Settlement::Resolved(Payload::of(value)?))).await
     }
 
-    /// Rejects the promise that a business key names, in the same way.
-    pub async fn reject_by_key(&self, key: &str, failure: Failure) -> Result<Settling, Error> {
+    /// Rejects a promise by business key. If no promise has the key yet, the failure is kept in the same way.
+    pub async fn reject_by_key(&self, key: &str, failure: Failure) -> Result<SettlePromiseOutcome, Error> {
         let promise = PromiseRef::Key(IdempotencyKey::new(key)?);
         self.settle(promise, SettleRequest::new(Settlement::Rejected(failure))).await
     }
 
-    /// Settles a promise as a wish asks; by key, it is kept for a promise that is still to be made.
-    pub async fn settle(&self, promise: PromiseRef, wish: SettleRequest) -> Result<Settling, Error> {
-        self.settle_early(promise, wish, Some(KEEP_EARLY_SETTLEMENT_FOR)).await
-    }
-
-    /// The same, with how long a settlement that comes early is kept; `None` does not keep it.
-    pub async fn settle_early(
+    /// Settles a promise. A settlement by key is kept if its promise does not exist yet.
+    pub async fn settle(
         &self,
         promise: PromiseRef,
         wish: SettleRequest,
-        keep_for: Option<Duration>,
-    ) -> Result<Settling, Error> {
-        self.settle_as(promise, wish, keep_for, None).await
+    ) -> Result<SettlePromiseOutcome, Error> {
+        self.settle_by(promise, wish, Some(KEEP_EARLY_SETTLEMENT_FOR), None).await
     }
 
-    /// The same for a person, whom the audit log then names.
-    pub async fn settle_as(
+    /// Like [`Engine::settle`], with the retention of an early settlement and the person to name in the audit
+    /// log. `keep_for: None` does not keep an early settlement.
+    pub async fn settle_by(
         &self,
         promise: PromiseRef,
         wish: SettleRequest,
         keep_for: Option<Duration>,
         by: Option<Actor>,
-    ) -> Result<Settling, Error> {
+    ) -> Result<SettlePromiseOutcome, Error> {
         let missing = || Error::NoSuchPromise(promise.to_string().chars().take(300).collect());
         if let PromiseRef::Id(id) = &promise
             && id.is_doubt_promise()
         {
-            // Only a ruling settles it: with a name, a reason, and the rank that it takes.
+            // Only a ruling can settle the promise of a doubt: it has an actor, a reason and the required
+            // role.
             return Err(missing());
         }
         check_span("keeping of an early settlement", keep_for)?;
@@ -168,23 +164,27 @@ impl Engine {
             JournalEntry::on_workspace(self.workspace.clone(), by, self.inner.store.now(), what)
         });
         match self.settle_promise(promise.clone(), wish, keep_for, note).await? {
-            SettleOutcome::Settled { promise, .. } => Ok(Settling::Done(promise)),
-            SettleOutcome::AlreadySettled { same: true, promise } => Ok(Settling::AlreadySo(promise)),
+            SettleOutcome::Settled { promise, .. } => Ok(SettlePromiseOutcome::Settled(promise)),
+            SettleOutcome::AlreadySettled { same: true, promise } => {
+                Ok(SettlePromiseOutcome::AlreadySettled(promise))
+            }
             SettleOutcome::AlreadySettled { same: false, .. }
             | SettleOutcome::AlreadyKept { same: false, .. } => {
                 Counters::add(&self.inner.counters.conflicts);
                 Err(Error::AlreadySettled)
             }
-            SettleOutcome::TimedOut { promise } if is_met_by_timeout => Ok(Settling::AlreadySo(promise)),
+            SettleOutcome::TimedOut { promise } if is_met_by_timeout => {
+                Ok(SettlePromiseOutcome::AlreadySettled(promise))
+            }
             SettleOutcome::TimedOut { .. } => Err(Error::PromiseTimedOut),
             SettleOutcome::KeptEarly { until } | SettleOutcome::AlreadyKept { same: true, until } => {
-                Ok(Settling::Kept { until })
+                Ok(SettlePromiseOutcome::KeptEarly { until })
             }
             SettleOutcome::NoSuchPromise => Err(missing()),
         }
     }
 
-    /// Settles a promise, and brings it to the runs that wait for it.
+    /// Settles a promise and delivers the settlement to the runs that wait for it.
     pub(super) async fn settle_promise(
         &self,
         promise: PromiseRef,
@@ -195,8 +195,9 @@ impl Engine {
         Ok(self.inner.settle_promise(&self.workspace, promise, wish, keep_for, note).await?)
     }
 
-    /// Makes a promise that stands alone: anybody may settle it, and any number of runs and callers may wait for it.
-    pub async fn make_promise(&self, new: NewPromise) -> Result<Made, Error> {
+    /// Creates a standalone promise. Any caller may settle it, and any number of runs and callers may wait
+    /// for it.
+    pub async fn create_promise(&self, new: NewPromise) -> Result<CreatePromiseOutcome, Error> {
         let now = self.inner.store.now();
         let id = match &new.id {
             Some(id) => PromiseId::standalone(id)?,
@@ -213,9 +214,9 @@ impl Engine {
         };
         let request =
             CreatePromise { workspace: self.workspace.clone(), promise, token: WriteToken::fresh() };
-        match self.inner.answer(self.promise_store()?.create_promise(request)).await? {
-            CreateOutcome::Created(promise) => Ok(Made::Created(promise)),
-            CreateOutcome::Exists(promise) => Ok(Made::Exists(promise)),
+        match self.inner.call_store(self.promise_store()?.create_promise(request)).await? {
+            CreateOutcome::Created(promise) => Ok(CreatePromiseOutcome::Created(promise)),
+            CreateOutcome::Exists(promise) => Ok(CreatePromiseOutcome::Exists(promise)),
             CreateOutcome::KeyConflict { existing } => {
                 Counters::add(&self.inner.counters.conflicts);
                 let key = key.map(|key| key.to_string()).unwrap_or_default();
@@ -224,23 +225,23 @@ impl Engine {
         }
     }
 
-    /// One promise, as it stands now.
+    /// Finds a promise and returns its current state.
     pub async fn find_promise(&self, promise: &PromiseRef) -> Result<Option<Promise>, Error> {
         Ok(match promise {
             PromiseRef::Id(id) if id.is_doubt_promise() => None,
             PromiseRef::Id(id) => {
-                self.inner.answer(self.inner.store.find_promise(&self.workspace, id)).await?
+                self.inner.call_store(self.inner.store.find_promise(&self.workspace, id)).await?
             }
             PromiseRef::Key(key) => {
-                self.inner.answer(self.promise_store()?.find_promise_by_key(&self.workspace, key)).await?
+                self.inner.call_store(self.promise_store()?.find_promise_by_key(&self.workspace, key)).await?
             }
         })
     }
 
-    /// Waits until a promise is no longer pending, and gives it as it is then. Whoever stops waiting leaves no trace.
+    /// Waits until a promise is no longer pending and returns it. Dropping the wait leaves nothing behind.
     pub async fn wait_for_promise(&self, promise: &PromiseRef) -> Result<Promise, Error> {
         loop {
-            let settled = self.inner.settled.notified();
+            let settled = self.inner.promise_settled.notified();
             tokio::pin!(settled);
             settled.as_mut().enable();
             let found = self.find_promise(promise).await?;
@@ -248,7 +249,7 @@ impl Engine {
             if found.state != PromiseState::Pending {
                 return Ok(found);
             }
-            // Another process may settle it, of which nothing here tells.
+            // Another process may settle the promise without notifying this one.
             let look_at = self.inner.store.now().plus(self.inner.options.poll_every);
             let look_at = found.deadline_at.map_or(look_at, |deadline| look_at.min(deadline));
             tokio::select! {
@@ -258,14 +259,15 @@ impl Engine {
         }
     }
 
-    /// Promises of this workspace in the order of their ids; the workspace in the request is replaced by this one. A page may be short and not the
-    /// last; [`PromisePage::next`] says.
+    /// Lists promises of this workspace in the order of their ids. The workspace in the request is ignored. A
+    /// page may be short although more follow; check [`PromisePage::next`].
     pub async fn list_promises(&self, request: ListPromises) -> Result<PromisePage, Error> {
         let request = ListPromises { workspace: self.workspace.clone(), ..request };
-        Ok(self.inner.answer(self.promise_store()?.list_promises(request)).await?)
+        Ok(self.inner.call_store(self.promise_store()?.list_promises(request)).await?)
     }
 
-    /// Settlements that came before their promise and still wait for it, in the order of their keys, after `after`.
+    /// Lists settlements that wait for a promise that does not exist yet, in the order of their keys, after
+    /// `after`.
     pub async fn list_early_settlements(
         &self,
         after: Option<IdempotencyKey>,
@@ -273,10 +275,11 @@ impl Engine {
     ) -> Result<Vec<StoredEarlySettlement>, Error> {
         let after = after.map(|key| (self.workspace.clone(), key));
         let request = ListEarlySettlements { workspace: Some(self.workspace.clone()), after, limit };
-        Ok(self.inner.answer(self.promise_store()?.list_early_settlements(request)).await?)
+        Ok(self.inner.call_store(self.promise_store()?.list_early_settlements(request)).await?)
     }
 
-    /// Lets whoever has the token of this digest settle a promise until `expires_at`. The audit log names who issued it, if somebody did.
+    /// Stores a token that allows its bearer to settle a promise until `expires_at`. The audit log names the
+    /// issuer, if given.
     pub async fn put_settle_token(
         &self,
         promise: &PromiseId,
@@ -298,15 +301,15 @@ impl Engine {
             JournalEntry::on_workspace(self.workspace.clone(), by, self.inner.store.now(), what)
         });
         let request = PutSettleToken { token, note };
-        match self.inner.answer(self.promise_store()?.put_settle_token(request)).await? {
+        match self.inner.call_store(self.promise_store()?.put_settle_token(request)).await? {
             true => Ok(()),
             false => Err(missing()),
         }
     }
 
-    /// What a token is for, in whatever workspace; `None` if it is unknown or has expired.
+    /// Finds a settle token in any workspace; `None` if it is unknown or has expired.
     pub async fn find_settle_token(&self, digest: &TokenDigest) -> Result<Option<SettleToken>, Error> {
-        let token = self.inner.answer(self.promise_store()?.find_settle_token(digest)).await?;
+        let token = self.inner.call_store(self.promise_store()?.find_settle_token(digest)).await?;
         Ok(token.filter(|token| self.inner.store.now() < token.expires_at))
     }
 

@@ -1,4 +1,4 @@
-//! The code of workflows, by name and version.
+//! Registry of workflow code by name and version.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,22 +16,22 @@ use crate::model::{
     WorkflowRef, WorkspaceId,
 };
 
-/// A workflow's future, once its types are erased.
+/// Type-erased future of a workflow.
 pub(crate) type WorkflowFuture = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
 
 type Handler = Arc<dyn Fn(Ctx, Payload) -> WorkflowFuture + Send + Sync>;
 
-/// Whether a start must carry a key.
+/// Requirement for an idempotency key on starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum KeyNeed {
-    /// It may.
+pub enum KeyRequirement {
+    /// The key is optional.
     #[default]
     Optional,
-    /// It must; a start without one is refused.
+    /// The key is required. A start without one is refused.
     Required,
 }
 
-/// What a workflow declares about one of its effects.
+/// Declaration of one effect of a workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeclaredEffect {
     pub(crate) class: EffectClass,
@@ -40,61 +40,61 @@ pub(crate) struct DeclaredEffect {
 
 pub(crate) type Declared = HashMap<String, DeclaredEffect>;
 
-/// What a workflow declares about its runs.
+/// Options of a workflow, for [`Engine::register_with`](super::Engine::register_with).
 #[derive(Debug, Clone, Default)]
 pub struct WorkflowOptions {
     declared: Declared,
     version: Option<u32>,
-    key_need: KeyNeed,
+    key_requirement: KeyRequirement,
     retention: KeyRetention,
     ignore: IgnorePaths,
 }
 
 impl WorkflowOptions {
-    /// The version of the code; 1 unless said otherwise. Runs stay with the version they began with.
+    /// Sets the version of the code; the default is 1. A run stays on the version it started with.
     #[must_use]
     pub fn version(mut self, version: u32) -> Self {
         self.version = Some(version.max(1));
         self
     }
 
-    /// Starts without an idempotency key are refused.
+    /// Requires an idempotency key for every start.
     #[must_use]
     pub fn require_key(mut self) -> Self {
-        self.key_need = KeyNeed::Required;
+        self.key_requirement = KeyRequirement::Required;
         self
     }
 
-    /// Keys live this long after the end of their run; for ever unless said.
+    /// Sets how long keys are kept after the end of their run. By default they never expire.
     #[must_use]
     pub fn keep_keys_for(mut self, span: Duration) -> Self {
         self.retention.keep_for = Some(span);
         self
     }
 
-    /// A run that fails or is cancelled frees its key.
+    /// Releases the key of a run that fails or is cancelled.
     #[must_use]
     pub fn release_key_on_failure(mut self) -> Self {
         self.retention.on_failure = KeyOnFailure::Release;
         self
     }
 
-    /// The step `name` has an effect of this class; code that takes it in another way is refused.
+    /// Declares the effect class of step `name`. Code that uses another class is refused.
     #[must_use]
     pub fn effect(mut self, name: &str, class: EffectClass) -> Self {
         self.declared.insert(name.to_string(), DeclaredEffect { class, non_idempotent: false });
         self
     }
 
-    /// The step `name` has an effect that happens anew each time it is run. Unless the class keeps it from that, the
-    /// workflow is refused when it is registered.
+    /// Declares that step `name` is not idempotent: each execution has a new effect. Registration fails
+    /// unless the class protects it.
     #[must_use]
     pub fn non_idempotent_effect(mut self, name: &str, class: EffectClass) -> Self {
         self.declared.insert(name.to_string(), DeclaredEffect { class, non_idempotent: true });
         self
     }
 
-    /// Fields of the input that do not count for sameness under a key.
+    /// Excludes input fields from the comparison of two starts with the same key.
     #[must_use]
     pub fn ignore_in_fingerprint(mut self, ignore: IgnorePaths) -> Self {
         self.ignore = ignore;
@@ -104,7 +104,7 @@ impl WorkflowOptions {
 
 pub(crate) struct Workflow {
     pub(crate) reference: WorkflowRef,
-    pub(crate) key_need: KeyNeed,
+    pub(crate) key_requirement: KeyRequirement,
     pub(crate) retention: KeyRetention,
     pub(crate) ignore: IgnorePaths,
     pub(crate) declared: Arc<Declared>,
@@ -117,14 +117,14 @@ impl Workflow {
     }
 }
 
-/// All registered workflows; read on every start, written rarely. One that a workspace registered for itself goes before one
-/// of the same name that all have.
+/// All registered workflows: read on every start, rarely written. A workflow of one workspace takes
+/// precedence over a shared one of the same name.
 #[derive(Default)]
 pub(crate) struct Registry {
     state: RwLock<RegistryState>,
 }
 
-/// Workflows of one name (and version), by whose they are.
+/// Workflows of one name and version, by owner.
 #[derive(Default)]
 struct Owned {
     of_all: Option<Arc<Workflow>>,
@@ -158,7 +158,7 @@ struct RegistryState {
 }
 
 impl Registry {
-    /// Registers for all workspaces, or for one.
+    /// Registers a workflow for all workspaces, or for one.
     pub(crate) fn register<F, Fut, I, O, E>(
         &self,
         owner: Option<&WorkspaceId>,
@@ -198,7 +198,7 @@ impl Registry {
         });
         let workflow = Arc::new(Workflow {
             reference: reference.clone(),
-            key_need: options.key_need,
+            key_requirement: options.key_requirement,
             retention: options.retention,
             ignore: options.ignore,
             declared: Arc::new(options.declared),
@@ -218,14 +218,14 @@ impl Registry {
         Ok(())
     }
 
-    /// The newest version of `name`: the one that new runs begin with.
+    /// Returns the latest version of `name`, which new runs use.
     pub(crate) fn newest(&self, workspace: &WorkspaceId, name: &str) -> Result<Arc<Workflow>, Error> {
         let state = self.state.read().expect("registering never panics");
         let found = state.newest.get(name).and_then(|owned| owned.of(workspace));
         found.cloned().ok_or_else(|| unknown(name))
     }
 
-    /// This version of `name`.
+    /// Returns this version of `name`.
     pub(crate) fn version(
         &self,
         workspace: &WorkspaceId,

@@ -1,4 +1,4 @@
-//! Keeps the leases of driven runs alive, and stops what can no longer be held.
+//! Renews the leases of active runs and stops runs whose lease cannot be kept.
 
 use std::sync::Arc;
 
@@ -9,13 +9,14 @@ use crate::clock::is_small_step;
 use crate::limits::{MAX_RENEWALS, MAX_STORE_WAIT};
 use crate::store::{HeldLease, RenewLeases};
 
-/// Renews all leases three times per lease; a run whose lease cannot be renewed stops itself before it ends.
+/// Renews all leases three times per lease time. A run whose lease cannot be renewed stops before the lease
+/// expires.
 pub(crate) async fn renew(inner: Arc<Inner>) {
     let every = inner.options.lease_for / 3;
     let mut watch = StoreClockWatch::new(&inner);
     loop {
         let changed = inner.changed.notified();
-        // Looked at before the wait as well: the engine may have stopped before anybody listened.
+        // Checked before the wait too: the engine may have stopped before this task subscribed.
         if inner.phase() == Phase::Killed {
             return;
         }
@@ -28,29 +29,25 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
             return;
         }
         watch.look(&inner);
-        let mut held = inner.active.all();
-        held.retain(|active| is_worth_holding(&inner, active));
+        let mut held = inner.slots.all();
+        held.retain(|slot| is_worth_holding(&inner, slot));
         for batch in held.chunks(MAX_RENEWALS) {
             let leases = batch
                 .iter()
-                .map(|active| HeldLease {
-                    workspace: active.workspace.clone(),
-                    run: active.run,
-                    fence: active.fence,
-                })
+                .map(|slot| HeldLease { workspace: slot.workspace.clone(), run: slot.run, fence: slot.fence })
                 .collect();
             let since = inner.clock.monotonic();
             let request = RenewLeases { owner: inner.owner, lease_for: inner.options.lease_for, leases };
-            match inner.answer_within(every, inner.store.renew_leases(request)).await {
+            match inner.call_store_within(every, inner.store.renew_leases(request)).await {
                 Ok(lost) => {
-                    for active in batch {
-                        match lost.contains(&active.run) {
-                            true => active.post(RunMessage::LeaseLost),
+                    for slot in batch {
+                        match lost.contains(&slot.run) {
+                            true => slot.send(RunMessage::LeaseLost),
                             false => {
-                                let ran_out = active.deadline() <= inner.clock.monotonic();
-                                active.hold.extend(inner.lease_deadline(since));
+                                let ran_out = slot.deadline() <= inner.clock.monotonic();
+                                slot.hold.extend(inner.lease_deadline(since));
                                 if ran_out {
-                                    active.post(RunMessage::Renewed);
+                                    slot.send(RunMessage::Renewed);
                                 }
                             }
                         }
@@ -59,16 +56,17 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
                 Err(error) => tracing::warn!(%error, "leases could not be renewed; trying again"),
             }
         }
-        // A lease that ran out here is given up, whatever the store may say later.
+        // A lease that expired here is given up, whatever the store says later.
         let now = inner.clock.monotonic();
-        for active in held.iter().filter(|active| active.deadline() <= now) {
-            tracing::warn!(run = %active.run, "the lease could not be kept; the run is given up here");
-            active.post(RunMessage::LeaseLost);
+        for slot in held.iter().filter(|slot| slot.deadline() <= now) {
+            tracing::warn!(run = %slot.run, "the lease could not be kept; the run is given up here");
+            slot.send(RunMessage::LeaseLost);
         }
     }
 }
 
-/// Compares the store's clock with one that never jumps. Leases, timers and keys go by the store's clock, for all nodes alike.
+/// Compares the store's clock with the monotonic clock. Leases, timers and keys of all nodes use the store's
+/// clock.
 struct StoreClockWatch {
     offset_ms: i64,
 }
@@ -93,14 +91,14 @@ impl StoreClockWatch {
     }
 }
 
-/// A run whose write the store never answers would be held for ever by a lease that is renewed: it is given up, for
-/// others to find out from the log how it stands.
-fn is_worth_holding(inner: &Inner, active: &RunSlot) -> bool {
+/// Returns whether a lease is worth renewing. If the store never answers a write, renewing would hold the run
+/// indefinitely. The run is given up instead, and the next engine reads its state from the log.
+fn is_worth_holding(inner: &Inner, slot: &RunSlot) -> bool {
     let patience = MAX_STORE_WAIT.max(inner.options.lease_for);
-    let is_stuck = active.is_unanswered_since(inner.clock.monotonic().saturating_sub(patience));
+    let is_stuck = slot.is_unanswered_since(inner.clock.monotonic().saturating_sub(patience));
     if is_stuck {
-        tracing::error!(run = %active.run, "the store has not answered a write for {patience:?}; the run is given up here");
-        active.post(RunMessage::LeaseLost);
+        tracing::error!(run = %slot.run, "the store has not answered a write for {patience:?}; the run is given up here");
+        slot.send(RunMessage::LeaseLost);
     }
     !is_stuck
 }

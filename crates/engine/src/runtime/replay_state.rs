@@ -1,11 +1,11 @@
-//! What a workflow's code and its driver share: the records, the collected changes, and who waits for what.
+//! State that workflow code and driver share: step records, queued changes and waiters.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::task::{Context, Waker};
 
-use super::change::Change;
-use super::run_slot::NewArrival;
-use super::transact::Pending;
+use super::pending_change::PendingChange;
+use super::run_slot::Arrival;
+use super::transact::PendingTransaction;
 use super::waits::Wait;
 use crate::model::{
     DoubtedAttempt, Failure, Name, Payload, PendingRequest, Promise, PromiseId, PromiseState, RunHead, RunId,
@@ -13,113 +13,119 @@ use crate::model::{
 };
 use crate::store::RunLog;
 
-/// Why no new effect may be started.
+/// Reason why no new effect may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     Cancel,
     Deadline,
     Pause,
     Release,
-    /// A step has used up its tries, and people are to look at it.
+    /// A step has used up its attempts and needs a person.
     Exhausted,
 }
 
 pub(crate) struct ReplayState {
     pub(crate) head: RunHead,
-    /// True until the code has come to the end of what is recorded.
+    /// True until the code has used all records.
     pub(crate) replaying: bool,
-    /// True for the effects that begin right where a replay ended: one of them may have been cut off by a crash.
+    /// True for the effects that begin right after a replay. A crash may have interrupted one of them.
     pub(crate) first_wave: bool,
-    /// True if no effect may begin, whatever happens.
-    pub(crate) is_held: bool,
+    /// True if no effect may ever begin.
+    pub(crate) effects_blocked: bool,
     /// True while the code has a turn.
     pub(crate) in_turn: bool,
     pub(crate) stop: Option<Stop>,
-    /// Why the run pauses by itself, for its history.
+    /// Reason why the run pauses itself, for its history.
     pub(crate) exhausted: Option<String>,
-    /// True once the code is dropped because the run is to end.
+    /// True once the code was dropped because the run must end.
     pub(crate) ending: bool,
-    /// True while effects are undone: a cancellation asks for nothing more then.
+    /// True while effects are undone. A cancellation then requests nothing more.
     pub(crate) undoing: bool,
     /// True once the run is undone because of a cancellation.
-    pub(crate) heeds_cancel: bool,
+    pub(crate) ends_by_cancel: bool,
     pub(crate) shields: u32,
-    /// Records the code has not asked for yet.
+    /// Records that the code has not used yet.
     pub(super) recorded: HashMap<StepId, StepRecord>,
-    /// Outcomes on record that a replay has yet to give to the code, in the order in which it was given them before.
+    /// Recorded outcomes that the replay still has to return to the code, in their original order.
     pub(super) outcomes: VecDeque<StepId>,
-    /// Who waits for one of them.
-    pub(super) asked_for: BTreeMap<StepId, Waker>,
-    /// While this names a step, no other may give the code its outcome: their order would not be the recorded one.
+    /// Steps that wait for one of these outcomes.
+    pub(super) outcome_waiters: BTreeMap<StepId, Waker>,
+    /// Step that has the turn. No other step may return its outcome, or the order would differ from the
+    /// record.
     pub(super) turn_of: Option<StepId>,
     pub(crate) open: HashMap<StepId, StepRecord>,
-    /// Attempts at steps whose records a retry of the run dropped; further ones are counted on from them.
+    /// Attempts at steps whose records were dropped by a retry of the run. Later attempts continue this
+    /// count.
     pub(super) attempts_before: HashMap<StepId, u32>,
     pub(super) ordinals: HashMap<Name, u32>,
     pub(super) steps: u32,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<PendingChange>,
     pub(super) queued: u64,
-    /// Up to this count changes must be durable before an effect may begin; those collected since follow from what is durable.
-    pub(super) binding: u64,
+    /// Changes up to this count must be durable before an effect may begin. Later ones are derivable from
+    /// durable data.
+    pub(super) commit_required_through: u64,
     pub(crate) durable: u64,
-    pub(crate) transactions: VecDeque<Pending>,
+    pub(crate) transactions: VecDeque<PendingTransaction>,
     pub(crate) waits: HashMap<StepId, Wait>,
-    /// How many doubts are held for people: a run that is to end does not end before they have ruled.
+    /// Number of doubts that wait for a person. A run that must end waits for their rulings.
     pub(crate) doubts_held: u32,
-    /// Steps whose code is entered now, of which there may be no record.
-    pub(crate) entered: Vec<StepId>,
-    /// Steps that this engine cut off when it had to read the log again, of which there is no record.
+    /// Steps whose code runs now, possibly without a record.
+    pub(crate) running_effects: Vec<StepId>,
+    /// Steps without a record that this engine cut off when it had to reload the log.
     pub(crate) cut_off: Vec<StepId>,
-    /// How many steps wait that a vanished holder may have begun without a record, and that are not counted yet.
-    pub(crate) hidden: usize,
-    /// May a vanished holder have begun to undo? Nothing tells of the first undoing until it is asked for.
-    pub(crate) hides_undo: bool,
-    /// How many steps the code waits at that were given up: they go no further.
-    pub(crate) given_up: usize,
+    /// Number of waiting steps that a previous holder may have begun without a record and that are not
+    /// counted yet.
+    pub(crate) unrecorded_steps: usize,
+    /// True if a previous holder may have begun an undo. No record shows the first undo before it is
+    /// requested.
+    pub(crate) has_unrecorded_undo: bool,
+    /// Number of cancelled steps that the code waits at.
+    pub(crate) cancelled_waits: usize,
     pub(crate) gated: usize,
-    /// How many of those do not heed that the run is to stop.
+    /// Number of those gates that ignore stop requests.
     pub(crate) gated_through: usize,
     pub(crate) in_flight: usize,
-    /// Computations of the code that take their time. Until they end, the run is told nothing and does not park: as if they took none.
+    /// Number of computations in progress. Until they end, the run receives nothing and does not park, as if
+    /// they took no time.
     pub(crate) computing: usize,
-    /// True while a write is under way that gives the lease back: what it does not tell of must not begin.
-    pub(crate) leaving: bool,
+    /// True while a commit releases the lease. No effect may begin that the commit does not contain.
+    pub(crate) releasing_lease: bool,
     pub(super) promises: HashMap<PromiseId, Promise>,
     pub(super) signals: Vec<Signal>,
     pub(super) children: HashMap<RunId, RunResult>,
-    /// Children that may not be started, and why.
+    /// Children that were refused, with the reason.
     pub(crate) refused_children: HashMap<RunId, Failure>,
-    /// How many arrivals are known here; equal to the store's count exactly when nothing was missed.
+    /// Number of arrivals known here. It equals the store's count exactly when none was missed.
     pub(crate) arrivals_seen: u64,
-    /// Up to this count every arrival is known here; beyond it only some may be.
+    /// All arrivals up to this count are known here. Beyond it, only some may be.
     pub(super) arrivals_known: u64,
     pub(crate) continue_with: Option<Payload>,
     pub(crate) violation: Option<String>,
-    /// By place, so that all are woken in the order in which they first waited.
+    /// Ordered by place, so that the first waiter wakes first.
     pub(super) wakers: BTreeMap<u64, Waker>,
     pub(super) last_place: u64,
 }
 
-/// How a collected change bears on the effects after it.
+/// Durability that a queued change needs before later effects may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// They must not begin before it is durable: only its record tells of it.
+    /// The change must be durable first, because only its record shows it.
     MustCommit,
-    /// It follows from what is durable: a replay without its record tells the code the same, and nothing else before it. It is written
-    /// with what comes after it.
+    /// The change is derivable from durable data: a replay without its record gives the code the same
+    /// outcome, and no other outcome before it. It is committed together with later changes.
     Derivable,
 }
 
-/// What the records say of a step that the code asks for.
-pub(crate) enum Entered {
-    /// It has an outcome.
+/// Result of looking up a step that the code requests.
+pub(crate) enum StepLookup {
+    /// The step has an outcome.
     Done(StepRecord),
-    /// It has begun.
+    /// The step has begun.
     Open(StepRecord),
-    /// It was given up, because another branch came first: this one goes no further than it went.
-    GivenUp,
-    /// Nothing is known of it.
-    Fresh,
+    /// The step was cancelled because another branch won. This branch goes no further.
+    Cancelled,
+    /// The step has no record.
+    NotRecorded,
 }
 
 impl ReplayState {
@@ -128,17 +134,17 @@ impl ReplayState {
             head,
             replaying: false,
             first_wave: false,
-            is_held: false,
+            effects_blocked: false,
             in_turn: false,
             stop: None,
             exhausted: None,
             ending: false,
             undoing: false,
-            heeds_cancel: false,
+            ends_by_cancel: false,
             shields: 0,
             recorded: HashMap::new(),
             outcomes: VecDeque::new(),
-            asked_for: BTreeMap::new(),
+            outcome_waiters: BTreeMap::new(),
             turn_of: None,
             open: HashMap::new(),
             attempts_before: HashMap::new(),
@@ -146,21 +152,21 @@ impl ReplayState {
             steps: 0,
             changes: Vec::new(),
             queued: 0,
-            binding: 0,
+            commit_required_through: 0,
             durable: 0,
             transactions: VecDeque::new(),
             waits: HashMap::new(),
             doubts_held: 0,
-            entered: Vec::new(),
+            running_effects: Vec::new(),
             cut_off: Vec::new(),
-            hidden: 0,
-            hides_undo: false,
-            given_up: 0,
+            unrecorded_steps: 0,
+            has_unrecorded_undo: false,
+            cancelled_waits: 0,
             gated: 0,
             gated_through: 0,
             in_flight: 0,
             computing: 0,
-            leaving: false,
+            releasing_lease: false,
             promises: HashMap::new(),
             signals: Vec::new(),
             children: HashMap::new(),
@@ -174,15 +180,15 @@ impl ReplayState {
         }
     }
 
-    /// Gives the turn to the next outcome on record, if the code has asked for it.
+    /// Gives the turn to the next recorded outcome, if the code has requested it.
     pub(crate) fn release_next(&mut self) -> bool {
         while let Some(next) = self.outcomes.front() {
             if self.recorded.contains_key(next) {
                 return false;
             }
-            let waker = self.asked_for.remove(next);
+            let waker = self.outcome_waiters.remove(next);
             self.turn_of = self.outcomes.pop_front();
-            // Nobody waits for one whose branch was dropped.
+            // The branch that waited for this outcome was dropped.
             if let Some(waker) = waker {
                 waker.wake();
                 return true;
@@ -191,21 +197,22 @@ impl ReplayState {
         false
     }
 
-    /// Does anything that the context gave to the code keep it waiting?
+    /// Returns whether the code waits for something from the context.
     ///
-    /// A step that was given up keeps the code waiting only in a run that is to end: it was given up because of that, and nothing
-    /// else is left to wait for. In any other run another branch came first, and the code is about to drop it.
+    /// A cancelled step keeps the code waiting only in a run that must end: it was cancelled for that reason,
+    /// and nothing else is left to wait for. In any other run another branch won, and the code is about to
+    /// drop this one.
     pub(crate) fn is_awaited(&self) -> bool {
-        let waits_at_given_up = self.given_up > 0 && self.is_to_end();
-        self.gated > 0 || !self.waits.is_empty() || !self.asked_for.is_empty() || waits_at_given_up
+        let waits_as_cancelled = self.cancelled_waits > 0 && self.must_end();
+        self.gated > 0 || !self.waits.is_empty() || !self.outcome_waiters.is_empty() || waits_as_cancelled
     }
 
-    /// From now on only `step` may give the code its outcome.
+    /// From now on only `step` may return its outcome to the code.
     pub(crate) fn give_turn_to(&mut self, step: StepId) {
         self.turn_of = Some(step);
     }
 
-    /// The turn is over; true if it was anybody's.
+    /// Ends the turn. Returns whether a step had it.
     pub(crate) fn end_turn(&mut self) -> bool {
         self.turn_of.take().is_some()
     }
@@ -214,14 +221,14 @@ impl ReplayState {
         self.turn_of.as_ref().is_some_and(|turn_of| turn_of != step)
     }
 
-    /// Ends the replay: everything that was recorded must have been asked for by now, because what an effect
-    /// depends on was durable before it began, or follows from what was.
+    /// Ends the replay. The code must have requested every record by now, because everything an effect
+    /// depends on was durable before it began, or derivable from durable data.
     pub(crate) fn end_replay(&mut self) {
         self.replaying = false;
         self.turn_of = None;
         let untaken = self.recorded.values().filter(|record| record.kind != StepKind::Undo);
         if let Some(record) = untaken.min_by_key(|record| record.started_version) {
-            let asked = match self.asked_for.keys().next().or(self.waits.keys().min()) {
+            let asked = match self.outcome_waiters.keys().next().or(self.waits.keys().min()) {
                 Some(id) => format!("waits at {:?}", id.as_str()),
                 None if self.gated > 0 => "goes on with other steps".to_string(),
                 None => "ends".to_string(),
@@ -234,25 +241,25 @@ impl ReplayState {
         }
     }
 
-    /// Was anything recorded that the code has not asked for?
-    pub(crate) fn has_untaken(&self) -> bool {
+    /// Returns whether some records were never requested by the code.
+    pub(crate) fn has_unused_records(&self) -> bool {
         self.recorded.values().any(|record| record.kind != StepKind::Undo)
     }
 
-    /// May no new effect begin?
+    /// Returns whether new effects are blocked by a stop.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.shields == 0 && (self.stop.is_some() || self.asked_to_stop().is_some())
+        self.shields == 0 && (self.stop.is_some() || self.requested_stop().is_some())
     }
 
-    /// Is the run to end, whenever nothing keeps it from it?
-    pub(crate) fn is_to_end(&self) -> bool {
-        matches!(self.stop.or(self.asked_to_stop()), Some(Stop::Cancel | Stop::Deadline))
-            || self.asked_to_stop() == Some(Stop::Cancel)
+    /// Returns whether the run must end as soon as nothing keeps it from ending.
+    pub(crate) fn must_end(&self) -> bool {
+        matches!(self.stop.or(self.requested_stop()), Some(Stop::Cancel | Stop::Deadline))
+            || self.requested_stop() == Some(Stop::Cancel)
     }
 
-    /// The run as it is now. A pause that was taken back, or has given way to a cancellation, is not carried out: it would count as
-    /// done all that was asked.
-    pub(crate) fn take_over(&mut self, head: RunHead) {
+    /// Adopts the current head of the run. A pause that was withdrawn or replaced by a cancellation is
+    /// dropped, because carrying it out would acknowledge both requests.
+    pub(crate) fn adopt_head(&mut self, head: RunHead) {
         self.head = head;
         let asked = self.head.asked;
         self.stop = self.stop.filter(|stop| match stop {
@@ -262,8 +269,8 @@ impl ReplayState {
         });
     }
 
-    /// What people ask of the run now.
-    pub(crate) fn asked_to_stop(&self) -> Option<Stop> {
+    /// Stop that an operator requests now.
+    pub(crate) fn requested_stop(&self) -> Option<Stop> {
         match self.head.asked {
             PendingRequest::Nothing => None,
             PendingRequest::Pause => Some(Stop::Pause),
@@ -272,7 +279,7 @@ impl ReplayState {
         }
     }
 
-    /// Keeps the waker of whoever waits at `place`, one for each however often it looks.
+    /// Stores the waker of the waiter at `place`, once per waiter.
     pub(crate) fn await_change(&mut self, place: &mut u64, cx: &Context<'_>) {
         if *place == 0 {
             self.last_place += 1;
@@ -281,18 +288,18 @@ impl ReplayState {
         self.wakers.insert(*place, cx.waker().clone());
     }
 
-    /// Notes an arrival, once; it may be known already from the log. One that may not be noted is not lost: the run
-    /// will park having seen fewer arrivals than there are, and be driven on with all of them.
-    pub(crate) fn note(&mut self, news: NewArrival) {
-        let is_new = match news {
-            // Signals are taken in the order they came in, so one is known only after all that came before it.
-            NewArrival::Signal(signal) if signal.seq == self.arrivals_known + 1 => {
+    /// Records an arrival once; it may already be known from the log. An arrival that cannot be recorded now
+    /// is not lost: the run parks with a lower count than the store has and is woken with all of them.
+    pub(crate) fn record_arrival(&mut self, arrival: Arrival) {
+        let is_new = match arrival {
+            // Signals are consumed in order, so a signal is known only after all earlier arrivals.
+            Arrival::Signal(signal) if signal.seq == self.arrivals_known + 1 => {
                 self.arrivals_known = signal.seq;
                 self.signals.push(signal);
                 true
             }
-            NewArrival::Signal(_) => false,
-            NewArrival::Opened(promise) => match self.promises.get_mut(&promise.id) {
+            Arrival::Signal(_) => false,
+            Arrival::Opened(promise) => match self.promises.get_mut(&promise.id) {
                 Some(known) if known.state == PromiseState::Pending => {
                     *known = *promise;
                     true
@@ -303,15 +310,16 @@ impl ReplayState {
                     true
                 }
             },
-            NewArrival::Settled(id, settlement) => match self.promises.get_mut(&id) {
+            Arrival::Settled(id, settlement) => match self.promises.get_mut(&id) {
                 Some(promise) if promise.state == PromiseState::Pending => {
                     promise.state = PromiseState::Settled { at: Timestamp::EPOCH, settlement };
                     true
                 }
                 _ => false,
             },
-            // Counted only while a step waits for it: its end may have been read from the log, long ago even.
-            NewArrival::ChildEnded(run, step, result) => {
+            // Counted only while a step waits for the child. Its end may have been read from the log long
+            // ago.
+            Arrival::ChildEnded(run, step, result) => {
                 let is_awaited = self.open.get(&step).is_some_and(|record| record.child == Some(run));
                 self.children.insert(run, result).is_none() && is_awaited
             }
@@ -321,31 +329,31 @@ impl ReplayState {
         }
     }
 
-    /// Notes the last of `arrivals`, all others of which are known.
-    pub(crate) fn note_last(&mut self, news: NewArrival, arrivals: u64) {
+    /// Records the last of `arrivals`. All earlier ones are known.
+    pub(crate) fn record_last_arrival(&mut self, arrival: Arrival, arrivals: u64) {
         self.arrivals_known = arrivals - 1;
-        self.note(news);
+        self.record_arrival(arrival);
         if self.arrivals_seen == arrivals {
             self.arrivals_known = arrivals;
         }
     }
 
-    /// Brings what has arrived up to date from the log.
+    /// Updates the arrivals from the log.
     pub(crate) fn refresh(&mut self, log: RunLog) {
         self.arrivals_seen = log.head.arrivals;
         self.arrivals_known = log.head.arrivals;
         let unwritten = self.changes.iter().filter_map(|change| match change {
-            Change::OpenPromise(promise) => Some((**promise).clone()),
+            PendingChange::OpenPromise(promise) => Some((**promise).clone()),
             _ => None,
         });
         let promises = unwritten.chain(log.promises);
         self.promises = promises.map(|promise| (promise.id.clone(), promise)).collect();
-        // Signals given to a step whose record is not yet written are still unconsumed in the store.
+        // Signals given to a step without a committed record are still unconsumed in the store.
         let given: Vec<u64> = self
             .changes
             .iter()
             .filter_map(|change| match change {
-                Change::ConsumeSignal(seq) => Some(*seq),
+                PendingChange::ConsumeSignal(seq) => Some(*seq),
                 _ => None,
             })
             .collect();
@@ -357,11 +365,12 @@ impl ReplayState {
         self.promises.get(id).is_some_and(|promise| matches!(promise.state, PromiseState::Settled { .. }))
     }
 
-    /// Has an effect been claimed of which nobody has said whether it happened?
+    /// Returns whether the outcome of a claimed effect is unknown.
     pub(crate) fn has_doubt(&self) -> bool {
-        // What is collected counts as much as what is on record: an outcome that is yet to be written is an outcome.
+        // Queued changes count as much as committed ones: an outcome that is not written yet is still an
+        // outcome.
         let is_closed = |id: &PromiseId| {
-            let closes = |change: &Change| matches!(change, Change::TimeOutPromise(closed) if closed == id);
+            let closes = |change: &PendingChange| matches!(change, PendingChange::TimeOutPromise(closed) if closed == id);
             self.changes.iter().any(closes)
         };
         let is_open_doubt = |promise: &Promise| {
@@ -369,7 +378,7 @@ impl ReplayState {
         };
         let collected = |id: &StepId| {
             self.changes.iter().rev().find_map(|change| match change {
-                Change::Step { id: changed, state, .. } if changed == id => Some(state.status()),
+                PendingChange::Step { id: changed, state, .. } if changed == id => Some(state.status()),
                 _ => None,
             })
         };
@@ -380,18 +389,18 @@ impl ReplayState {
         self.promises.values().any(is_open_doubt) || self.open.values().any(is_claimed)
     }
 
-    /// May a vanished holder have begun a step of which there is no record?
-    pub(crate) fn is_hiding(&self) -> bool {
-        self.hidden > 0 || self.hides_undo
+    /// Returns whether a previous holder may have begun a step without a record.
+    pub(crate) fn has_unrecorded_steps(&self) -> bool {
+        self.unrecorded_steps > 0 || self.has_unrecorded_undo
     }
 
-    /// The code asks for a step of which there is no record: may somebody have begun it?
-    pub(crate) fn take_hidden(&mut self, step: &StepId, kind: StepKind) -> bool {
-        let is_hidden_undo = kind == StepKind::Undo && std::mem::take(&mut self.hides_undo);
+    /// Returns whether another worker may have begun this step, which has no record.
+    pub(crate) fn take_unrecorded(&mut self, step: &StepId, kind: StepKind) -> bool {
+        let is_hidden_undo = kind == StepKind::Undo && std::mem::take(&mut self.has_unrecorded_undo);
         is_hidden_undo || self.is_first_after_crash() || self.cut_off.contains(step)
     }
 
-    /// Has the holder before this one vanished, and nothing come to its end since?
+    /// Returns whether the previous holder vanished and no step has finished since.
     pub(crate) fn is_first_after_crash(&self) -> bool {
         self.first_wave && self.head.stalls > 0
     }
@@ -401,7 +410,7 @@ impl ReplayState {
         self.attempts_before.get(step).copied().unwrap_or(0)
     }
 
-    /// The last promise by which the doubt about an attempt is to be settled.
+    /// Latest promise that settles the doubt about an attempt.
     pub(crate) fn last_doubt(&self, doubt: &DoubtedAttempt) -> Option<&Promise> {
         doubt.last_of(self.promises.values())
     }
@@ -420,23 +429,24 @@ impl ReplayState {
         Some(self.signals.remove(place))
     }
 
-    /// How a child ended, or why it was not started.
+    /// Result of a child, or the reason why it was refused.
     pub(crate) fn child_result(&self, run: RunId) -> Option<Result<RunResult, Failure>> {
         let refused = self.refused_children.get(&run).cloned().map(Err);
         refused.or_else(|| self.children.get(&run).cloned().map(Ok))
     }
 
-    /// How the end of a wait bears on the effects after it, if it ended by something that is durable and stays as it is.
+    /// Durability of the end of a wait that a durable and final event ended.
     ///
-    /// If this is all that the code waits for, then nothing but the end of this wait can be told to it next, in a replay as now. What it has
-    /// done before either follows as well, or keeps the next effect waiting until it is durable.
-    pub(crate) fn bearing_of_end(&self, step: &StepId) -> Durability {
+    /// If the code waits for nothing else, the end of this wait is the next outcome it receives, now and in a
+    /// replay. Earlier changes are either derivable too, or keep the next effect waiting until they are
+    /// durable.
+    pub(crate) fn durability_of_wait_end(&self, step: &StepId) -> Durability {
         let waits_for_it_alone = self.waits.len() == 1
             && self.waits.contains_key(step)
             && self.gated == 0
             && self.in_flight == 0
             && self.transactions.is_empty()
-            && self.asked_for.is_empty()
+            && self.outcome_waiters.is_empty()
             && self.turn_of.is_none();
         match waits_for_it_alone {
             true => Durability::Derivable,
@@ -444,47 +454,47 @@ impl ReplayState {
         }
     }
 
-    /// Everything collected so far must be durable before an effect may begin.
-    pub(crate) fn bind(&mut self) {
-        self.binding = self.queued;
+    /// Requires that every change queued so far is durable before an effect may begin.
+    pub(crate) fn require_commit(&mut self) {
+        self.commit_required_through = self.queued;
     }
 
-    /// Is something collected, and not yet written, that effects wait for?
-    pub(crate) fn has_binding_changes(&self) -> bool {
-        self.binding > self.durable
+    /// Returns whether effects wait for a queued change to be committed.
+    pub(crate) fn has_must_commit_changes(&self) -> bool {
+        self.commit_required_through > self.durable
     }
 
-    /// How many changes have been collected so far, written or not.
+    /// Number of changes queued so far, committed or not.
     pub(crate) fn queued(&self) -> u64 {
         self.queued
     }
 
-    /// The earliest timer anything waits for.
+    /// Earliest timer that the code waits for.
     pub(crate) fn next_timer(&self) -> Option<Timestamp> {
         self.timers().min()
     }
 
-    /// The earliest of them that is still to come.
+    /// Earliest timer after `now`.
     pub(crate) fn next_timer_after(&self, now: Timestamp) -> Option<Timestamp> {
         self.timers().filter(|at| *at > now).min()
     }
 
-    /// A run that is to end but is held by doubts: when one of them is to be looked at again.
-    pub(crate) fn next_look_at_doubts(&self) -> Option<Timestamp> {
-        self.waits.values().filter(|wait| !wait.heeds_stops).filter_map(|wait| wait.until).min()
+    /// Next check of the doubts that keep a run from ending.
+    pub(crate) fn next_doubt_check_at(&self) -> Option<Timestamp> {
+        self.waits.values().filter(|wait| !wait.obeys_stop).filter_map(|wait| wait.until).min()
     }
 
-    /// A run that is to stop, if only when its shields are gone, no longer waits for its deadline.
+    /// A run that must stop no longer waits for its deadline, even if a shield still delays the stop.
     fn timers(&self) -> impl Iterator<Item = Timestamp> {
         let deadline = self.head.facts.deadline_at.filter(|_| !self.undoing && self.stop.is_none());
         self.waits.values().filter_map(|wait| wait.until).chain(deadline)
     }
 }
 
-/// The steps that came to an outcome the code was told of, first to last.
-pub(super) fn in_order_of_outcome(steps: &[StepRecord]) -> VecDeque<StepId> {
+/// Steps with an outcome that the code received, first to last.
+pub(super) fn steps_in_outcome_order(steps: &[StepRecord]) -> VecDeque<StepId> {
     let is_told = |step: &&StepRecord| match step.kind {
-        // Known in the very turn in which the code asks.
+        // The code gets their outcome in the same turn as its request.
         StepKind::Value | StepKind::Select | StepKind::AfterEffect => false,
         _ => step.state.status().is_final() && step.state.status() != StepStatus::Cancelled,
     };
@@ -505,34 +515,38 @@ mod tests {
     }
 
     fn waiting_at(names: &[&str]) -> ReplayState {
-        let mut desk = ReplayState::empty(leased());
-        let wait = Wait { until: None, heeds_stops: true };
-        desk.waits = names.iter().map(|name| (step(name), wait)).collect();
-        desk
+        let mut replay = ReplayState::empty(leased());
+        let wait = Wait { until: None, obeys_stop: true };
+        replay.waits = names.iter().map(|name| (step(name), wait)).collect();
+        replay
     }
 
-    /// Whatever else goes on in the run might come first in a replay.
+    /// Any other activity of the run might come first in a replay.
     #[test]
     fn the_end_of_a_wait_follows_from_what_is_durable_only_if_nothing_else_goes_on() {
-        assert_eq!(waiting_at(&["answer"]).bearing_of_end(&step("answer")), Durability::Derivable);
-        assert_eq!(waiting_at(&["answer", "sleep"]).bearing_of_end(&step("answer")), Durability::MustCommit);
-        assert_eq!(waiting_at(&["sleep"]).bearing_of_end(&step("answer")), Durability::MustCommit);
+        assert_eq!(waiting_at(&["answer"]).durability_of_wait_end(&step("answer")), Durability::Derivable);
+        assert_eq!(
+            waiting_at(&["answer", "sleep"]).durability_of_wait_end(&step("answer")),
+            Durability::MustCommit
+        );
+        assert_eq!(waiting_at(&["sleep"]).durability_of_wait_end(&step("answer")), Durability::MustCommit);
         let also: [fn(&mut ReplayState); 5] = [
-            |desk| desk.gated = 1,
-            |desk| desk.in_flight = 1,
-            |desk| desk.give_turn_to(step("transfer")),
-            |desk| drop(desk.asked_for.insert(step("charge"), Waker::noop().clone())),
-            |desk| {
+            |replay| replay.gated = 1,
+            |replay| replay.in_flight = 1,
+            |replay| replay.give_turn_to(step("transfer")),
+            |replay| drop(replay.outcome_waiters.insert(step("charge"), Waker::noop().clone())),
+            |replay| {
                 let (reply, work) = (oneshot::channel().0, Box::new(()));
                 let (attempts, started_at) = (1, Timestamp::EPOCH);
-                let pending = Pending { step: step("transfer"), work, attempts, started_at, reply };
-                desk.transactions.push_back(pending);
+                let pending =
+                    PendingTransaction { step: step("transfer"), work, attempts, started_at, reply };
+                replay.transactions.push_back(pending);
             },
         ];
         for (nth, also) in also.iter().enumerate() {
-            let mut desk = waiting_at(&["answer"]);
-            also(&mut desk);
-            assert_eq!(desk.bearing_of_end(&step("answer")), Durability::MustCommit, "case {nth}");
+            let mut replay = waiting_at(&["answer"]);
+            also(&mut replay);
+            assert_eq!(replay.durability_of_wait_end(&step("answer")), Durability::MustCommit, "case {nth}");
         }
     }
 }

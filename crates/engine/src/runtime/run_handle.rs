@@ -1,4 +1,4 @@
-//! A handle on one run.
+//! Handle to one run.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,13 +7,15 @@ use super::{Engine, Error};
 use crate::model::{RunHead, RunId, RunResult};
 use crate::store::RunView;
 
-/// One run, to wait for or to act upon.
+/// Handle to one run: wait for its result, send it signals, or control it.
+///
+/// [`Engine::start`] and [`Engine::run`] return one.
 #[derive(Debug, Clone)]
 pub struct RunHandle {
     engine: Engine,
     run: RunId,
     head: Option<RunHead>,
-    /// Did this start create the run? False: it was there already.
+    /// True if this start created the run. False if the run already existed.
     pub created: bool,
 }
 
@@ -26,20 +28,20 @@ impl RunHandle {
         RunHandle { engine, run: head.id(), head: Some(head), created }
     }
 
-    /// Where the run stood when it was started or found by its key; `None` if this handle came about in another way.
+    /// State of the run when it was started or found by its key; `None` for a handle from [`Engine::run`].
     pub fn head(&self) -> Option<&RunHead> {
         self.head.as_ref()
     }
 
-    /// The run's id.
+    /// Id of the run.
     pub fn id(&self) -> RunId {
         self.run
     }
 
-    /// Waits for the run to end and reads its output.
+    /// Waits for the run to end and returns its output. A failed or cancelled run is an error.
     pub async fn result<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let run = self.run;
-        match self.ending().await? {
+        match self.wait_for_end().await? {
             RunResult::Completed(output) => {
                 output.to().map_err(|cause| Error::Mismatch { what: "output", run, cause })
             }
@@ -48,25 +50,25 @@ impl RunHandle {
         }
     }
 
-    /// Waits for the run to end, however it does.
-    pub async fn ending(&self) -> Result<RunResult, Error> {
+    /// Waits for the run to end and returns its result, whether it completed, failed or was cancelled.
+    pub async fn wait_for_end(&self) -> Result<RunResult, Error> {
         let inner = &self.engine.inner;
         let mut waiter = inner.waiters.wait_for(self.run);
         let mut look_after = inner.options.poll_every;
         loop {
-            // A run driven here tells us when it ends. One that is not may have ended before we asked, or may end
-            // on another node, so it must be looked at.
-            if !inner.active.contains(self.run)
+            // A run that is active here notifies this waiter. Any other run may have ended earlier or on
+            // another node, so its state must be read.
+            if !inner.slots.contains(self.run)
                 && let Some(result) = self.engine.get(self.run).await?.result
             {
                 return Ok(result);
             }
             let look_at = inner.clock.now().plus(look_after);
-            // Many may wait long for runs that are parked; they must not read the store to death.
+            // Many callers may wait long for parked runs. Backing off keeps them from overloading the store.
             look_after = (look_after * 2).min(inner.options.poll_every * 16);
             tokio::select! {
                 biased;
-                told = waiter.told() => match told {
+                notified = waiter.result() => match notified {
                     Some(result) => return Ok(result),
                     None => waiter = inner.waiters.wait_for(self.run),
                 },
@@ -75,12 +77,12 @@ impl RunHandle {
         }
     }
 
-    /// The run as it stands.
+    /// Returns the current state of the run.
     pub async fn view(&self) -> Result<RunView, Error> {
         self.engine.get(self.run).await
     }
 
-    /// Sends the run a signal; false if one with this id was sent before.
+    /// Sends a signal to the run. Returns false if a signal with this id was sent before.
     pub async fn signal<T: Serialize + ?Sized>(
         &self,
         name: &str,
@@ -90,22 +92,22 @@ impl RunHandle {
         self.engine.signal(self.run, name, payload, id).await
     }
 
-    /// Asks the run to undo what it can and end.
+    /// Cancels the run: it undoes its effects where it can and then ends.
     pub async fn cancel(&self, reason: &str) -> Result<RunHead, Error> {
         self.engine.cancel(self.run, reason).await
     }
 
-    /// Asks the run to stop at the next boundary.
+    /// Pauses the run at the next step boundary.
     pub async fn pause(&self) -> Result<RunHead, Error> {
         self.engine.pause(self.run).await
     }
 
-    /// Lets the run go on if it is paused.
+    /// Resumes the run if it is paused.
     pub async fn resume(&self) -> Result<RunHead, Error> {
         self.engine.resume(self.run).await
     }
 
-    /// Reopens the run if it failed.
+    /// Reopens the run if it failed. See [`Engine::retry`].
     pub async fn retry(&self, from: Option<&str>) -> Result<RunHead, Error> {
         self.engine.retry(self.run, from).await
     }

@@ -1,4 +1,4 @@
-//! The runs this engine drives now, each once, with a mailbox for what comes in meanwhile.
+//! Runs that are active on this engine, each at most once, with an inbox for messages.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,43 +12,44 @@ use crate::model::{
     Fence, Promise, PromiseId, RunHead, RunId, RunResult, Settlement, Signal, StepId, WorkspaceId,
 };
 
-/// Something that concerns a run while it is driven.
+/// Message for an active run.
 #[derive(Debug)]
 pub(crate) enum RunMessage {
-    /// It arrived for the run; the store has it already.
-    Arrived(NewArrival),
-    /// People steered the run; this is how it stands now.
+    /// An arrival for the run, already durable in the store.
+    Arrived(Arrival),
+    /// An operator's command changed the run; this is its new state.
     Steered(Box<RunHead>),
-    /// The engine stops: finish what is in flight and let go.
+    /// The engine is shutting down: finish effects in flight and release the lease.
     Release,
-    /// The lease had to be taken for lost, but is held again: what waited for it may go on.
+    /// The lease had expired locally, but was renewed. Paused work may continue.
     Renewed,
-    /// The lease is gone: stop at once.
+    /// The lease is lost. Stop at once.
     LeaseLost,
 }
 
-/// What an arrival brought.
+/// Content of an arrival.
 #[derive(Debug, Clone)]
-pub(crate) enum NewArrival {
+pub(crate) enum Arrival {
     Signal(Signal),
     Settled(PromiseId, Settlement),
-    /// A promise was not merely opened: it was settled already, or lost its key, or has a deadline of its own.
+    /// A promise was opened with a difference: already settled, without its key, or with a deadline of its
+    /// own.
     Opened(Box<Promise>),
-    /// A child that was started by this step.
+    /// A child that this step started has ended.
     ChildEnded(RunId, StepId, RunResult),
 }
 
-/// One run being driven.
+/// One active run.
 #[derive(Debug)]
 pub(crate) struct RunSlot {
     pub(crate) workspace: WorkspaceId,
     pub(crate) run: RunId,
     pub(crate) fence: Fence,
-    mail: Mutex<Vec<RunMessage>>,
+    messages: Mutex<Vec<RunMessage>>,
     waker: AtomicWaker,
-    /// The right to start and send effects of the run.
+    /// Right to start and send effects of the run.
     pub(crate) hold: Hold,
-    /// Since when, by that clock, a write is on its way; zero if none is.
+    /// Start of the write in flight, by the monotonic clock; zero if there is none.
     writing_since_ms: AtomicU64,
 }
 
@@ -58,52 +59,52 @@ impl RunSlot {
             workspace,
             run,
             fence,
-            mail: Mutex::default(),
+            messages: Mutex::default(),
             waker: AtomicWaker::new(),
             hold,
             writing_since_ms: AtomicU64::new(0),
         }
     }
 
-    pub(crate) fn post(&self, mail: RunMessage) {
-        if matches!(mail, RunMessage::LeaseLost) {
-            // Code of a step may be running: it must not send anything before the driver has read this.
+    pub(crate) fn send(&self, message: RunMessage) {
+        if matches!(message, RunMessage::LeaseLost) {
+            // A step's code may be running. It must not send anything before the driver reads this message.
             self.hold.lose();
         }
-        self.mail.lock().expect("no holder panics").push(mail);
+        self.messages.lock().expect("no holder panics").push(message);
         self.waker.wake();
     }
 
-    pub(crate) fn take_mail(&self) -> Vec<RunMessage> {
-        std::mem::take(&mut *self.mail.lock().expect("no holder panics"))
+    pub(crate) fn take_messages(&self) -> Vec<RunMessage> {
+        std::mem::take(&mut *self.messages.lock().expect("no holder panics"))
     }
 
     pub(crate) fn listen(&self, waker: &std::task::Waker) {
         self.waker.register(waker);
     }
 
-    /// A write is sent.
+    /// Records that a write was sent.
     pub(crate) fn write_sent(&self, at: Duration) {
         self.writing_since_ms.store(millis(at).max(1), Ordering::Relaxed);
     }
 
-    /// The store has answered.
+    /// Records that the store has answered.
     pub(crate) fn write_answered(&self) {
         self.writing_since_ms.store(0, Ordering::Relaxed);
     }
 
-    /// Has the store left a write without any answer since before `then`?
+    /// Returns whether a write has been unanswered since before `then`.
     pub(crate) fn is_unanswered_since(&self, then: Duration) -> bool {
         let since = self.writing_since_ms.load(Ordering::Relaxed);
         since > 0 && since < millis(then)
     }
 
-    /// From then on nothing may be started, by whichever lease ends first.
+    /// Deadline for starting effects: the earlier end of both leases.
     pub(crate) fn deadline(&self) -> Duration {
         self.hold.deadline()
     }
 
-    /// Has its driver been told that the lease is gone?
+    /// Returns whether the lease is lost.
     pub(crate) fn is_lost(&self) -> bool {
         self.hold.is_lost()
     }
@@ -113,36 +114,36 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// All of them. A run is in here at most once: this is what serialises overlapping calls in one process (S3.3).
+/// All active runs. A run is in here at most once, which serialises overlapping calls in one process (S3.3).
 #[derive(Default)]
 pub(crate) struct RunSlots {
     runs: Mutex<HashMap<RunId, Arc<RunSlot>>>,
 }
 
 impl RunSlots {
-    /// Inserts `active`; false if the run is driven here already, under the same grant or a newer one.
+    /// Inserts `slot`. Returns false if the run is already active here under the same grant or a newer one.
     #[must_use]
-    pub(crate) fn insert(&self, active: Arc<RunSlot>) -> bool {
+    pub(crate) fn insert(&self, slot: Arc<RunSlot>) -> bool {
         let mut runs = self.runs.lock().expect("no holder panics");
-        if runs.get(&active.run).is_some_and(|held| held.fence >= active.fence) {
+        if runs.get(&slot.run).is_some_and(|held| held.fence >= slot.fence) {
             return false;
         }
-        let replaced = runs.insert(active.run, active);
+        let replaced = runs.insert(slot.run, slot);
         drop(runs);
         if let Some(old) = replaced {
-            // Its lease ended and was granted to us anew: the old driver must stop.
-            old.post(RunMessage::LeaseLost);
+            // The lease expired and was granted to this engine again, so the old driver must stop.
+            old.send(RunMessage::LeaseLost);
         }
         true
     }
 
-    /// Removes `active`, unless a newer grant has taken its place.
-    pub(crate) fn remove(&self, active: &RunSlot) {
-        // This stretch of driving is over, so nothing may be sent in its name any more.
-        active.hold.lose();
+    /// Removes `slot`, unless a newer grant has replaced it.
+    pub(crate) fn remove(&self, slot: &RunSlot) {
+        // This activation is over, so it may send nothing more.
+        slot.hold.lose();
         let mut runs = self.runs.lock().expect("no holder panics");
-        if runs.get(&active.run).is_some_and(|held| held.fence == active.fence) {
-            runs.remove(&active.run);
+        if runs.get(&slot.run).is_some_and(|held| held.fence == slot.fence) {
+            runs.remove(&slot.run);
         }
     }
 
@@ -158,10 +159,10 @@ impl RunSlots {
         self.runs.lock().expect("no holder panics").len()
     }
 
-    /// All of them, in the order of their ids, so that nothing depends on how a map hashes.
+    /// All slots in the order of their run ids, so that nothing depends on hash order.
     pub(crate) fn all(&self) -> Vec<Arc<RunSlot>> {
         let mut all: Vec<_> = self.runs.lock().expect("no holder panics").values().cloned().collect();
-        all.sort_unstable_by_key(|active| active.run);
+        all.sort_unstable_by_key(|slot| slot.run);
         all
     }
 }

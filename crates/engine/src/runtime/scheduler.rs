@@ -1,31 +1,31 @@
-//! Finds due runs: those that wait to begin, whose timer has come, or whose holder has vanished.
+//! Finds due runs: new ones, those with a due timer, and those whose holder vanished.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::watch;
 
+use super::crash_point::CrashPoint;
 use super::inner::{Inner, Phase};
-use super::point::Point;
 use super::stats::Counters;
 use crate::limits::MAX_CLAIM;
 use crate::model::Timestamp;
 use crate::store::{ClaimRuns, StoreResult};
 
-/// Looks for due runs whenever something tells of one, a timer is due, or the poll interval is over.
+/// Looks for due runs after a notification, when a timer is due, or when the poll interval is over.
 pub(crate) async fn schedule(inner: Arc<Inner>) {
     let mut hints = inner.store.hints();
     while inner.phase() == Phase::Running {
-        let nudged = inner.nudge.notified();
+        let nudged = inner.scheduler_wakeup.notified();
         tokio::pin!(nudged);
         nudged.as_mut().enable();
         inner.next_look_ms.store(i64::MAX, Ordering::Release);
-        // Timers are judged by the store's clock, and it is that clock which tells how long to wait for one: ours may
-        // be an hour ahead, and would make us ask without end.
+        // The store's clock decides which timers are due, so it must also decide how long to wait. The local
+        // clock may be an hour ahead and would poll without end.
         let now = inner.store.now();
         let poll_at = now.plus(inner.options.poll_every);
         let look_at = match claim_due(&inner).await {
-            // More may be due: look again as soon as there is room.
+            // More runs may be due. Look again as soon as there is room.
             Ok((claimed, _)) if claimed > 0 => now,
             Ok((_, Some(next))) if inner.room() > 0 => next.min(poll_at),
             Ok(_) => poll_at,
@@ -36,7 +36,7 @@ pub(crate) async fn schedule(inner: Arc<Inner>) {
         };
         let look_at = look_at.min(Timestamp::from_millis(inner.next_look_ms.load(Ordering::Acquire)));
         if look_at <= inner.store.now() {
-            // A run that cannot be claimed yet must not turn this into a busy loop.
+            // A run that cannot be claimed yet must not cause a busy loop.
             tokio::task::yield_now().await;
             continue;
         }
@@ -50,7 +50,7 @@ pub(crate) async fn schedule(inner: Arc<Inner>) {
     }
 }
 
-/// Waits until another process tells of something.
+/// Waits for a notification from another process.
 async fn hinted(hints: &mut Option<watch::Receiver<u64>>) {
     if let Some(hints) = hints
         && hints.changed().await.is_ok()
@@ -60,19 +60,19 @@ async fn hinted(hints: &mut Option<watch::Receiver<u64>>) {
     std::future::pending().await
 }
 
-/// Claims what is due and drives it; answers how many, and when the next one will be due.
+/// Claims due runs and executes them. Returns their number, and when the next run is due.
 pub(crate) async fn claim_due(inner: &Arc<Inner>) -> StoreResult<(usize, Option<Timestamp>)> {
     let room = inner.room().min(MAX_CLAIM);
     let grant = inner.grant();
     if room == 0 || grant.serves.is_empty() {
         return Ok((0, None));
     }
-    inner.reached(|| Point::BeforeClaim);
+    inner.reached(|| CrashPoint::BeforeClaim);
     let since = inner.clock.monotonic();
-    let claimed = inner.answer(inner.store.claim_runs(ClaimRuns { grant, limit: room })).await?;
+    let claimed = inner.call_store(inner.store.claim_runs(ClaimRuns { grant, limit: room })).await?;
     let count = claimed.runs.len();
     for head in claimed.runs {
-        inner.reached(|| Point::AfterClaim(head.id()));
+        inner.reached(|| CrashPoint::AfterClaim(head.id()));
         Counters::add(&inner.counters.claims);
         if head.stalls > 0 {
             Counters::add(&inner.counters.takeovers);

@@ -1,11 +1,11 @@
-//! Starting a run.
+//! Starts runs.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::registry::KeyNeed;
+use super::registry::KeyRequirement;
 use super::stats::Counters;
 use super::{Engine, Error, RunHandle};
 use crate::limits::MAX_SPAN;
@@ -14,10 +14,10 @@ use crate::model::{
 };
 use crate::store::{StartOutcome, Store, StoreError};
 
-/// How often a start whose acknowledgement was lost is sent again; its run id makes that safe.
+/// Number of tries for a start whose acknowledgement was lost. The run id makes repeating it safe.
 const START_TRIES: u32 = 5;
 
-/// A run about to be started; await it.
+/// Builder for starting a run. Await it to start the run and get its [`RunHandle`].
 #[must_use = "a start does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Start {
@@ -49,51 +49,53 @@ impl Start {
         }
     }
 
-    /// This version of the workflow; the newest unless said.
+    /// Sets the version of the workflow; the default is the latest.
     pub fn version(mut self, version: u32) -> Self {
         self.version = Some(version);
         self
     }
 
-    /// The id of the run, for a start that may be sent again after a crash: the second time it finds the run that the first
-    /// one made. It must sort at about now, as [`RunId::new`] makes it.
+    /// Sets the run id, for a start that may be repeated after a crash: the repeated start finds the existing
+    /// run. The id must sort near the current time, as [`RunId::new`] creates it.
     pub fn run_id(mut self, id: RunId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// Names the run: a second start with this key and the same input is the same run.
+    /// Sets the idempotency key: a second start with this key and the same input returns the same run.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// What the run is about; at most one run of the workflow is open on a subject.
+    /// Sets the subject of the run, such as an order number. Only one run of the workflow may be open per
+    /// subject.
     pub fn subject(mut self, subject: impl Into<String>) -> Self {
         self.subject = Some(subject.into());
         self
     }
 
-    /// Begin this much later.
+    /// Delays the start.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
         self
     }
 
-    /// Fail the run, undoing what can be undone, if it has not ended this long after now.
+    /// Sets a deadline, counted from now. A run that has not ended by then undoes its effects where it can
+    /// and fails.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Its place among due runs.
+    /// Sets the priority among due runs.
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Checks the start and completes it, without sending it. For the crates of stores that can take a start in a way of their own;
-    /// the run is not offered to be driven by this engine.
+    /// Validates the start without sending it. For store crates that have their own way to start a run. The
+    /// run is not offered to this engine for execution.
     pub fn prepare(self) -> Result<PreparedStart, Error> {
         let inner = &self.engine.inner;
         if inner.phase() != super::inner::Phase::Running {
@@ -106,8 +108,8 @@ impl Start {
         };
         let input = self.input?;
         let key = self.key.as_deref().map(IdempotencyKey::new).transpose()?;
-        // A run id that the caller chose makes the start safe to repeat, as a key does.
-        if key.is_none() && self.id.is_none() && workflow.key_need == KeyNeed::Required {
+        // A run id from the caller makes the start repeatable, like a key.
+        if key.is_none() && self.id.is_none() && workflow.key_requirement == KeyRequirement::Required {
             return Err(Error::KeyMissing(self.workflow));
         }
         let fingerprint = match key {
@@ -150,14 +152,14 @@ impl Start {
                 Some(lease) if lease.owner == inner.owner => {
                     inner.drive_new(head.clone(), prepared.new.input.clone(), since);
                 }
-                _ => head.state.wake_at().into_iter().for_each(|at| inner.look_by(at)),
+                _ => head.state.wake_at().into_iter().for_each(|at| inner.wake_scheduler_by(at)),
             }
         }
         prepared.answer(outcome)
     }
 }
 
-/// A start that is checked and complete: hand it to the store, and its outcome back.
+/// Validated start. Pass it to the store, and the store's outcome to [`PreparedStart::answer`].
 #[must_use = "a start does nothing until it is handed to the store"]
 #[derive(Debug)]
 pub struct PreparedStart {
@@ -166,17 +168,17 @@ pub struct PreparedStart {
 }
 
 impl PreparedStart {
-    /// The store it is for.
+    /// Store that the start is for.
     pub fn store(&self) -> Arc<dyn Store> {
         self.engine.store()
     }
 
-    /// What the store is to make.
+    /// Run that the store must create.
     pub fn new_run(&self) -> &NewRun {
         &self.new
     }
 
-    /// What the outcome means to whoever asked.
+    /// Converts the store's outcome into the result for the caller.
     pub fn answer(self, outcome: StartOutcome) -> Result<RunHandle, Error> {
         let counters = &self.engine.inner.counters;
         match outcome {
@@ -204,14 +206,14 @@ impl PreparedStart {
     }
 }
 
-/// Sends the start; again, if it is not known whether it was written. What one try leaves open, another that was not
-/// written does not settle.
+/// Sends the start, and repeats it while its outcome is unknown. If one try has an unknown outcome, a later
+/// try that was not written does not clarify it.
 async fn send(engine: &Engine, new: &NewRun) -> Result<StartOutcome, StoreError> {
     let inner = &engine.inner;
     let mut wait = Duration::from_millis(5);
     let mut unconfirmed = None;
     for tries_left in (0..START_TRIES).rev() {
-        match inner.answer(inner.store.start_run(new.clone())).await {
+        match inner.call_store(inner.store.start_run(new.clone())).await {
             Err(error @ StoreError::Unknown(_)) => unconfirmed = Some(error),
             Err(StoreError::Unavailable(_)) if unconfirmed.is_some() => {}
             answer => return answer,

@@ -1,4 +1,4 @@
-//! What an engine has seen since it started.
+//! Counters of an engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ macro_rules! stats {
         #[derive(Debug, Default)]
         pub(crate) struct Counters { $(pub(crate) $name: AtomicU64),* }
 
-        /// Counts since the engine started.
+        /// Counters since the engine was launched.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct Stats { $($(#[$doc])* pub $name: u64),* }
 
@@ -22,53 +22,53 @@ macro_rules! stats {
 stats! {
     /// Runs created, by a start or as children.
     created,
-    /// Starts that found their run already there.
+    /// Starts that found an existing run.
     duplicates,
-    /// Starts and settlements refused because a key or promise held something else.
+    /// Starts and settlements refused because of a conflicting key or promise.
     conflicts,
     /// Leases granted on due runs.
     claims,
-    /// Of those, leases taken over from a holder that vanished.
+    /// Leases taken over from a vanished holder.
     takeovers,
     /// Runs rebuilt from their records.
     replays,
-    /// Parked runs that went on in memory.
+    /// Parked runs that continued in memory.
     resumed_in_memory,
     /// Effects begun.
     effects,
-    /// Attempts that will be made again.
+    /// Attempts that will be repeated.
     retries,
-    /// Effects that came to be in doubt.
+    /// Effects that came into doubt.
     doubts,
-    /// Settlements that waited for a promise that never came.
+    /// Early settlements that expired before their promise was created.
     early_expired,
     /// After-effects delivered.
     delivered,
-    /// Attempts to deliver one that failed.
+    /// Failed delivery attempts.
     undelivered,
-    /// After-effects given up: the last of their attempts failed, or would never have gone well.
+    /// After-effects given up after their last attempt or a permanent failure.
     given_up,
-    /// Jumps of a clock: of the store's against this machine's, and of this machine's wall clock.
+    /// Clock jumps: of the store's clock against this machine, and of this machine's wall clock.
     clock_jumps,
     /// Writes refused because the lease was lost.
     fenced_writes,
-    /// Writes sent again because the run had changed.
+    /// Writes repeated because the run had changed.
     stale_writes,
-    /// Writes whose acknowledgement was lost and that were settled by sending them again.
+    /// Writes with a lost acknowledgement that were clarified by repeating them.
     unknown_resolved,
     /// Runs given up because their lease could not be kept.
     self_fenced,
-    /// Stretches of driving that ended in a panic outside a workflow's code.
+    /// Activations that ended in a panic outside workflow code.
     driver_panics,
-    /// Runs that ended here.
+    /// Runs that ended on this engine.
     closed,
-    /// Operations on entities begun here.
+    /// Entity operations begun on this engine.
     operations,
-    /// Requests to begin one that found another in progress.
+    /// Requests for an operation that found another one in progress.
     claims_lost,
-    /// Claims that a janitor here gave back.
+    /// Claims that a janitor on this engine released.
     janitor_releases,
-    /// Rows deleted here because their retention had ended.
+    /// Rows deleted on this engine because their retention had ended.
     purged,
 }
 

@@ -1,4 +1,4 @@
-//! Who receives after-effects here: the code behind each target, which may come and go.
+//! Registry of targets: the code that receives after-effects. Targets can be added and removed.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,7 +16,7 @@ use crate::model::{EffectKey, Failure, Name, OutboxMessage, Payload, RetryPolicy
 pub(super) type Delivering = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 pub(super) type Receive = Arc<dyn Fn(Delivery, Payload) -> Delivering + Send + Sync>;
 
-/// One attempt to deliver an after-effect, as the target's code sees it.
+/// One delivery attempt of an after-effect, as the target's code sees it.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     id: EffectKey,
@@ -27,50 +27,52 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// The same in every attempt: hand it to the receiver, so that it can tell them to be one.
+    /// Id of the after-effect, the same in every attempt. Pass it to the receiver, so that it can detect
+    /// duplicates.
     pub fn id(&self) -> &str {
         self.id.as_str()
     }
 
-    /// Whose it is. Targets are known by their names in all workspaces, so one that serves a single workspace looks here.
+    /// Workspace of the after-effect. Target names are shared by all workspaces, so a target for one
+    /// workspace must check this.
     pub fn workspace(&self) -> &WorkspaceId {
         &self.workspace
     }
 
-    /// Which attempt this is, from 1.
+    /// Number of this attempt, starting at 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// When what it tells of was committed.
+    /// Time at which the after-effect was committed.
     pub fn created_at(&self) -> Timestamp {
         self.created_at
     }
 
-    /// The right to deliver it. Hand it to whatever sends it, so that it is checked at the last moment.
+    /// Right to deliver. Pass it to the code that sends, so that it is checked at the last moment.
     pub fn hold(&self) -> &Hold {
         &self.hold
     }
 
-    pub(super) fn of(post: &OutboxMessage, hold: Hold) -> Self {
+    pub(super) fn of(message: &OutboxMessage, hold: Hold) -> Self {
         Delivery {
-            id: post.id.clone(),
-            workspace: post.workspace.clone(),
-            attempt: post.attempts,
-            created_at: post.created_at,
+            id: message.id.clone(),
+            workspace: message.workspace.clone(),
+            attempt: message.attempts,
+            created_at: message.created_at,
             hold,
         }
     }
 }
 
-/// How a target wants to be served.
+/// Options of a target.
 #[derive(Debug, Clone)]
 pub struct TargetOptions {
-    /// How often and when to try again.
+    /// Retry policy.
     pub retry: RetryPolicy,
-    /// How many may be on their way at once.
-    pub at_once: usize,
-    /// How long one attempt may take.
+    /// Maximum number of concurrent deliveries.
+    pub max_concurrent: usize,
+    /// Time limit for one attempt.
     pub timeout: Duration,
 }
 
@@ -82,11 +84,11 @@ impl Default for TargetOptions {
             .first_wait(Duration::from_secs(5))
             .factor(4.0)
             .max_wait(Duration::from_secs(6 * 3600));
-        TargetOptions { retry, at_once: 16, timeout: Duration::from_secs(30) }
+        TargetOptions { retry, max_concurrent: 16, timeout: Duration::from_secs(30) }
     }
 }
 
-/// Who receives after-effects here.
+/// All registered targets.
 #[derive(Default)]
 pub(crate) struct Targets(RwLock<HashMap<Name, Arc<Target>>>);
 
@@ -98,9 +100,9 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn new(receive: Receive, options: TargetOptions) -> Self {
-        let at_once = options.at_once.clamp(1, MAX_DELIVERIES_PER_TARGET);
+        let max_concurrent = options.max_concurrent.clamp(1, MAX_DELIVERIES_PER_TARGET);
         let options = TargetOptions { timeout: options.timeout.min(MAX_DELIVERY), ..options };
-        Target { receive, options, room: Arc::new(Semaphore::new(at_once)) }
+        Target { receive, options, room: Arc::new(Semaphore::new(max_concurrent)) }
     }
 }
 
@@ -116,7 +118,7 @@ impl Targets {
         }
     }
 
-    /// Was it there?
+    /// Removes a target. Returns whether it was registered.
     pub(super) fn remove(&self, name: &Name) -> bool {
         self.0.write().expect("no holder panics").remove(name).is_some()
     }
@@ -125,7 +127,7 @@ impl Targets {
         self.0.read().expect("no holder panics").get(name).cloned()
     }
 
-    /// How many more each target may be given.
+    /// Number of further deliveries that each target may take.
     pub(super) fn room(&self) -> Vec<(Name, usize)> {
         let targets = self.0.read().expect("no holder panics");
         let room = targets.iter().map(|(name, target)| (name.clone(), target.room.available_permits()));

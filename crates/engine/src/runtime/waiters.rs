@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::model::{RunId, RunResult};
 
-/// Cheap to clone; all copies know the same waiters.
+/// Registry of waiters. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Waiters(Arc<Mutex<Waiting>>);
 
@@ -17,42 +17,42 @@ struct Waiting {
     by_run: HashMap<RunId, BTreeMap<u64, oneshot::Sender<RunResult>>>,
 }
 
-/// One caller that waits. However it stops waiting, nothing is left of it.
+/// One waiting caller. Dropping it removes it from the registry.
 pub(crate) struct Waiter {
     waiters: Waiters,
     run: RunId,
     place: u64,
-    told: oneshot::Receiver<RunResult>,
+    result_rx: oneshot::Receiver<RunResult>,
 }
 
 impl Waiters {
     pub(crate) fn wait_for(&self, run: RunId) -> Waiter {
-        let (tell, told) = oneshot::channel();
+        let (result_tx, result_rx) = oneshot::channel();
         let mut waiting = self.0.lock().expect("no holder panics");
         let place = waiting.next;
         waiting.next += 1;
-        waiting.by_run.entry(run).or_default().insert(place, tell);
-        Waiter { waiters: self.clone(), run, place, told }
+        waiting.by_run.entry(run).or_default().insert(place, result_tx);
+        Waiter { waiters: self.clone(), run, place, result_rx }
     }
 
-    pub(crate) fn tell(&self, run: RunId, result: &RunResult) {
+    pub(crate) fn notify(&self, run: RunId, result: &RunResult) {
         let callers = self.0.lock().expect("no holder panics").by_run.remove(&run);
         for caller in callers.into_iter().flat_map(BTreeMap::into_values) {
-            // A caller that has given up is no loss.
+            // The caller may have stopped waiting.
             let _ = caller.send(result.clone());
         }
     }
 
-    /// How many runs are waited for.
+    /// Number of runs with waiters.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().expect("no holder panics").by_run.len()
     }
 }
 
 impl Waiter {
-    /// Waits until it is told; `None` if nobody will tell any more.
-    pub(crate) async fn told(&mut self) -> Option<RunResult> {
-        (&mut self.told).await.ok()
+    /// Waits for the result; `None` if it will not come this way any more.
+    pub(crate) async fn result(&mut self) -> Option<RunResult> {
+        (&mut self.result_rx).await.ok()
     }
 }
 
@@ -81,8 +81,8 @@ mod tests {
         drop(first);
         assert_eq!(waiters.len(), 1);
         let result = RunResult::Completed(Payload::of(&7).unwrap());
-        waiters.tell(run, &result);
-        assert_eq!(second.told().await, Some(result));
+        waiters.notify(run, &result);
+        assert_eq!(second.result().await, Some(result));
         assert_eq!(waiters.len(), 0);
         let third = waiters.wait_for(run);
         drop(second);

@@ -1,4 +1,4 @@
-//! What a workflow's code waits at: the gate before an effect, its turn, and whatever comes from outside.
+//! Futures that workflow code waits at: the gate before an effect, its turn, and outside events.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,11 +8,11 @@ use super::activation::Activation;
 use super::replay_state::ReplayState;
 use crate::model::{StepId, Timestamp};
 
-/// See [`Activation::gate`].
+/// Future of [`Activation::gate`].
 pub(crate) struct Gate<'a> {
     pub(super) activation: &'a Activation,
     pub(super) need: u64,
-    pub(super) heeds_stops: bool,
+    pub(super) obeys_stop: bool,
     pub(super) counted: bool,
     pub(super) place: u64,
 }
@@ -22,35 +22,35 @@ impl Future for Gate<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let activation = self.activation;
-        let mut desk = activation.desk();
-        let blocked = desk.replaying
-            || desk.is_held
-            || desk.leaving
-            || desk.durable < self.need
-            || desk.violation.is_some();
-        let stopped = self.heeds_stops && desk.is_stopped();
-        if !blocked && !stopped && activation.engine.may_start_effects(&activation.active()) {
+        let mut replay = activation.replay();
+        let blocked = replay.replaying
+            || replay.effects_blocked
+            || replay.releasing_lease
+            || replay.durable < self.need
+            || replay.violation.is_some();
+        let stopped = self.obeys_stop && replay.is_stopped();
+        if !blocked && !stopped && activation.engine.may_start_effects(&activation.slot()) {
             if self.counted {
-                self.uncount(&mut desk);
+                self.uncount(&mut replay);
                 return Poll::Ready(());
             }
-            // Not in the turn in which it is asked for: see `WaitFor`.
+            // Never in the turn of the request: see `WaitFor`.
             cx.waker().wake_by_ref();
         }
         if !self.counted {
-            desk.gated += 1;
-            desk.gated_through += usize::from(!self.heeds_stops);
+            replay.gated += 1;
+            replay.gated_through += usize::from(!self.obeys_stop);
             self.counted = true;
         }
-        desk.await_change(&mut self.place, cx);
+        replay.await_change(&mut self.place, cx);
         Poll::Pending
     }
 }
 
 impl Gate<'_> {
-    fn uncount(&mut self, desk: &mut ReplayState) {
-        desk.gated -= 1;
-        desk.gated_through -= usize::from(!self.heeds_stops);
+    fn uncount(&mut self, replay: &mut ReplayState) {
+        replay.gated -= 1;
+        replay.gated_through -= usize::from(!self.obeys_stop);
         self.counted = false;
     }
 }
@@ -59,97 +59,97 @@ impl Drop for Gate<'_> {
     fn drop(&mut self) {
         if self.counted {
             let activation = self.activation;
-            self.uncount(&mut activation.desk());
+            self.uncount(&mut activation.replay());
         }
     }
 }
 
-/// See [`Activation::its_turn`].
-pub(crate) struct ItsTurn<'a> {
+/// Future of [`Activation::wait_for_turn`].
+pub(crate) struct TurnWait<'a> {
     pub(super) activation: &'a Activation,
     pub(super) id: &'a StepId,
     pub(super) place: u64,
 }
 
-impl Future for ItsTurn<'_> {
+impl Future for TurnWait<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut desk = self.activation.desk();
-        let is_its_own = desk.turn_of.as_ref() == Some(self.id);
+        let mut replay = self.activation.replay();
+        let is_its_own = replay.turn_of.as_ref() == Some(self.id);
         if is_its_own {
-            desk.turn_of = None;
+            replay.turn_of = None;
         }
-        if is_its_own || (!desk.replaying && desk.turn_of.is_none()) {
+        if is_its_own || (!replay.replaying && replay.turn_of.is_none()) {
             return Poll::Ready(());
         }
-        match desk.replaying {
-            true => drop(desk.asked_for.insert(self.id.clone(), cx.waker().clone())),
-            false => desk.await_change(&mut self.place, cx),
+        match replay.replaying {
+            true => drop(replay.outcome_waiters.insert(self.id.clone(), cx.waker().clone())),
+            false => replay.await_change(&mut self.place, cx),
         }
         Poll::Pending
     }
 }
 
-/// See [`Activation::begin_effect`].
+/// Guard of [`Activation::begin_effect`].
 pub(crate) struct EffectInFlight<'a> {
-    pub(super) _staying: InFlight<'a>,
+    pub(super) _in_flight: InFlightGuard<'a>,
     pub(super) activation: &'a Activation,
     pub(super) step: StepId,
 }
 
 impl Drop for EffectInFlight<'_> {
     fn drop(&mut self) {
-        self.activation.desk().entered.retain(|step| *step != self.step);
+        self.activation.replay().running_effects.retain(|step| *step != self.step);
     }
 }
 
-/// See [`Activation::hide`].
-pub(crate) struct Hidden<'a>(pub(super) &'a Activation);
+/// Guard of [`Activation::count_unrecorded`].
+pub(crate) struct UnrecordedStepGuard<'a>(pub(super) &'a Activation);
 
-impl Drop for Hidden<'_> {
+impl Drop for UnrecordedStepGuard<'_> {
     fn drop(&mut self) {
-        self.0.desk().hidden -= 1;
+        self.0.replay().unrecorded_steps -= 1;
     }
 }
 
-/// See [`Activation::stay`].
-pub(crate) struct InFlight<'a> {
+/// Guard of [`Activation::block_parking`].
+pub(crate) struct InFlightGuard<'a> {
     pub(super) activation: &'a Activation,
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
-        self.activation.desk().in_flight -= 1;
+        self.activation.replay().in_flight -= 1;
     }
 }
 
-/// See [`Activation::stay_given_up`].
-pub(crate) struct GivenUpHere<'a>(pub(super) &'a Activation);
+/// Guard of [`Activation::wait_as_cancelled`].
+pub(crate) struct CancelledStepGuard<'a>(pub(super) &'a Activation);
 
-impl Drop for GivenUpHere<'_> {
+impl Drop for CancelledStepGuard<'_> {
     fn drop(&mut self) {
-        self.0.desk().given_up -= 1;
+        self.0.replay().cancelled_waits -= 1;
     }
 }
 
-/// See [`Activation::hold_doubt`].
-pub(crate) struct DoubtHeld<'a>(pub(super) &'a Activation);
+/// Guard of [`Activation::hold_for_doubt`].
+pub(crate) struct DoubtGuard<'a>(pub(super) &'a Activation);
 
-impl Drop for DoubtHeld<'_> {
+impl Drop for DoubtGuard<'_> {
     fn drop(&mut self) {
-        self.0.desk().doubts_held -= 1;
+        self.0.replay().doubts_held -= 1;
     }
 }
 
-/// What a step waits by.
+/// Conditions of a wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wait {
     pub(super) until: Option<Timestamp>,
-    pub(super) heeds_stops: bool,
+    pub(super) obeys_stop: bool,
 }
 
-/// See [`Activation::wait_for`].
+/// Future of [`Activation::wait_for`].
 pub(crate) struct WaitFor<'a, C> {
     pub(super) activation: &'a Activation,
     pub(super) id: StepId,
@@ -167,32 +167,32 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<R> {
         let activation = self.activation;
         let now = activation.now();
-        let mut desk = activation.desk();
-        // A stopped run takes no further turn: what it waits for may be there, but it must not act on it. Nor does one
-        // that replays, until every branch of it has asked for what it has on record.
-        let stopped = self.wait.heeds_stops && desk.is_stopped();
-        let held = stopped || desk.replaying || desk.is_others_turn(&self.id);
-        // Not in the turn in which it is asked for, even if it is there already: a replay could not tell that from what
-        // came in the next turn, after other branches had theirs.
+        let mut replay = activation.replay();
+        // A stopped run takes no further turn: the awaited event may be here, but the run must not act on it.
+        // A replaying run waits until every branch has requested its records.
+        let stopped = self.wait.obeys_stop && replay.is_stopped();
+        let held = stopped || replay.replaying || replay.is_others_turn(&self.id);
+        // Never in the turn of the request, even if the event is already here. A replay could not
+        // distinguish that from an event in the next turn, after the turns of other branches.
         let is_first_look = self.place == 0;
         if is_first_look {
             cx.waker().wake_by_ref();
         }
         if !held
             && !is_first_look
-            && let Some(found) = (self.check)(&mut desk, now)
+            && let Some(found) = (self.check)(&mut replay, now)
         {
-            desk.waits.remove(&self.id);
+            replay.waits.remove(&self.id);
             return Poll::Ready(found);
         }
-        desk.waits.insert(self.id.clone(), self.wait);
-        desk.await_change(&mut self.place, cx);
+        replay.waits.insert(self.id.clone(), self.wait);
+        replay.await_change(&mut self.place, cx);
         Poll::Pending
     }
 }
 
 impl<C> Drop for WaitFor<'_, C> {
     fn drop(&mut self) {
-        self.activation.desk().waits.remove(&self.id);
+        self.activation.replay().waits.remove(&self.id);
     }
 }

@@ -1,4 +1,4 @@
-//! A crash at every point of a workflow.
+//! Crashes a workflow at every crash point.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::lab::Lab;
 use super::partition::Partition;
-use super::report::{CrashReport, EffectReport, ExpectEnd, Story};
+use super::report::{CrashFinding, CrashReport, EffectReport, ExpectEnd};
+use super::test_environment::TestEnvironment;
 use crate::ctx::Ctx;
 use crate::model::{EffectClass, Failure, Payload, RunId, RunResult, RunStatus, StepStatus};
-use crate::runtime::{Inner, Point, PointWatcher};
+use crate::runtime::{CrashPoint, CrashPointWatcher, Inner};
 use crate::{Engine, EngineOptions, Error};
 
 const NAME: &str = "workflow";
@@ -22,15 +22,20 @@ const DETERMINISM_VIOLATION: &str = "determinism_violation";
 type Register = Arc<dyn Fn(&Engine) -> Result<(), Error> + Send + Sync>;
 type Outside = Arc<dyn Fn(Engine, RunId) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// Runs `workflow` once to find its points, then once for each with a crash there, and once for each where a worker that was taken
-/// for dead comes back. Fails the test with the shortest story in which an effect happens twice or the run ends another way, and if the
-/// run does not complete without a crash ([`CrashEverywhere::expect_failure`], [`CrashEverywhere::expect_waiting`]).
+/// Crashes `workflow` at every point and checks that no effect happens twice.
 ///
-/// Effects are told apart by what their steps declare. One that is neither claimed nor transactional is taken to be safe to
-/// run again if its code asks for its key ([`Attempt::idempotency_key`](crate::ctx::Attempt::idempotency_key)); one that may be
-/// repeated without a key can be named by [`CrashEverywhere::repeatable`].
+/// It runs the workflow once to find its crash points, then once per point with a crash there, and once per
+/// write with a worker that comes back after another has taken over. It fails the test with the shortest
+/// finding where an effect happens twice or the run ends differently. It also fails if the run does not
+/// complete without a crash ([`CrashEverywhere::expect_failure`], [`CrashEverywhere::expect_waiting`]).
+///
+/// The declared class of a step decides what counts as harm. A step that is neither claimed nor transactional
+/// may run again if its code reads its key
+/// ([`Attempt::idempotency_key`](crate::ctx::Attempt::idempotency_key)). Name steps that may run again
+/// without a key with [`CrashEverywhere::repeatable`].
 ///
 /// # Panics
+///
 /// If a crash could do harm.
 pub async fn crash_everywhere<F, Fut, I, O, E>(workflow: F, input: &I) -> CrashReport
 where
@@ -45,7 +50,7 @@ where
     report
 }
 
-/// The same, with more to say.
+/// Configurable version of [`crash_everywhere`].
 pub struct CrashEverywhere {
     register: Register,
     also: Vec<Register>,
@@ -55,50 +60,50 @@ pub struct CrashEverywhere {
     expected: ExpectEnd,
 }
 
-/// Where a crash is to be: the `nth` time that this point is reached.
+/// Position of a fault: the `nth` time that this point is reached.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct CrashPlace {
     point: &'static str,
     step: Option<String>,
     nth: u32,
 }
 
-/// What is to happen there.
+/// Fault to inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum Fault {
     /// The process dies.
     Crash,
-    /// The process stops, another takes over, and then it goes on.
+    /// The process stops, another takes over, and then the first continues.
     Zombie,
 }
 
-/// What was seen in one life of the run.
+/// Observations during one execution of the run.
 #[derive(Debug, Default)]
-struct Seen {
-    places: Vec<Place>,
+struct Trace {
+    places: Vec<CrashPlace>,
     counts: BTreeMap<(&'static str, Option<String>), u32>,
     entered: BTreeMap<String, u32>,
     keys_read: BTreeSet<String>,
-    struck: bool,
+    has_faulted: bool,
     entered_before: u32,
 }
 
-/// How one life of the run ended.
-struct Life {
-    seen: Seen,
+/// One execution of the run and its result.
+struct Execution {
+    trace: Trace,
     end: RunStatus,
     steps: BTreeMap<String, (EffectClass, StepStatus)>,
     in_doubt: BTreeSet<String>,
-    /// Why it failed, if it did.
+    /// Reason for a failure.
     failure: Option<String>,
-    /// How its code left its own history, if it did.
+    /// Determinism violation, if the code deviated from its history.
     violation: Option<String>,
-    /// What it waits for, if it is open.
+    /// Steps that an open run waits for.
     waits_for: Vec<String>,
 }
 
-impl Life {
-    /// What is known of the cause, for the end of a sentence.
+impl Execution {
+    /// Known cause, as the end of a sentence.
     fn why(&self) -> String {
         match &self.failure {
             Some(failure) => format!(": {failure}"),
@@ -109,10 +114,11 @@ impl Life {
 }
 
 impl CrashEverywhere {
-    /// Tries `workflow` with `input`.
+    /// Creates a test of `workflow` with `input`.
     ///
     /// # Panics
-    /// If the input is not one that could be stored.
+    ///
+    /// If the input cannot be stored.
     pub fn new<F, Fut, I, O, E>(workflow: F, input: &I) -> Self
     where
         F: Fn(Ctx, I) -> Fut + Clone + Send + Sync + 'static,
@@ -133,14 +139,15 @@ impl CrashEverywhere {
         }
     }
 
-    /// What else an engine needs, such as child workflows and targets.
+    /// Registers what else the engine needs, such as child workflows and targets.
     #[must_use]
     pub fn also(mut self, register: impl Fn(&Engine) -> Result<(), Error> + Send + Sync + 'static) -> Self {
         self.also.push(Arc::new(register));
         self
     }
 
-    /// What the world does while the run is open, such as settling its promises; called anew after each crash.
+    /// Simulates the outside world while the run is open, for example by settling its promises. It is called
+    /// again after each crash.
     #[must_use]
     pub fn outside<F, Fut>(mut self, outside: F) -> Self
     where
@@ -151,126 +158,144 @@ impl CrashEverywhere {
         self
     }
 
-    /// The effect of this step may be repeated as it is, without a key: setting a value, say.
+    /// Declares that this step may run again without a key, for example because it sets a value.
     #[must_use]
     pub fn repeatable(mut self, step: &str) -> Self {
         self.repeatable.insert(step.to_string());
         self
     }
 
-    /// The run is expected to fail, or to be cancelled.
+    /// Expects the run to fail or to be cancelled.
     #[must_use]
     pub fn expect_failure(mut self) -> Self {
         self.expected = ExpectEnd::Failed;
         self
     }
 
-    /// The run is expected to wait for something that the test does not give.
+    /// Expects the run to wait for an event that the test does not send.
     #[must_use]
     pub fn expect_waiting(mut self) -> Self {
         self.expected = ExpectEnd::Waiting;
         self
     }
 
-    /// Crashes it everywhere, and reports. A run that does not end as expected without a crash is the first story.
+    /// Runs all executions and returns the report. A run that does not end as expected without a crash is the
+    /// first finding.
     pub async fn run(&self) -> CrashReport {
-        let usual = self.live(None).await;
+        let usual = self.execute(None).await;
         let mut report = CrashReport { usual_end: Some(usual.end), ..CrashReport::default() };
         if !self.expected.is_met_by(usual.end) {
-            report.stories.push(self.unexpected(&usual));
+            report.findings.push(self.unexpected(&usual));
         }
-        let mut lives = Vec::new();
-        for place in usual.seen.places.clone() {
-            let life = self.live(Some((&place, Fate::Crash))).await;
-            if life.seen.struck {
+        let mut executions = Vec::new();
+        for place in usual.trace.places.clone() {
+            let execution = self.execute(Some((&place, Fault::Crash))).await;
+            if execution.trace.has_faulted {
                 report.crashes += 1;
-                lives.push((place.clone(), Fate::Crash, life));
+                executions.push((place.clone(), Fault::Crash, execution));
             }
             let is_about_writing =
                 matches!(place.point, "after_effect" | "before_record" | "before_completion");
             if is_about_writing {
-                let life = self.live(Some((&place, Fate::Zombie))).await;
-                if life.seen.struck {
+                let execution = self.execute(Some((&place, Fault::Zombie))).await;
+                if execution.trace.has_faulted {
                     report.zombies += 1;
-                    lives.push((place, Fate::Zombie, life));
+                    executions.push((place, Fault::Zombie, execution));
                 }
             }
         }
-        self.judge(&usual, &lives, &mut report);
-        report.stories.sort_by_key(|story| story.length);
+        self.judge(&usual, &executions, &mut report);
+        report.findings.sort_by_key(|finding| finding.length);
         report
     }
 
-    fn judge(&self, usual: &Life, lives: &[(Place, Fate, Life)], report: &mut CrashReport) {
+    fn judge(
+        &self,
+        usual: &Execution,
+        executions: &[(CrashPlace, Fault, Execution)],
+        report: &mut CrashReport,
+    ) {
         let reads_key = |step: &str| {
-            usual.seen.keys_read.contains(step)
-                || lives.iter().any(|(.., life)| life.seen.keys_read.contains(step))
+            usual.trace.keys_read.contains(step)
+                || executions.iter().any(|(.., execution)| execution.trace.keys_read.contains(step))
         };
         let mut order: Vec<String> = Vec::new();
-        for place in &usual.seen.places {
+        for place in &usual.trace.places {
             if let Some(step) = place.step.as_ref().filter(|step| !order.contains(step)) {
                 order.push(step.clone());
             }
         }
-        // What is entered only after a crash is judged as well: without one it is not entered at all.
-        let strange = lives.iter().flat_map(|(.., life)| life.seen.entered.keys().cloned());
+        // Steps that run only after a crash are checked too. Their expected count is zero.
+        let strange = executions.iter().flat_map(|(.., execution)| execution.trace.entered.keys().cloned());
         let strange: BTreeSet<String> = strange.filter(|step| !order.contains(step)).collect();
         order.extend(strange);
         for step in order {
-            let class =
-                lives.iter().map(|(.., life)| life).chain([usual]).find_map(|life| life.steps.get(&step));
+            let class = executions
+                .iter()
+                .map(|(.., execution)| execution)
+                .chain([usual])
+                .find_map(|execution| execution.steps.get(&step));
             let class = class.map_or(EffectClass::Idempotent, |(class, _)| *class);
-            let count = |life: &Life| life.seen.entered.get(&step).copied().unwrap_or(0);
+            let count = |execution: &Execution| execution.trace.entered.get(&step).copied().unwrap_or(0);
             let mut effect = EffectReport {
                 usual: count(usual),
-                most: lives.iter().map(|(.., life)| count(life)).chain([count(usual)]).max().unwrap_or(0),
+                most: executions
+                    .iter()
+                    .map(|(.., execution)| count(execution))
+                    .chain([count(usual)])
+                    .max()
+                    .unwrap_or(0),
                 reads_key: reads_key(&step),
                 can_happen_twice: false,
-                can_be_in_doubt: lives.iter().any(|(.., life)| life.in_doubt.contains(&step)),
+                can_be_in_doubt: executions.iter().any(|(.., execution)| execution.in_doubt.contains(&step)),
                 can_be_left_undone: false,
                 class,
                 name: step.clone(),
             };
             let may_repeat =
                 class == EffectClass::Idempotent && (effect.reads_key || self.repeatable.contains(&step));
-            for (place, fate, life) in lives {
-                let again = count(life) > effect.usual;
+            for (place, fault, execution) in executions {
+                let again = count(execution) > effect.usual;
                 if again && !may_repeat {
                     effect.can_happen_twice = true;
-                    report.stories.push(story(place, *fate, life, twice(&step, class)));
+                    report.findings.push(finding(place, *fault, execution, twice(&step, class)));
                 }
                 let was_done =
                     usual.steps.get(&step).is_some_and(|(_, status)| *status == StepStatus::Completed);
                 let is_done =
-                    life.steps.get(&step).is_some_and(|(_, status)| *status == StepStatus::Completed);
-                if was_done && !is_done && !life.in_doubt.contains(&step) && life.in_doubt.is_empty() {
+                    execution.steps.get(&step).is_some_and(|(_, status)| *status == StepStatus::Completed);
+                if was_done
+                    && !is_done
+                    && !execution.in_doubt.contains(&step)
+                    && execution.in_doubt.is_empty()
+                {
                     effect.can_be_left_undone = true;
                 }
             }
             report.effects.push(effect);
         }
-        for (place, fate, life) in lives {
-            let is_held = !life.in_doubt.is_empty();
-            let deviates = life.violation.is_some() && usual.violation.is_none();
-            if (life.end != usual.end || deviates) && !is_held {
-                let text = match &life.violation {
+        for (place, fault, execution) in executions {
+            let is_held = !execution.in_doubt.is_empty();
+            let deviates = execution.violation.is_some() && usual.violation.is_none();
+            if (execution.end != usual.end || deviates) && !is_held {
+                let text = match &execution.violation {
                     Some(violation) => format!("the workflow is not deterministic: {violation}"),
                     None => {
                         format!(
                             "the run is {} instead of {}{}",
-                            life.end.as_str(),
+                            execution.end.as_str(),
                             usual.end.as_str(),
-                            life.why()
+                            execution.why()
                         )
                     }
                 };
-                report.stories.push(story(place, *fate, life, text));
+                report.findings.push(finding(place, *fault, execution, text));
             }
         }
     }
 
-    /// The story of a run that does not end as the test expects, with nothing gone wrong.
-    fn unexpected(&self, usual: &Life) -> Story {
+    /// Finding for a run that does not end as expected without any fault.
+    fn unexpected(&self, usual: &Execution) -> CrashFinding {
         let next = match self.expected {
             ExpectEnd::Completed if usual.end.is_closed() => {
                 "repair the workflow, or say `.expect_failure()` if it is meant to fail"
@@ -286,60 +311,61 @@ impl CrashEverywhere {
             Some(violation) => format!("the workflow is not deterministic: {violation}"),
             None => format!("the run is {}{}; {next}", usual.end.as_str(), usual.why()),
         };
-        Story { crash: "without a crash".to_string(), outcome: told, length: 0 }
+        CrashFinding { crash: "without a crash".to_string(), outcome: told, length: 0 }
     }
 
-    /// One life of the run, struck at one place or at none.
-    async fn live(&self, strike: Option<(&Place, Fate)>) -> Life {
-        let seen: Arc<Mutex<Seen>> = Arc::default();
-        let struck: Arc<OnceLock<Weak<Inner>>> = Arc::default();
-        let mut lab = Lab::new();
-        let line = Arc::new(Partition::new(lab.store()));
+    /// Executes the run once, with at most one injected fault.
+    async fn execute(&self, injected: Option<(&CrashPlace, Fault)>) -> Execution {
+        let trace: Arc<Mutex<Trace>> = Arc::default();
+        let has_faulted: Arc<OnceLock<Weak<Inner>>> = Arc::default();
+        let mut env = TestEnvironment::new();
+        let line = Arc::new(Partition::new(env.store()));
         let first = {
-            let watcher = watcher(&seen, strike.map(|(place, fate)| (place.clone(), fate)), &struck, &line);
+            let watcher =
+                watcher(&trace, injected.map(|(place, fault)| (place.clone(), fault)), &has_faulted, &line);
             let options = EngineOptions { watcher: Some(watcher), ..EngineOptions::default() };
-            lab.launch_over(line.clone(), options)
+            env.launch_over(line.clone(), options)
         };
-        let _ = struck.set(Arc::downgrade(&first.inner));
+        let _ = has_faulted.set(Arc::downgrade(&first.inner));
         self.register_all(&first);
-        // Delayed, so that it is claimed like a run that another process started.
+        // Delayed, so that the run is claimed like one that another process started.
         let delay = std::time::Duration::from_millis(1);
         let input: serde_json::Value = self.input.to().expect("it was JSON");
         let started = first.start(NAME, &input).delay(delay).await;
         let run = started.expect("a fresh engine starts a run").id();
-        let helping = self.help(&first, run);
-        let _ = self.settle_first(&lab, &first, run, &seen).await;
-        let mut helpers = vec![helping];
-        if seen.lock().expect("no watcher panics").struck {
-            let counting = watcher(&seen, None, &Arc::default(), &line);
-            lab.crash_into(EngineOptions { watcher: Some(counting), ..EngineOptions::default() });
-            self.register_all(lab.engine());
-            helpers.push(self.help(lab.engine(), run));
-            let _ = lab.settle(run).await;
-            // The one that was taken for dead comes back.
+        let outside_task = self.help(&first, run);
+        let _ = self.settle_first(&env, &first, run, &trace).await;
+        let mut outside_tasks = vec![outside_task];
+        if trace.lock().expect("no watcher panics").has_faulted {
+            let counting = watcher(&trace, None, &Arc::default(), &line);
+            env.crash_into(EngineOptions { watcher: Some(counting), ..EngineOptions::default() });
+            self.register_all(env.engine());
+            outside_tasks.push(self.help(env.engine(), run));
+            let _ = env.settle(run).await;
+            // The worker that was considered dead comes back.
             line.cut(false);
-            lab.idle().await;
-            let _ = lab.settle(run).await;
+            env.idle().await;
+            let _ = env.settle(run).await;
         }
-        helpers.into_iter().flatten().for_each(|helper| helper.abort());
-        let life = self.look_back(&lab, run, &seen).await;
+        outside_tasks.into_iter().flatten().for_each(|helper| helper.abort());
+        let execution = self.collect(&env, run, &trace).await;
         first.kill();
-        life
+        execution
     }
 
-    /// Lets the first engine get on until it is struck or the run stands still.
+    /// Lets the first engine work until the fault is injected or the run makes no progress.
     async fn settle_first(
         &self,
-        lab: &Lab,
+        env: &TestEnvironment,
         first: &Engine,
         run: RunId,
-        seen: &Mutex<Seen>,
+        trace: &Mutex<Trace>,
     ) -> Result<(), Error> {
         let mut span = std::time::Duration::from_millis(1);
         let mut last = None;
         for _ in 0..200 {
-            lab.idle().await;
-            if seen.lock().expect("no watcher panics").struck {
+            env.idle().await;
+            if trace.lock().expect("no watcher panics").has_faulted {
                 return Ok(());
             }
             let head = first.get(run).await?.head;
@@ -350,7 +376,7 @@ impl CrashEverywhere {
                 true => (span * 2).min(std::time::Duration::from_secs(24 * 3600)),
                 false => std::time::Duration::from_millis(1),
             };
-            lab.clock().advance(span);
+            env.clock().advance(span);
         }
         Ok(())
     }
@@ -366,8 +392,8 @@ impl CrashEverywhere {
         self.outside.as_ref().map(|outside| tokio::spawn(outside(engine.clone(), run)))
     }
 
-    async fn look_back(&self, lab: &Lab, run: RunId, seen: &Mutex<Seen>) -> Life {
-        let log = lab.engine().get_log(run).await.expect("the run is there");
+    async fn collect(&self, env: &TestEnvironment, run: RunId, trace: &Mutex<Trace>) -> Execution {
+        let log = env.engine().get_log(run).await.expect("the run is there");
         let effects = log
             .steps
             .iter()
@@ -375,8 +401,8 @@ impl CrashEverywhere {
         let steps: BTreeMap<_, _> = effects.collect();
         let doubtful = steps.iter().filter(|(_, (_, status))| *status == StepStatus::InDoubt);
         let in_doubt = doubtful.map(|(step, _)| step.clone()).collect();
-        let seen = std::mem::take(&mut *seen.lock().expect("no watcher panics"));
-        let view = lab.engine().get(run).await.expect("the run is there");
+        let trace = std::mem::take(&mut *trace.lock().expect("no watcher panics"));
+        let view = env.engine().get(run).await.expect("the run is there");
         let failed = match view.result {
             Some(RunResult::Failed(failure)) => Some(failure),
             _ => None,
@@ -386,59 +412,61 @@ impl CrashEverywhere {
         let open = log.steps.iter().filter(|step| step.state.status() == StepStatus::Waiting);
         let waits_for = open.map(|step| format!("{} ({})", step.id, step.kind.as_str())).collect();
         let failure = failed.map(|failure| failure.to_string());
-        Life { seen, end: log.head.status(), steps, in_doubt, failure, violation, waits_for }
+        Execution { trace, end: log.head.status(), steps, in_doubt, failure, violation, waits_for }
     }
 }
 
-/// Notes every point, and strikes at the one it is to strike at.
+/// Creates a watcher that records every point and injects the fault at its position.
 fn watcher(
-    seen: &Arc<Mutex<Seen>>,
-    strike: Option<(Place, Fate)>,
+    trace: &Arc<Mutex<Trace>>,
+    injected: Option<(CrashPlace, Fault)>,
     engine: &Arc<OnceLock<Weak<Inner>>>,
     line: &Arc<Partition>,
-) -> PointWatcher {
-    let (seen, engine, line) = (seen.clone(), engine.clone(), line.clone());
-    PointWatcher::new(move |point| {
+) -> CrashPointWatcher {
+    let (trace, engine, line) = (trace.clone(), engine.clone(), line.clone());
+    CrashPointWatcher::new(move |point| {
         let step = match point {
-            Point::BeforeEffect(_, step) | Point::AfterEffect(_, step) | Point::KeyRead(_, step) => {
-                Some(step.to_string())
-            }
-            // Nothing becomes durable between the beginning of an effect and its send: a crash at either is the same.
-            Point::BeforeSend(..) => return,
+            CrashPoint::BeforeEffect(_, step)
+            | CrashPoint::AfterEffect(_, step)
+            | CrashPoint::KeyRead(_, step) => Some(step.to_string()),
+            // Nothing becomes durable between the start of an effect and its send, so a crash at either point
+            // is the same.
+            CrashPoint::BeforeSend(..) => return,
             _ => None,
         };
-        let mut seen = seen.lock().expect("no watcher panics");
-        if let Point::KeyRead(_, step) = point {
-            seen.keys_read.insert(step.to_string());
+        let mut trace = trace.lock().expect("no watcher panics");
+        if let CrashPoint::KeyRead(_, step) = point {
+            trace.keys_read.insert(step.to_string());
             return;
         }
-        let nth = seen.counts.entry((point.name(), step.clone())).or_default();
+        let nth = trace.counts.entry((point.name(), step.clone())).or_default();
         *nth += 1;
-        let place = Place { point: point.name(), step, nth: *nth };
-        let fate = strike.as_ref().filter(|(at, _)| *at == place && !seen.struck).map(|(_, fate)| *fate);
-        if let Some(fate) = fate {
-            seen.struck = true;
-            seen.entered_before = seen.entered.values().sum();
-            match fate {
-                Fate::Crash => {
+        let place = CrashPlace { point: point.name(), step, nth: *nth };
+        let fault =
+            injected.as_ref().filter(|(at, _)| *at == place && !trace.has_faulted).map(|(_, fault)| *fault);
+        if let Some(fault) = fault {
+            trace.has_faulted = true;
+            trace.entered_before = trace.entered.values().sum();
+            match fault {
+                Fault::Crash => {
                     let inner = engine.get().and_then(Weak::upgrade);
-                    drop(seen);
+                    drop(trace);
                     if let Some(inner) = inner {
                         inner.kill();
                     }
                     return;
                 }
-                Fate::Zombie => line.cut(true),
+                Fault::Zombie => line.cut(true),
             }
         }
-        if let Point::BeforeEffect(_, step) = point {
-            *seen.entered.entry(step.to_string()).or_default() += 1;
+        if let CrashPoint::BeforeEffect(_, step) = point {
+            *trace.entered.entry(step.to_string()).or_default() += 1;
         }
-        seen.places.push(place);
+        trace.places.push(place);
     })
 }
 
-fn story(place: &Place, fate: Fate, life: &Life, outcome: String) -> Story {
+fn finding(place: &CrashPlace, fault: Fault, execution: &Execution, outcome: String) -> CrashFinding {
     let at = match (place.point, place.step.as_deref()) {
         ("before_effect", Some(step)) => format!("before `{step}` ran"),
         ("after_effect", Some(step)) => format!("after `{step}` ran and before it was recorded"),
@@ -448,11 +476,11 @@ fn story(place: &Place, fate: Fate, life: &Life, outcome: String) -> Story {
         ("after_completion", _) => "after the end of the run was written".to_string(),
         (point, _) => point.replace('_', " "),
     };
-    let crash = match fate {
-        Fate::Crash => format!("crash {at}"),
-        Fate::Zombie => format!("a worker that stopped {at} and came back after another had taken over"),
+    let crash = match fault {
+        Fault::Crash => format!("crash {at}"),
+        Fault::Zombie => format!("a worker that stopped {at} and came back after another had taken over"),
     };
-    Story { crash, outcome, length: life.seen.entered_before }
+    CrashFinding { crash, outcome, length: execution.trace.entered_before }
 }
 
 fn twice(step: &str, class: EffectClass) -> String {

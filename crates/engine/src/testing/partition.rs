@@ -1,4 +1,5 @@
-//! A store that one engine can be cut off from: its calls wait until the line is back, as those of a process that was stopped do.
+//! Store that one engine can be cut off from. Its calls wait until the connection is back, like calls of a
+//! stopped process.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ impl Partition {
     }
 
     async fn line(&self) -> &MemoryStore {
-        // The sender is ours, so the wait ends when the line is back.
+        // `self` owns the sender, so the wait ends when the connection is back.
         let _ = self.cut.subscribe().wait_for(|cut| !*cut).await;
         &self.store
     }

@@ -1,21 +1,23 @@
-//! The replay of a recorded history against code that may have changed.
+//! Replays a recorded history against code that may have changed.
 
 use std::future::Future;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::lab::Lab;
+use super::test_environment::TestEnvironment;
 use crate::Error;
 use crate::ctx::Ctx;
 use crate::model::{Failure, RunResult};
 use crate::runtime::WorkflowOptions;
 use crate::store::{RunLog, Store};
 
-/// Runs `workflow` against a recorded history, up to the first effect that is not on record, which is not run. Fails if the code does
-/// not ask for what was recorded: runs that are under way would fail with it.
+/// Checks that changed workflow code still fits a recorded history.
 ///
-/// The history is what [`Engine::get_log`](crate::Engine::get_log) gives.
+/// It replays `workflow` up to the first effect without a record, which does not run. It fails if the code
+/// does not request the recorded steps; open runs would fail in the same way.
+///
+/// Get the history with [`Engine::get_log`](crate::Engine::get_log).
 pub async fn replay<F, Fut, I, O, E>(history: RunLog, workflow: F) -> Result<(), Failure>
 where
     F: Fn(Ctx, I) -> Fut + Clone + Send + Sync + 'static,
@@ -24,21 +26,21 @@ where
     O: Serialize + Send + 'static,
     E: Into<Failure> + Send + 'static,
 {
-    let lab = Lab::new();
+    let env = TestEnvironment::new();
     let (run, reference) = (history.head.id(), history.head.facts.workflow.clone());
     let workspace = history.head.facts.workspace.clone();
-    lab.store().adopt(history);
+    env.store().adopt(history);
     let guarded = move |ctx: Ctx, input: I| {
-        // Nothing new may be begun: the history is all there is to find out about.
+        // Only the history is checked, so no new effect may begin.
         ctx.hold_effects();
         workflow(ctx, input)
     };
     let options = WorkflowOptions::default().version(reference.version);
-    lab.engine().register_with(reference.name.as_str(), options, guarded).map_err(unusable)?;
+    env.engine().register_with(reference.name.as_str(), options, guarded).map_err(unusable)?;
     for _ in 0..10 {
-        lab.idle().await;
+        env.idle().await;
     }
-    let view = lab.store().find_run(&workspace, run).await.map_err(|error| unusable(error.into()))?;
+    let view = env.store().find_run(&workspace, run).await.map_err(|error| unusable(error.into()))?;
     match view.and_then(|view| view.result) {
         Some(RunResult::Failed(failure)) if failure.code() == Some("determinism_violation") => Err(failure),
         _ => Ok(()),

@@ -1,44 +1,44 @@
-//! What a crash at every point of a workflow may come to.
+//! Report of crashing a workflow at every crash point.
 
 use std::fmt;
 
 use crate::model::{EffectClass, RunStatus};
 
-/// What became of one effect, over all crashes.
+/// Results for one effect over all crashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EffectReport {
-    /// The step.
+    /// Name of the step.
     pub name: String,
-    /// How it is kept from happening twice.
+    /// Effect class.
     pub class: EffectClass,
-    /// How often its code is entered when nothing goes wrong.
+    /// Number of executions without a fault.
     pub usual: u32,
-    /// How often it was entered at most.
+    /// Highest number of executions over all faults.
     pub most: u32,
-    /// Does its code ask for the key?
+    /// True if the code reads the idempotency key.
     pub reads_key: bool,
-    /// Can a crash make it happen twice, with nothing outside that would notice?
+    /// True if a crash can make the effect happen twice without the provider noticing.
     pub can_happen_twice: bool,
-    /// Can a crash leave it open whether it happened, until somebody says?
+    /// True if a crash can leave the effect in doubt.
     pub can_be_in_doubt: bool,
-    /// Can a crash leave it undone in a run that has ended?
+    /// True if a run can end without the effect because of a crash.
     pub can_be_left_undone: bool,
 }
 
-/// How a run is expected to stand once nothing more happens to it.
+/// Expected final state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ExpectEnd {
-    /// It completed.
+    /// The run completes.
     #[default]
     Completed,
-    /// It failed or was cancelled.
+    /// The run fails or is cancelled.
     Failed,
-    /// It is open: it waits for something that the test does not give.
+    /// The run stays open and waits for an event that the test does not send.
     Waiting,
 }
 
 impl ExpectEnd {
-    /// Whether a run of this status stands as expected.
+    /// Returns whether a run with this status is as expected.
     pub fn is_met_by(self, end: RunStatus) -> bool {
         match self {
             ExpectEnd::Completed => end == RunStatus::Completed,
@@ -48,63 +48,65 @@ impl ExpectEnd {
     }
 }
 
-/// What may be asked of an effect.
+/// Guarantee that a test can require of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// Entered at most as often as without crashes; it may be in doubt.
+    /// Never more executions than without crashes. It may be in doubt.
     AtMostOnce,
-    /// Entered again after a crash if need be, and never left undone.
+    /// It may run again after a crash, but it is never missing.
     AtLeastOnce,
-    /// Neither twice nor left undone nor in doubt.
+    /// Never twice, never missing and never in doubt.
     ExactlyOnce,
 }
 
-/// What one crash came to.
+/// Finding of one crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Story {
-    /// Where the crash was.
+pub struct CrashFinding {
+    /// Position of the crash.
     pub crash: String,
-    /// What was wrong afterwards.
+    /// Problem afterwards.
     pub outcome: String,
-    /// How many effects had been entered before it: the fewer, the shorter the story.
+    /// Number of effects executed before the crash. A smaller number makes a simpler finding.
     pub(super) length: u32,
 }
 
-impl fmt::Display for Story {
+impl fmt::Display for CrashFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} → {}", self.crash, self.outcome)
     }
 }
 
-/// What a crash at every point came to.
+/// Report of crashing a workflow at every crash point.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CrashReport {
-    /// The effects, in the order in which they begin.
+    /// Effects in the order of their start.
     pub effects: Vec<EffectReport>,
-    /// How often the workflow was crashed.
+    /// Number of crashes.
     pub crashes: u32,
-    /// How often a worker came back after another had taken over its run.
+    /// Number of workers that came back after another had taken over.
     pub zombies: u32,
-    /// How the run ends when nothing goes wrong.
+    /// Final status without a fault.
     pub usual_end: Option<RunStatus>,
-    /// What went wrong, the shortest story first.
-    pub stories: Vec<Story>,
+    /// Problems, simplest first.
+    pub findings: Vec<CrashFinding>,
 }
 
 impl CrashReport {
-    /// The report on one effect.
+    /// Returns the report on one effect.
     ///
     /// # Panics
+    ///
     /// If the workflow has no such effect.
     pub fn effect(&self, name: &str) -> &EffectReport {
         let found = self.effects.iter().find(|effect| effect.name == name);
         found.unwrap_or_else(|| panic!("the workflow has no effect {name:?}; it has {self}"))
     }
 
-    /// Fails the test unless the effect is as expected.
+    /// Fails the test unless the effect has the expected guarantee.
     ///
     /// # Panics
-    /// If it is not.
+    ///
+    /// If it does not.
     pub fn assert_effect(&self, name: &str, expect: Expect) {
         let effect = self.effect(name);
         let holds = match expect {
@@ -117,13 +119,14 @@ impl CrashReport {
         assert!(holds, "effect {name:?} is not {expect:?}: {effect}");
     }
 
-    /// Fails the test, with the shortest story, if a crash could do harm.
+    /// Fails the test with the simplest finding if a crash could do harm.
     ///
     /// # Panics
+    ///
     /// If one could.
     pub fn assert_safe(&self) {
-        if let Some(story) = self.stories.first() {
-            panic!("{story}\n\n{self}");
+        if let Some(finding) = self.findings.first() {
+            panic!("{finding}\n\n{self}");
         }
     }
 }

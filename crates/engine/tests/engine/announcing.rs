@@ -1,4 +1,5 @@
-//! Announcements: whoever subscribed is told of the end of a run or of a doubt, in the very commit that makes it so, once.
+//! Announcements: subscribers receive the end of a run, or a doubt, exactly once, in the commit that causes
+//! it.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use hapax_engine::store::{ClaimRuns, CommitOutcome, Store};
 use hapax_engine::testing::CrashEverywhere;
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 
-/// `all` wants to be told everything, `ends` only of runs that end, `doubts` only of doubts.
+/// `all` subscribes to every event, `ends` only to the end of runs, `doubts` only to doubts.
 struct Three;
 
 impl Announcer for Three {
@@ -40,11 +41,11 @@ fn three() -> Subscribers {
 
 fn announcing(options: EngineOptions) -> Bench {
     let bench = Bench::with(options);
-    assert!(bench.engine.announce_with(Arc::new(Three)));
+    assert!(bench.engine.set_announcer(Arc::new(Three)));
     bench
 }
 
-/// What was left to be told of a run, as `target event`, in order.
+/// Announcements of a run, as `target event`, in order.
 async fn told(engine: &Engine, run: RunId) -> Vec<String> {
     let posts = engine.list_after_effects(None, None, 1_000).await.unwrap();
     let mut told: Vec<String> = posts.iter().filter(|post| post.run == run).map(said).collect();
@@ -62,7 +63,7 @@ fn both(event: &str) -> [String; 2] {
     ["all", "ends"].map(|target| format!("{target} {event}"))
 }
 
-/// Invariant 50: one for each who wants to know, none for others.
+/// Invariant 50: one announcement per subscriber, none for other targets.
 #[tokio::test]
 async fn the_end_of_a_run_is_told_to_those_who_want_to_know() {
     let bench = announcing(EngineOptions::default());
@@ -94,7 +95,7 @@ async fn the_end_of_a_run_is_told_to_those_who_want_to_know() {
     bench.check().await;
 }
 
-/// A run that is reopened ends anew, and that is told anew.
+/// A reopened run ends again, and its new end is announced too.
 #[tokio::test]
 async fn each_end_of_a_run_that_is_retried_is_told() {
     let bench = announcing(EngineOptions::default());
@@ -114,13 +115,13 @@ async fn each_end_of_a_run_that_is_retried_is_told() {
 async fn a_cancelled_run_is_told_of_whoever_cancels_it() {
     let bench = announcing(EngineOptions::default());
     bench.engine.register("waits", |ctx: Ctx, (): ()| async move { ctx.signal::<()>("go").await }).unwrap();
-    // One that undoes what it did, and so ends by its own code.
+    // This run undoes its effects, so its own code ends it.
     let parked = bench.engine.start("waits", &()).await.unwrap();
     bench.until(parked.id(), RunStatus::Waiting).await;
     parked.cancel("enough").await.unwrap();
     bench.until(parked.id(), RunStatus::Cancelled).await;
     assert_eq!(told(&bench.engine, parked.id()).await, both("run.cancelled"));
-    // One that never ran, and so ends in the write of the person.
+    // This run never started, so the operator's command ends it.
     let delayed = bench.engine.start("waits", &()).delay(Duration::from_secs(3600)).await.unwrap();
     delayed.cancel("enough").await.unwrap();
     assert_eq!(told(&bench.engine, delayed.id()).await, both("run.cancelled"));
@@ -158,7 +159,7 @@ async fn a_child_that_ends_with_its_parent_is_told_of_in_the_same_commit() {
     run.cancel("enough").await.unwrap();
     open.send(true).unwrap();
     bench.until(run.id(), RunStatus::Cancelled).await;
-    // Not a moment later: there was no room to drive it.
+    // In the same commit: there was no room to execute the child.
     bench.until(child, RunStatus::Cancelled).await;
     for run in [run.id(), child] {
         assert_eq!(told(&bench.engine, run).await, both("run.cancelled"));
@@ -188,7 +189,7 @@ async fn a_doubt_is_told_once_however_often_it_is_looked_at() {
     bench.engine.kill();
     for _ in 0..2 {
         let next = bench.restart();
-        next.announce_with(Arc::new(Three));
+        next.set_announcer(Arc::new(Three));
         next.register("pay", wire(log.clone())).unwrap();
         bench.until_step(run, "wire", StepStatus::InDoubt).await;
         bench.until(run, RunStatus::Waiting).await;
@@ -202,7 +203,7 @@ async fn a_doubt_is_told_once_however_often_it_is_looked_at() {
     bench.check().await;
 }
 
-/// A writer whose acknowledgement was lost sends the same write again.
+/// A writer whose acknowledgement was lost repeats the same write.
 #[tokio::test]
 async fn a_write_that_is_sent_again_tells_once() {
     let bench = announcing(EngineOptions::default());
@@ -231,7 +232,7 @@ async fn a_write_that_is_sent_again_tells_once() {
     assert_eq!(told(&reader, run).await, both("run.completed"));
 }
 
-/// Wherever the process dies, the end of the run is told once, and a retry of the write tells nothing more.
+/// Wherever the process dies, the end of the run is announced once. A repeated write announces nothing more.
 #[tokio::test]
 async fn wherever_a_process_dies_the_end_is_told_once() {
     let log = Log::default();
@@ -247,7 +248,7 @@ async fn wherever_a_process_dies_the_end_is_told_once() {
     let seen = ended.clone();
     let lives = CrashEverywhere::new(order, &())
         .also(move |engine| {
-            engine.announce_with(Arc::new(Three));
+            engine.set_announcer(Arc::new(Three));
             let log = heard.clone();
             engine.register_target("all", move |delivery: Delivery, _: serde_json::Value| {
                 log.add(delivery.id().to_string());
@@ -269,7 +270,7 @@ async fn wherever_a_process_dies_the_end_is_told_once() {
     assert!(all.iter().all(|said| *said == both("run.completed").join(", ")), "{all:?}");
 }
 
-/// A target that is taken away gets nothing more, and what is due waits for it.
+/// A removed target receives nothing more. Due messages wait for it.
 #[tokio::test]
 async fn a_target_may_come_and_go() {
     let bench = announcing(EngineOptions::default());

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hapax_engine::model::{draw_run_lifecycle, draw_step_lifecycle};
 
-/// Compares, or with `HAPAX_UPDATE=1` rewrites, what stands between the marker and its end.
+/// Compares the text between the marker and its end, or rewrites it with `HAPAX_UPDATE=1`.
 fn holds(mark: &str, diagram: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md");
     let text = std::fs::read_to_string(&path).unwrap();

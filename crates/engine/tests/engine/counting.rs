@@ -1,4 +1,5 @@
-//! Attempts that nobody recorded are counted: no pause, no second look at the log and no undoing makes the ledger forget one.
+//! Unrecorded attempts are counted: the ledger never loses one through a pause, a reload of the log, or an
+//! undo.
 
 use std::future::pending;
 use std::time::Duration;
@@ -8,12 +9,12 @@ use hapax_engine::ctx::{Attempt, StepFuture};
 use hapax_engine::model::{LedgerEntry, LedgerOutcome, RunId, RunStatus, StepStatus};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 
-/// An engine that records no step before it ends, however long it takes.
+/// Engine that never records a step before it ends.
 fn bench() -> Bench {
     Bench::with(EngineOptions { mark_after: Duration::from_secs(24 * 3600), ..Default::default() })
 }
 
-/// An effect that hangs the first time it is entered, whichever attempt that is said to be.
+/// Effect that hangs on its first execution, whatever its attempt number.
 fn hangs_first(
     log: &Log,
     name: &'static str,
@@ -48,8 +49,8 @@ fn check_cut_off(entry: &LedgerEntry) {
     assert_eq!((entry.happened, entry.may_have_happened, entry.may_have_happened_twice), (1, 1, 1));
 }
 
-/// The holder vanishes in the middle of two effects, of which one is on record. Whoever takes over finishes that one and pauses, as people
-/// asked. When the run goes on, the other one is known to have been begun.
+/// The holder vanishes in the middle of two effects; only one is recorded. The next holder finishes that one
+/// and pauses as requested. After the resume, the other effect is known to have begun.
 #[tokio::test]
 async fn an_attempt_without_a_record_is_counted_after_a_crash_and_a_pause() {
     let bench = bench();
@@ -81,8 +82,8 @@ async fn an_attempt_without_a_record_is_counted_after_a_crash_and_a_pause() {
     bench.check().await;
 }
 
-/// A promise is settled through another node right before its time is over. The holder sees it time out, its write is refused, and it reads
-/// the log again: the effect that it was in the middle of is cut off by that.
+/// Another node settles a promise right before it times out. The holder sees a timeout, its commit is
+/// refused, and it reloads the log. That cuts off the effect in progress.
 #[tokio::test]
 async fn an_attempt_that_is_cut_off_by_reading_the_log_again_is_counted() {
     let bench = bench();
@@ -112,7 +113,8 @@ async fn an_attempt_that_is_cut_off_by_reading_the_log_again_is_counted() {
     bench.check().await;
 }
 
-/// The outcome of an effect is known, and the write that tells of it is refused for another reason. It is evidence all the same.
+/// The outcome of an effect is known, but its commit is refused for another reason. The outcome is still
+/// evidence.
 #[tokio::test]
 async fn an_outcome_that_is_lost_by_reading_the_log_again_is_kept_as_evidence() {
     let bench = bench();
@@ -145,7 +147,7 @@ async fn an_outcome_that_is_lost_by_reading_the_log_again_is_kept_as_evidence() 
     let promise = format!("{}:answer", run.id());
     bench.until_promise(&promise).await;
     bench.engine.resolve_promise(&promise, &7).await.unwrap();
-    // Both come to their end while the write is held back, and it is refused for the promise.
+    // Both finish while the commit is held back, and the promise causes its refusal.
     line.hold(true);
     bench.clock.advance(Duration::from_secs(6));
     open.send_replace(true);
@@ -165,8 +167,8 @@ async fn an_outcome_that_is_lost_by_reading_the_log_again_is_kept_as_evidence() 
     bench.check().await;
 }
 
-/// A run fails beside a step that waits for its turn, and its holder vanishes in the undoing. That the step is given up is on record first;
-/// the undoing is known to have been begun all the same.
+/// A run fails while another step waits for its turn, and its holder vanishes during the undo. The cancelled
+/// step is recorded first. The undo is still known to have begun.
 #[tokio::test]
 async fn an_undoing_that_was_cut_off_is_counted_whatever_is_recorded_before_it() {
     let bench = bench();

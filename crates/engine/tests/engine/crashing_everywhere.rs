@@ -1,9 +1,9 @@
-//! What the testing module tells its users about their workflows.
+//! The testing module reports what crashes do to a workflow.
 
 use std::time::Duration;
 
 use hapax_engine::model::{EffectClass, RunStatus};
-use hapax_engine::testing::{CrashEverywhere, Expect, Lab, crash_everywhere, replay};
+use hapax_engine::testing::{CrashEverywhere, Expect, TestEnvironment, crash_everywhere, replay};
 use hapax_engine::{Ctx, Failure, effects};
 
 async fn unprotected(ctx: Ctx, cents: u64) -> Result<u64, Failure> {
@@ -34,16 +34,16 @@ async fn repaired(ctx: Ctx, cents: u64) -> Result<u64, Failure> {
 #[tokio::test]
 async fn the_planted_bug_is_found_and_told_in_one_line() {
     let report = CrashEverywhere::new(unprotected, &500).run().await;
-    let story = report.stories.first().expect("the wire is not protected").to_string();
+    let finding = report.findings.first().expect("the wire is not protected").to_string();
     assert_eq!(
-        story,
+        finding,
         "crash after `wire` ran and before it was recorded → `wire` ran twice; declare it claimed, give it a \
          probe, or make it idempotent by key"
     );
     assert!(report.effect("wire").can_happen_twice);
     assert!(!report.effect("mail").can_happen_twice, "its code asks for its key");
     assert_eq!(report.effect("mail").most, 2);
-    assert!(report.stories.iter().all(|story| story.outcome.contains("wire")), "{:?}", report.stories);
+    assert!(report.findings.iter().all(|finding| finding.outcome.contains("wire")), "{:?}", report.findings);
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn an_expectation_that_does_not_hold_fails() {
     effects!(report, "wire" => Expect::ExactlyOnce);
 }
 
-/// Contract: twenty steps are covered at every point; how long it takes is for the bench to say.
+/// Contract: twenty steps are covered at every point. The benchmark measures how long it takes.
 #[tokio::test]
 async fn twenty_steps_are_crashed_at_every_point() {
     let workflow = |ctx: Ctx, (): ()| async move {
@@ -118,10 +118,10 @@ async fn waits_retries_and_people_are_part_of_it() {
     assert_eq!(report.effect("call").usual, 2);
 }
 
-/// A workflow that never completes proves nothing, so its test fails unless it says what it expects.
+/// A workflow that never completes proves nothing, so its test fails unless it states what it expects.
 #[tokio::test]
 async fn a_run_that_does_not_complete_without_a_crash_fails_the_test() {
-    let first = |report: hapax_engine::testing::CrashReport| report.stories.first().map(ToString::to_string);
+    let first = |report: hapax_engine::testing::CrashReport| report.findings.first().map(ToString::to_string);
     let unsettled = |ctx: Ctx, (): ()| async move { ctx.create_promise::<u32>("answer").await };
     let told = first(CrashEverywhere::new(unsettled, &()).run().await).unwrap();
     assert!(
@@ -164,23 +164,23 @@ async fn non_determinism_is_named_as_the_cause() {
         }
     };
     let report = CrashEverywhere::new(workflow, &()).run().await;
-    let named = |story: &&hapax_engine::testing::Story| {
-        story.outcome.contains("not deterministic: DeterminismViolation")
+    let named = |finding: &&hapax_engine::testing::CrashFinding| {
+        finding.outcome.contains("not deterministic: DeterminismViolation")
     };
-    assert!(report.stories.iter().any(|story| named(&story)), "{:?}", report.stories);
+    assert!(report.findings.iter().any(|finding| named(&finding)), "{:?}", report.findings);
 }
 
 #[tokio::test]
 async fn an_effect_that_may_be_repeated_can_be_named() {
     let workflow =
         |ctx: Ctx, (): ()| async move { ctx.step("set", |_| async { Ok::<_, Failure>(()) }).await };
-    assert!(!CrashEverywhere::new(workflow, &()).run().await.stories.is_empty());
+    assert!(!CrashEverywhere::new(workflow, &()).run().await.findings.is_empty());
     CrashEverywhere::new(workflow, &()).repeatable("set").run().await.assert_safe();
 }
 
 #[tokio::test]
 async fn time_travels_in_a_lab() {
-    let mut lab = Lab::new();
+    let mut lab = TestEnvironment::new();
     let workflow = |ctx: Ctx, (): ()| async move { ctx.sleep(Duration::from_secs(3 * 24 * 3600)).await };
     lab.engine().register("wait", workflow).unwrap();
     let run = lab.engine().start("wait", &()).await.unwrap();
@@ -192,10 +192,10 @@ async fn time_travels_in_a_lab() {
     assert_eq!(lab.engine().get(run.id()).await.unwrap().head.status(), RunStatus::Completed);
 }
 
-/// A run that gets on is not stuck, however often it has to wait.
+/// A run that makes progress is not stuck, however often it waits.
 #[tokio::test]
 async fn a_lab_has_time_for_many_waits() {
-    let lab = Lab::new();
+    let lab = TestEnvironment::new();
     let workflow = |ctx: Ctx, (): ()| async move {
         for _ in 0..100 {
             ctx.sleep(Duration::from_secs(5)).await?;
@@ -209,7 +209,7 @@ async fn a_lab_has_time_for_many_waits() {
 
 #[tokio::test]
 async fn changed_code_is_held_against_a_recorded_history() {
-    let lab = Lab::new();
+    let lab = TestEnvironment::new();
     let asks = |names: &'static [&'static str]| {
         move |ctx: Ctx, (): ()| async move {
             for name in names {

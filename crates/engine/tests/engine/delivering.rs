@@ -1,4 +1,5 @@
-//! After-effects: there exactly when what caused them is, delivered at least once under one id, and fairly.
+//! After-effects exist exactly when their cause is committed, and are delivered at least once under one id,
+//! fairly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +52,7 @@ async fn an_after_effect_is_delivered_once_what_caused_it_is_durable() {
     bench.check().await;
 }
 
-/// S2.26: a crash between the record and the delivery loses nothing; a replay leaves nothing a second time.
+/// S2.26: a crash between record and delivery loses nothing, and a replay sends nothing twice.
 #[tokio::test]
 async fn a_crash_neither_loses_nor_doubles_an_after_effect() {
     let bench = Bench::new();
@@ -104,7 +105,7 @@ async fn a_deliverer_that_vanishes_is_followed_by_another_under_the_same_id() {
     assert_eq!(attempts.read(), [format!("hangs on {id}"), format!("takes {id} in attempt 2")]);
 }
 
-/// Invariant 51: it ends in `dead`, with a reason, and people may have it delivered once more.
+/// Invariant 51: it ends as `dead` with a reason, and an operator can deliver it again.
 #[tokio::test]
 async fn an_after_effect_that_cannot_be_delivered_is_dead_until_people_say_otherwise() {
     let bench = Bench::new();
@@ -137,17 +138,18 @@ async fn an_after_effect_that_cannot_be_delivered_is_dead_until_people_say_other
     assert!(bench.engine.redeliver(&dead.id, nobody, "why").await.is_err());
     let unknown = EffectKey::from_stored("run_0:mail");
     let refused = bench.engine.redeliver(&unknown, by, "why").await.unwrap_err();
-    assert!(matches!(refused, Error::NoSuchMessage(_)), "{refused}");
+    assert!(matches!(refused, Error::NoSuchAfterEffect(_)), "{refused}");
     bench.check().await;
 }
 
-/// One dead endpoint delays nobody else.
+/// A dead endpoint delays no other.
 #[tokio::test]
 async fn a_target_that_hangs_delays_no_other() {
     let bench = Bench::new();
     let log = Log::default();
     bench.engine.register("order", order).unwrap();
-    let options = TargetOptions { at_once: 2, timeout: Duration::from_secs(30), ..TargetOptions::default() };
+    let options =
+        TargetOptions { max_concurrent: 2, timeout: Duration::from_secs(30), ..TargetOptions::default() };
     bench
         .engine
         .register_target_with("dead", options, |_: Delivery, _: String| async {

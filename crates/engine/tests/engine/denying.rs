@@ -1,4 +1,5 @@
-//! A probe that says "did not happen": it counts late enough and twice, and never while a request may still be at work.
+//! A probe's "did not happen" counts only after the settle time and when confirmed twice, never while a
+//! request may still be in progress.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use hapax_engine::{Ctx, Engine, Failure};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A provider that is asked, and how it answers.
+/// Provider with a probe and configurable answers.
 #[derive(Clone, Default)]
 struct Provider {
     wires: Log,
@@ -36,7 +37,7 @@ struct Terms {
     rejects_stale_fences: bool,
     on_doubt: OnDoubt,
     has_probe: bool,
-    /// Does the first attempt end with an unknown outcome, or hang until its worker vanishes?
+    /// True if the first attempt ends with an unknown outcome. False if it hangs until its worker vanishes.
     is_cut: bool,
 }
 
@@ -96,7 +97,7 @@ fn pay(
     }
 }
 
-/// A run whose worker vanished in the middle of its step, and the engine that took it over.
+/// A run whose worker vanished in the middle of its step, and the engine that took over.
 async fn crashed(bench: &Bench, provider: &Provider, terms: Terms) -> (Engine, RunId, Timestamp) {
     let terms = Terms { is_cut: false, ..terms };
     bench.engine.register("pay", pay(bench, provider, terms)).unwrap();
@@ -120,7 +121,7 @@ async fn answers(bench: &Bench, run: RunId) -> Vec<String> {
     probed.collect()
 }
 
-/// Issue: asked 20 ms after a timeout, the provider did not know the key yet. It was still working.
+/// Regression: 20 ms after a timeout the provider did not know the key yet, because it was still working.
 #[tokio::test]
 async fn a_denial_is_believed_only_after_the_settle_time_and_twice() {
     let bench = Bench::new();
@@ -154,7 +155,7 @@ async fn a_provider_that_was_still_at_work_is_found_out() {
     bench.check().await;
 }
 
-/// The run waits in the store; the worker that asked first may be gone, and what it heard counts for nothing.
+/// The run waits in the store. The worker that probed first may be gone, and its answers no longer count.
 #[tokio::test]
 async fn a_crash_while_a_denial_settles_is_survived() {
     let bench = Bench::new();
@@ -172,7 +173,7 @@ async fn a_crash_while_a_denial_settles_is_survived() {
     bench.check().await;
 }
 
-/// A worker that vanished may have sent its request just before its lease ended.
+/// A vanished worker may have sent its request just before its lease ended.
 #[tokio::test]
 async fn after_a_takeover_nothing_is_run_again_while_a_request_may_be_on_its_way() {
     let probed = Terms { settle: Some(Duration::ZERO), ..PROBED };

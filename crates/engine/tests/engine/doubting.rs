@@ -1,4 +1,4 @@
-//! Claimed effects: entered at most once, and in doubt where nobody knows whether they happened.
+//! Claimed effects run at most once, and are in doubt when their outcome is unknown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use hapax_engine::model::{
     Actor, EffectClass, JournalEvent, OnDoubt, ProbeAnswer, Resolution, Role, Ruling, RunId, RunStatus,
     StepStatus,
 };
-use hapax_engine::runtime::{Doubt, Point, PointWatcher, WorkflowOptions};
+use hapax_engine::runtime::{CrashPoint, CrashPointWatcher, Doubt, WorkflowOptions};
 use hapax_engine::{Ctx, Engine, EngineOptions, Error, Failure};
 use serde_json::json;
 
@@ -26,7 +26,7 @@ async fn the_doubt(bench: &Bench, engine: &Engine) -> Doubt {
     doubt.await
 }
 
-/// Waits while the clock stands: time that passes would tell a paused node that its lease is gone before it goes on.
+/// Waits without moving the clock. If time passed, a paused node would notice that its lease has ended.
 async fn standing<T>(what: &str, check: impl AsyncFn() -> Option<T>) -> T {
     let begun = std::time::Instant::now();
     while begun.elapsed() < Duration::from_secs(60) {
@@ -38,7 +38,7 @@ async fn standing<T>(what: &str, check: impl AsyncFn() -> Option<T>) -> T {
     panic!("never happened: {what}");
 }
 
-/// A wire that hangs the first time it is entered, and gives its attempt after that.
+/// Wire transfer that hangs on its first execution and returns its attempt number afterwards.
 fn wire(log: &Log) -> impl Fn(Ctx, ()) -> StepFuture<'static, u32> + Clone + Send + Sync + 'static {
     let log = log.clone();
     move |ctx: Ctx, ()| {
@@ -58,7 +58,7 @@ fn wire(log: &Log) -> impl Fn(Ctx, ()) -> StepFuture<'static, u32> + Clone + Sen
     }
 }
 
-/// Crashes in the middle of the wire, and goes on with another engine.
+/// Crashes in the middle of the wire and continues with another engine.
 async fn crashed(bench: &Bench, log: &Log) -> (Engine, RunId) {
     bench.engine.register("pay", wire(log)).unwrap();
     let run = bench.engine.start("pay", &()).await.unwrap().id();
@@ -206,7 +206,7 @@ async fn a_ruling_needs_rank_and_the_doubt_as_it_is() {
     assert_eq!(log.read().len(), 1);
 }
 
-/// An output of the wrong type is a typing error of a person; the doubt is not lost by it.
+/// A person may enter an output of the wrong type. The doubt survives it.
 #[tokio::test]
 async fn a_ruling_that_is_of_no_use_leaves_the_doubt() {
     let bench = Bench::new();
@@ -256,7 +256,7 @@ async fn people_have_it_undone() {
     bench.check().await;
 }
 
-/// What was undone belongs to the step that failed by it: a replay finds both, and goes on to what came after.
+/// The undo belongs to the failed step. A replay finds both and continues with later steps.
 #[tokio::test]
 async fn a_run_goes_on_after_a_compensation_and_a_crash() {
     let bench = Bench::new();
@@ -284,7 +284,7 @@ async fn a_run_goes_on_after_a_compensation_and_a_crash() {
     bench.check().await;
 }
 
-/// A run that is to end waits for a compensation to succeed, also if it must be tried again.
+/// A run that must end waits for a compensation to succeed, even if it needs a retry.
 #[tokio::test]
 async fn a_compensation_in_a_cancelled_run_comes_to_its_end() {
     let bench = Bench::new();
@@ -323,7 +323,7 @@ async fn a_compensation_in_a_cancelled_run_comes_to_its_end() {
     bench.check().await;
 }
 
-/// A run that pauses in the turn in which its effect comes into doubt tells of it, and why.
+/// A run that pauses in the turn of a new doubt still reports the doubt and its reason.
 #[tokio::test]
 async fn a_pause_does_not_hide_a_doubt() {
     let bench = Bench::new();
@@ -358,7 +358,7 @@ async fn a_pause_does_not_hide_a_doubt() {
     bench.check().await;
 }
 
-/// A doubt of a branch that was dropped is settled on paper only: nothing can be run or undone for it.
+/// A doubt of a dropped branch can only be closed on paper: nothing can be run or undone for it.
 #[tokio::test]
 async fn nobody_is_told_that_something_will_be_done_where_nothing_can_be() {
     let bench = Bench::new();
@@ -418,11 +418,11 @@ async fn a_ruling_that_nobody_could_act_on_is_refused() {
     run.result::<()>().await.unwrap();
     let doubt = the_doubt(&bench, &bench.engine).await.as_seen();
     let refused = bench.engine.resolve_doubt(&doubt, ruling(Resolution::DidNotHappen)).await.unwrap_err();
-    assert!(matches!(refused, Error::NobodyActs { .. }), "{refused}");
+    assert!(matches!(refused, Error::RulingNotPossible { .. }), "{refused}");
     bench.engine.resolve_doubt(&doubt, ruling(Resolution::Happened { output: json!(null) })).await.unwrap();
 }
 
-/// What is in doubt in a branch that lost decides nothing while the run is replayed.
+/// A doubt in a losing branch decides nothing during a replay.
 #[tokio::test]
 async fn a_doubt_of_a_branch_that_lost_takes_nothing_of_others_in_a_replay() {
     let bench = Bench::new();
@@ -464,7 +464,7 @@ async fn a_doubt_of_a_branch_that_lost_takes_nothing_of_others_in_a_replay() {
     assert_eq!(log.read(), ["do notify"]);
 }
 
-/// An error that does not tell whether the effect happened is a doubt; one that does is a failed attempt.
+/// An error that leaves the outcome open is a doubt. Any other error is a failed attempt.
 #[tokio::test]
 async fn only_an_outcome_that_is_unknown_is_in_doubt() {
     let bench = Bench::new();
@@ -573,7 +573,7 @@ async fn a_probe_that_cannot_tell_is_asked_again_while_people_look_into_it() {
     bench.check().await;
 }
 
-/// A person rules while the probe is asking, and is heard: the answer of the probe comes too late.
+/// A person rules while the probe runs. The ruling counts, and the answer of the probe comes too late.
 #[tokio::test]
 async fn a_person_who_is_faster_than_the_probe_is_heard() {
     let bench = Bench::new();
@@ -632,7 +632,7 @@ async fn a_step_may_say_what_a_doubt_is_to_come_to() {
     }
 }
 
-/// A cancellation does not make a doubt go away: the run ends when somebody has decided.
+/// A cancellation does not remove a doubt. The run ends after a ruling.
 #[tokio::test]
 async fn a_cancelled_run_waits_for_the_ruling() {
     let bench = Bench::new();
@@ -678,7 +678,7 @@ async fn a_ruling_of_no_use_on_a_cancelled_run_leaves_the_doubt() {
     bench.check().await;
 }
 
-/// Graceful shutdown lets a claimed effect come to its end, so that no doubt is left.
+/// A graceful shutdown lets a claimed effect finish, so no doubt is left.
 #[tokio::test]
 async fn a_shutdown_leaves_no_doubt() {
     let bench = Bench::new();
@@ -711,7 +711,7 @@ async fn a_shutdown_leaves_no_doubt() {
     bench.check().await;
 }
 
-/// The branch that lost was in the middle of a claimed effect.
+/// The losing branch was in the middle of a claimed effect.
 #[tokio::test]
 async fn a_branch_that_loses_in_the_middle_of_a_claimed_effect_leaves_a_doubt() {
     let bench = Bench::new();
@@ -741,7 +741,8 @@ async fn a_branch_that_loses_in_the_middle_of_a_claimed_effect_leaves_a_doubt() 
     bench.check().await;
 }
 
-/// A process that pauses between the effect and its record, and wakes after a takeover, writes nothing; what it tried to write is in the journal.
+/// A process that is paused between the effect and its record, and wakes after a takeover, cannot record. The
+/// journal shows its refused write.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_outcome_is_refused_and_settles_the_doubt_as_happened() {
     let bench = Bench::new();
@@ -750,10 +751,10 @@ async fn a_late_outcome_is_refused_and_settles_the_doubt_as_happened() {
     line.lose_leases();
     let (wake, woken) = std::sync::mpsc::channel::<()>();
     let (clock, woken) = (bench.clock.clone(), std::sync::Mutex::new(woken));
-    let pausing = PointWatcher::new(move |point| {
-        if matches!(point, Point::AfterEffect(..)) {
+    let pausing = CrashPointWatcher::new(move |point| {
+        if matches!(point, CrashPoint::AfterEffect(..)) {
             clock.advance(Duration::from_secs(31));
-            // Whatever the clock has woken on this thread must run elsewhere meanwhile.
+            // Tasks that the clock woke on this thread must run on another one.
             tokio::task::block_in_place(|| woken.lock().unwrap().recv().unwrap());
         }
     });
@@ -777,7 +778,7 @@ async fn a_late_outcome_is_refused_and_settles_the_doubt_as_happened() {
     let run = node.start("pay", &()).await.unwrap();
     standing("a doubt", async || bench.engine.list_doubts(None, 1).await.unwrap().doubts.pop()).await;
     wake.send(()).unwrap();
-    // The late outcome is refused, and settles the doubt as happened.
+    // The late outcome is refused, and resolves the doubt as happened.
     bench.until(run.id(), RunStatus::Completed).await;
     let effect = bench.engine.ledger(run.id()).await.unwrap().remove(0);
     assert_eq!((effect.status, effect.refused_writes), (Some("COMPLETED"), 1));
@@ -789,7 +790,8 @@ async fn a_late_outcome_is_refused_and_settles_the_doubt_as_happened() {
     bench.check().await;
 }
 
-/// The code of a step goes on after an await only while the lease holds. A process that was paused there sends nothing.
+/// After an await, the code of a step continues only while the lease holds. A process that was paused there
+/// sends nothing.
 #[tokio::test]
 async fn a_paused_step_does_not_go_on_after_its_lease_has_ended() {
     let bench = Bench::new();
@@ -834,8 +836,8 @@ async fn a_paused_step_does_not_go_on_after_its_lease_has_ended() {
     bench.check().await;
 }
 
-/// A probe goes on after an await only while the lease holds, as a step does. What it finds out after that is of no use, and it costs the
-/// provider a request that nobody waits for.
+/// After an await, a probe continues only while the lease holds, like a step. A later answer is useless and
+/// costs the provider a request.
 #[tokio::test]
 async fn a_paused_probe_does_not_go_on_after_its_lease_has_ended() {
     let bench = Bench::new();
@@ -865,7 +867,7 @@ async fn a_paused_probe_does_not_go_on_after_its_lease_has_ended() {
     node.start("pay", &()).await.unwrap();
     bench.eventually("the probe is asked", async || (!log.read().is_empty()).then_some(())).await;
     line.lose_leases();
-    // As after a pause: the lease is over and the answer is there before anybody has looked at the clock.
+    // As after a pause: the lease has ended and the answer has arrived before the process looks at the clock.
     open.send_replace(true);
     bench.clock.advance(Duration::from_secs(31));
     for _ in 0..1_000 {
@@ -874,7 +876,8 @@ async fn a_paused_probe_does_not_go_on_after_its_lease_has_ended() {
     assert_eq!(log.read(), ["connect"], "nothing was asked after the lease had ended");
 }
 
-/// Right before the code is entered, after the claim was written, the process pauses until another has taken over.
+/// The process is paused right before the code runs, after the claim was committed, until another has taken
+/// over.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_between_the_claim_and_the_code_means_that_the_code_is_not_entered() {
     let bench = Bench::new();
@@ -884,8 +887,8 @@ async fn a_pause_between_the_claim_and_the_code_means_that_the_code_is_not_enter
     let (wake, woken) = std::sync::mpsc::channel::<()>();
     let (told, paused) = tokio::sync::watch::channel(false);
     let (clock, woken) = (bench.clock.clone(), std::sync::Mutex::new(woken));
-    let pausing = PointWatcher::new(move |point| {
-        if matches!(point, Point::BeforeSend(..)) {
+    let pausing = CrashPointWatcher::new(move |point| {
+        if matches!(point, CrashPoint::BeforeSend(..)) {
             clock.advance(Duration::from_secs(31));
             told.send_replace(true);
             let _ = woken.lock().unwrap().recv();
@@ -921,7 +924,7 @@ async fn a_pause_between_the_claim_and_the_code_means_that_the_code_is_not_enter
     bench.check().await;
 }
 
-/// Code that works in a thread or a task of its own is told.
+/// Code in its own thread or task is notified.
 #[tokio::test]
 async fn an_attempt_tells_code_outside_its_future_that_the_run_was_lost() {
     let bench = Bench::new();

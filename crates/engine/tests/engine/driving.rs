@@ -1,4 +1,4 @@
-//! Runs driven to their end on the memory store.
+//! Runs executed to their end on the memory store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ async fn five_steps(ctx: Ctx, n: u64) -> Result<u64, Failure> {
     Ok(sum)
 }
 
-/// S0.5, S0.13, S0.34: one run per key, each step recorded once, two versions a step.
+/// S0.5, S0.13, S0.34: one run per key, each step recorded once, two versions per step.
 #[tokio::test]
 async fn a_run_of_steps_completes_once_per_key() {
     let bench = Bench::new();
@@ -33,7 +33,7 @@ async fn a_run_of_steps_completes_once_per_key() {
     bench.check().await;
 }
 
-/// S3.16-S3.20: a crash replays what is recorded; the effect key does not change.
+/// S3.16-S3.20: after a crash the records are replayed, and the effect key does not change.
 #[tokio::test]
 async fn a_crash_goes_on_from_the_last_record_under_the_same_keys() {
     let bench = Bench::new();
@@ -320,12 +320,8 @@ async fn the_first_branch_wins_and_the_choice_is_remembered() {
     let bench = Bench::new();
     let workflow = |ctx: Ctx, _: ()| async move {
         let promise = ctx.create_promise::<String>("answer");
-        let (first, value) = ctx
-            .select(vec![
-                Box::pin(async { promise.await }) as std::pin::Pin<Box<dyn Future<Output = _> + Send>>,
-                Box::pin(async { ctx.sleep(Duration::from_secs(60)).await.map(|()| "late".to_string()) }),
-            ])
-            .await?;
+        let late = async { ctx.sleep(Duration::from_secs(60)).await.map(|()| "late".to_string()) };
+        let (first, value) = ctx.select((promise, late)).await?;
         ctx.create_promise::<()>("hold").await?;
         Ok::<_, Failure>((first, value?))
     };
@@ -337,7 +333,7 @@ async fn the_first_branch_wins_and_the_choice_is_remembered() {
     bench.engine.kill();
     let second = bench.restart();
     second.register("race", workflow).unwrap();
-    // The loser is settled only now; the replay must not go the other way.
+    // The losing branch is settled only now. The replay must not choose it.
     second.resolve_promise(&format!("{}:answer", run.id()), &"early").await.unwrap();
     second.resolve_promise(&format!("{}:hold", run.id()), &()).await.unwrap();
     let outcome = second.run(run.id()).await.unwrap().result::<(usize, String)>().await.unwrap();
@@ -374,7 +370,7 @@ async fn pause_holds_a_run_and_resume_lets_it_go_on() {
     bench.until(run.id(), RunStatus::Waiting).await;
     run.pause().await.unwrap();
     run.signal("go", &5, None).await.unwrap();
-    assert_eq!(bench.engine.sweep().await.unwrap(), 0, "a paused run is not due");
+    assert_eq!(bench.engine.claim_due_runs().await.unwrap(), 0, "a paused run is not due");
     assert_eq!(run.view().await.unwrap().head.status(), RunStatus::Paused);
     run.resume().await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 5);
@@ -577,7 +573,25 @@ async fn a_record_that_no_longer_fits_the_code_is_told_and_not_run_again() {
     bench.check().await;
 }
 
-/// Invariant 43: a settlement and a timeout have one winner, and the loser is told.
+#[tokio::test]
+async fn join_all_and_select_take_steps_as_they_are() {
+    let bench = Bench::new();
+    let workflow = |ctx: Ctx, _: ()| async move {
+        let steps = (1..=3u64).map(|n| ctx.step("double", move |_| async move { Ok::<_, Failure>(2 * n) }));
+        let doubled = ctx.join_all(steps).await.into_iter().collect::<Result<Vec<u64>, Failure>>()?;
+        let never = ctx.signal::<u64>("never");
+        let seven = ctx.step("seven", |_| async { Ok::<_, Failure>(7u64) });
+        let (first, value) = ctx.select((never, seven)).await?;
+        Ok::<_, Failure>((doubled, first, value?))
+    };
+    bench.engine.register("steps", workflow).unwrap();
+    let run = bench.engine.start("steps", &()).await.unwrap();
+    let output: (Vec<u64>, usize, u64) = bench.advancing(run.result()).await.unwrap();
+    assert_eq!(output, (vec![2, 4, 6], 1, 7));
+    bench.check().await;
+}
+
+/// Invariant 43: either the settlement or the timeout wins, and the loser gets an error.
 #[tokio::test]
 async fn a_promise_times_out_or_is_settled_never_both() {
     let bench = Bench::new();
@@ -605,7 +619,8 @@ async fn a_promise_times_out_or_is_settled_never_both() {
     bench.check().await;
 }
 
-/// Invariant 45: a run asked to cancel in the middle of an effect lets it end, records it, and starts nothing new.
+/// Invariant 45: a run that is cancelled in the middle of an effect lets it finish, records it, and starts
+/// nothing new.
 #[tokio::test]
 async fn a_cancelled_run_lets_its_effect_end_and_starts_no_other() {
     let bench = Bench::new();
@@ -706,7 +721,7 @@ async fn a_failed_run_can_be_taken_up_from_a_named_step() {
     bench.check().await;
 }
 
-/// S0.25, S0.28: a command on a version that is gone is refused and changed nothing.
+/// S0.25, S0.28: a command on an old version is refused and changes nothing.
 #[tokio::test]
 async fn a_command_on_a_stale_version_is_refused() {
     let bench = Bench::new();
@@ -716,7 +731,7 @@ async fn a_command_on_a_stale_version_is_refused() {
     let seen = run.view().await.unwrap().head.version;
     run.pause().await.unwrap();
     let cancel = hapax_engine::model::RunCommand::Cancel { reason: "late".into() };
-    let error = bench.engine.steer(run.id(), cancel, Some(seen)).await.unwrap_err();
+    let error = bench.engine.command_run(run.id(), cancel, Some(seen)).await.unwrap_err();
     assert!(matches!(error, Error::Concurrency { .. }));
     assert!(error.to_string().contains("was modified concurrently"), "{error}");
     assert_eq!(run.view().await.unwrap().head.status(), RunStatus::Paused);

@@ -1,4 +1,5 @@
-//! Heartbeats and janitors beside the operations they are about: what an engine says of itself is not taken against it, and nobody asks more often than it is time.
+//! Heartbeats and janitors beside running operations: an engine's own heartbeats never count against it, and
+//! nothing polls more often than its interval.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,17 +7,18 @@ use std::time::Duration;
 use crate::support::Bench;
 use crate::support::cut_off::CutOff;
 use hapax_engine::model::{Action, ClaimTo, EntityStep, EntityWorkflow, Payload};
-use hapax_engine::runtime::{Answer, CodeOnly, Outcome};
+use hapax_engine::runtime::{ActionAnswer, CodeOnlyHost, TransitionOutcome};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
 const EVERY: Duration = Duration::from_secs(30);
 const STALE_AFTER: Duration = Duration::from_secs(20);
-/// How often an engine says that its operations live: a few times within the patience of the janitor.
+/// Interval of the heartbeats: a few times within the janitor's timeout.
 const HEARD_EVERY: Duration = Duration::from_secs(4);
 
-/// An engine on a store that counts, with an approved invoice that is closed in two ways, and the door that one of them waits at.
+/// Engine on a counting store, with an approved invoice that can be closed in two ways, and the gate that one
+/// of them waits at.
 struct Desk {
     bench: Bench,
     line: Arc<CutOff>,
@@ -35,11 +37,11 @@ impl Desk {
             let door = waits.clone();
             async move {
                 door.acquire().await.unwrap().forget();
-                Answer::done("closed")
+                ActionAnswer::done("closed")
             }
         };
         engine.register_action("wait", wait_at_the_door).unwrap();
-        let work = || Payload::of(&Answer::done("closed").unwrap()).unwrap();
+        let work = || Payload::of(&ActionAnswer::done("closed").unwrap()).unwrap();
         engine.register_transaction_action("write", move |_| Box::new(work())).unwrap();
         let claim = || ClaimTo::new("closing", "approved").unwrap();
         let step = |id, key| EntityStep::new(id, key, &["approved"], "closed").unwrap().claiming(claim());
@@ -50,7 +52,7 @@ impl Desk {
         let statuses = ["approved", "closing", "closed"];
         let workflow = EntityWorkflow::new("invoices", "billing", "invoice", &statuses).unwrap();
         let workflow = EntityWorkflow { steps, ..workflow };
-        engine.register_entity_workflow(workflow, Arc::new(CodeOnly)).await.unwrap();
+        engine.register_entity_workflow(workflow, Arc::new(CodeOnlyHost)).await.unwrap();
         engine.module("billing").janitor(EVERY, STALE_AFTER).unwrap();
         let _ = engine.create_entity("invoice", "INV-7", "approved", &json!({})).await.unwrap();
         let desk = Desk { bench, line, engine, door };
@@ -58,7 +60,7 @@ impl Desk {
         desk
     }
 
-    /// Waits without letting time pass.
+    /// Waits without moving the clock.
     async fn until(&self, what: &str, holds: impl Fn() -> bool) {
         for _ in 0..10_000 {
             if holds() {
@@ -69,14 +71,14 @@ impl Desk {
         panic!("never happened: {what}");
     }
 
-    /// Gives whoever has woken their turns.
+    /// Gives woken tasks their turns.
     async fn settle(&self) {
         for _ in 0..200 {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Takes a step whose end is written, and hears of it before that is answered.
+    /// Takes a step whose end is committed, and sends a heartbeat before that commit is acknowledged.
     async fn hears_while_it_ends(&self, step: &str) {
         self.line.operations.hold_ends(true);
         self.door.add_permits(1);
@@ -89,8 +91,8 @@ impl Desk {
         assert!(!call.is_finished(), "it was not answered yet");
         self.line.operations.hold_ends(false);
         let outcome = call.await.unwrap().unwrap();
-        let Outcome::Done { entity, recorded, .. } = outcome else { panic!("{outcome:?}") };
-        // What was written by itself is not recorded by somebody else.
+        let TransitionOutcome::Done { entity, recorded, .. } = outcome else { panic!("{outcome:?}") };
+        // The step's own write is not reported as another request's result.
         assert_eq!((entity.unwrap().status.as_str(), recorded), ("closed", false));
         let notes = self.engine.list_entity_journal("invoice", "INV-7", None, 0, 10).await.unwrap();
         assert!(notes.is_empty(), "{notes:?}");
@@ -98,19 +100,20 @@ impl Desk {
     }
 }
 
-/// An operation whose end was just written is no longer pending, which is what a heartbeat is told: it was not taken away.
+/// An operation whose end was just committed is no longer pending. A heartbeat that learns this must not
+/// treat it as lost.
 #[tokio::test]
 async fn a_heartbeat_while_the_end_is_written_does_not_count_it_as_lost() {
     Desk::new().await.hears_while_it_ends("close").await;
 }
 
-/// The same of an action that writes its end in its own transaction.
+/// Like the test above, for an action that commits its end in its own transaction.
 #[tokio::test]
 async fn a_heartbeat_while_a_transaction_is_answered_does_not_count_it_as_lost() {
     Desk::new().await.hears_while_it_ends("close_in_transaction").await;
 }
 
-/// Runs come and go all the time; who says that operations live, and who looks for those that do not, goes by the clock.
+/// Runs come and go all the time. Heartbeats and janitors follow the clock only.
 #[tokio::test]
 async fn heartbeats_and_janitors_go_by_the_clock_and_not_by_what_else_changes() {
     let desk = Desk::new().await;
@@ -135,14 +138,15 @@ async fn heartbeats_and_janitors_go_by_the_clock_and_not_by_what_else_changes() 
         desk.settle().await;
         beats += 1;
     }
-    // The janitor says itself that what is held here lives, before it looks.
+    // The janitor sends a heartbeat for local operations before its pass.
     assert_eq!(counts(), (before.0 + beats + 1, before.1 + 1));
     assert_eq!(u128::try_from(beats).unwrap(), EVERY.as_millis().div_ceil(HEARD_EVERY.as_millis()));
     desk.door.add_permits(1);
-    assert!(matches!(call.await.unwrap().unwrap(), Outcome::Done { .. }));
+    assert!(matches!(call.await.unwrap().unwrap(), TransitionOutcome::Done { .. }));
 }
 
-/// An engine that shuts down waits for many operations, each of which wakes whoever waits: that is no reason to say of the others that they live.
+/// A shutdown waits for many operations, and each end wakes the waiters. That must not cause heartbeats for
+/// the others.
 #[tokio::test]
 async fn operations_that_end_one_by_one_cause_no_heartbeats() {
     let desk = Desk::new().await;
@@ -159,14 +163,14 @@ async fn operations_that_end_one_by_one_cause_no_heartbeats() {
     assert!(!stopped.is_finished(), "it waits for what is under way");
     for call in calls {
         desk.door.add_permits(1);
-        assert!(matches!(call.await.unwrap().unwrap(), Outcome::Done { .. }));
+        assert!(matches!(call.await.unwrap().unwrap(), TransitionOutcome::Done { .. }));
         desk.settle().await;
     }
     stopped.await.unwrap().unwrap();
     assert_eq!(desk.line.operations.heard(), 0, "no time has passed");
 }
 
-/// S1.39: looks are as far apart as they begin. One whose answer takes long does not put off the next.
+/// S1.39: the interval is measured between the starts of two passes. A slow pass does not delay the next.
 #[tokio::test]
 async fn a_janitor_whose_time_came_while_it_looked_looks_again() {
     let desk = Desk::new().await;
@@ -178,7 +182,7 @@ async fn a_janitor_whose_time_came_while_it_looked_looks_again() {
     desk.until("the third look", || desk.line.operations.looked() == 3).await;
 }
 
-/// G1.3: to be killed is to be silent: what it held is nobody's, though its time to speak has come in the same moment.
+/// G1.3: a killed engine is silent, even if a heartbeat was due in the same moment.
 #[tokio::test]
 async fn who_is_killed_does_not_say_that_its_operations_live() {
     let desk = Desk::new().await;
@@ -191,7 +195,7 @@ async fn who_is_killed_does_not_say_that_its_operations_live() {
     assert!(call.await.unwrap().is_err());
 }
 
-/// An engine that holds nothing has nothing to say.
+/// An engine without operations sends no heartbeats.
 #[tokio::test]
 async fn who_holds_nothing_does_not_write_that_it_lives() {
     let desk = Desk::new().await;

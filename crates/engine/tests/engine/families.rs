@@ -1,4 +1,4 @@
-//! Runs that start themselves again and again: how far they come, and how people end them.
+//! Runs that start themselves again and again: their limits, and how operators end them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use hapax_engine::model::{ClosePolicy, RunHead, RunStatus, WorkspaceId};
 use hapax_engine::store::{ListRuns, Store};
 use hapax_engine::{Ctx, Engine, EngineOptions, Error, Failure};
 
-/// Starts itself, `width` times at once, and waits for none of them to be cancelled with it.
+/// Starts itself `width` times at once, with children that survive their parent.
 fn register_bomb(engine: &Engine, width: usize) {
     engine
         .register("bomb", move |ctx: Ctx, _: ()| async move {
@@ -17,7 +17,7 @@ fn register_bomb(engine: &Engine, width: usize) {
                 child.on_close(ClosePolicy::Abandon).into_future()
             });
             let ended = futures_util::future::join_all(children).await;
-            // Whoever is refused goes on all the same, as code that catches everything does.
+            // A refused child does not stop this code: it ignores every error.
             let codes = ended.into_iter().filter_map(|it| it.err()?.code().map(str::to_owned));
             Ok::<_, Failure>(codes.collect::<Vec<_>>())
         })
@@ -42,7 +42,7 @@ async fn open_runs(bench: &Bench) -> usize {
     all_runs(bench).await.iter().filter(|run| !run.status().is_closed()).count()
 }
 
-/// The first limit that a run without end meets: nobody is deeper in a family than so many runs.
+/// The first limit that an endless recursion meets is the depth of the family.
 #[tokio::test]
 async fn a_run_that_starts_itself_ends_at_the_depth_that_is_allowed() {
     let bench = Bench::with(EngineOptions { max_child_depth: 5, ..EngineOptions::default() });
@@ -61,7 +61,8 @@ async fn a_run_that_starts_itself_ends_at_the_depth_that_is_allowed() {
     bench.check().await;
 }
 
-/// A family grows to its limit and no further, even if every member tries on; those who are refused are told, and the tree ends by itself.
+/// A family grows only to its limit, even if every member keeps trying. Refused starts fail, and the tree
+/// ends by itself.
 #[tokio::test]
 async fn a_fork_bomb_stays_within_the_limit_of_its_family() {
     let options = EngineOptions { max_descendants: 200, ..EngineOptions::default() };
@@ -71,12 +72,12 @@ async fn a_fork_bomb_stays_within_the_limit_of_its_family() {
     bench.until(root.id(), RunStatus::Completed).await;
     bench.eventually("all ended", async || (open_runs(&bench).await == 0).then_some(())).await;
     let runs = all_runs(&bench).await.len();
-    // Three children are one write, so the last of the 200 may not be used.
+    // Three children share one commit, so the last of the 200 places may stay unused.
     assert!((199..=201).contains(&runs), "{runs}");
     bench.check().await;
 }
 
-/// The refusal is on record: a replay under a higher limit tells the code what it was told before.
+/// The refusal is recorded: a replay under a higher limit gives the code the same failure.
 #[tokio::test]
 async fn a_refused_child_stays_refused_in_a_replay() {
     let bench = Bench::with(EngineOptions { max_descendants: 1, ..EngineOptions::default() });
@@ -104,7 +105,8 @@ async fn a_refused_child_stays_refused_in_a_replay() {
     assert_eq!(bench.count_runs().await, 2);
 }
 
-/// People cancel a root and everything below it, abandoned or not; what was about to be born is not.
+/// An operator cancels a root and all its descendants, abandoned or not. Children about to start are not
+/// started.
 #[tokio::test]
 async fn cancelling_a_family_ends_every_member_of_it() {
     let bench = Bench::new();
@@ -141,7 +143,7 @@ async fn cancelling_a_family_ends_every_member_of_it() {
     bench.check().await;
 }
 
-/// A crash right after the cancellation was acknowledged changes nothing: the next engine goes on with it.
+/// A crash right after the acknowledged cancellation changes nothing: the next engine completes it.
 #[tokio::test]
 async fn a_cancelled_family_is_swept_after_a_crash() {
     let bench = Bench::new();
@@ -164,7 +166,7 @@ async fn a_cancelled_family_is_swept_after_a_crash() {
     let root = bench.engine.start("parent", &()).await.unwrap();
     bench.eventually("all are born", async || (bench.count_runs().await >= 300).then_some(())).await;
     bench.engine.kill();
-    // Marked by a node that dies before it asks anybody to cancel.
+    // Marked by a node that dies before it cancels any member.
     let request = hapax_engine::store::CancelFamily {
         workspace: WorkspaceId::default(),
         root: root.id(),
@@ -180,7 +182,7 @@ async fn a_cancelled_family_is_swept_after_a_crash() {
     bench.check().await;
 }
 
-/// Children beyond the pace of their workspace begin later, and those of another workspace do not wait for them.
+/// Children beyond the rate limit of their workspace start later. Other workspaces are not affected.
 #[tokio::test]
 async fn children_begin_at_the_pace_of_their_workspace() {
     let bench = Bench::with(EngineOptions { children_per_second: 10, ..EngineOptions::default() });

@@ -1,4 +1,4 @@
-//! An effect begins before the record of what the code was told is durable, if that follows from what is; and only then.
+//! An effect begins before earlier outcomes are committed only if those are derivable from durable data.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use hapax_engine::{Ctx, Engine, EngineOptions, Failure, effects};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Runs of one workflow on a node whose writes under a lease can be held back.
+/// Runs of one workflow on a node whose commits can be held back.
 struct Node {
     bench: Bench,
     line: Arc<CutOff>,
@@ -30,7 +30,7 @@ impl Node {
         Node { bench, line, engine, log: Log::default() }
     }
 
-    /// Starts a run of `workflow`, lets it come to its wait, and from there on holds its writes back.
+    /// Starts a run of `workflow`, lets it reach its wait, and then holds its commits back.
     async fn hold_waiting<F, Fut>(&self, workflow: F) -> RunId
     where
         F: Fn(Ctx, Log) -> Fut + Clone + Send + Sync + 'static,
@@ -54,14 +54,14 @@ impl Node {
         self.bench.eventually(what, did).await;
     }
 
-    /// Lets everything go as far as it can without a write.
+    /// Lets everything progress as far as it can without a commit.
     async fn settle_down(&self) {
         for _ in 0..1_000 {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Lets writes go on; gives what the run ends with.
+    /// Lets commits continue and returns the output of the run.
     async fn let_go(&self, run: RunId) -> String {
         self.line.hold(false);
         let ended = self.engine.run(run).await.unwrap().result::<String>().await.unwrap();
@@ -70,7 +70,7 @@ impl Node {
     }
 }
 
-/// A step whose try is written down with its number and its key.
+/// Step that logs its attempt number and its key.
 async fn ship(ctx: &Ctx, log: &Log, what: &str) -> Result<String, Failure> {
     let (log, what) = (log.clone(), what.to_string());
     ctx.step("ship", move |attempt: Attempt| -> StepFuture<'static, String> {
@@ -90,7 +90,8 @@ fn shipped(log: &Log) -> Vec<String> {
     log.read().into_iter().filter(|did| did.starts_with("ship")).collect()
 }
 
-/// The settlement is durable, and nothing else can be told to the code: the step begins at once, and both are one write.
+/// The settlement is durable, and the code can receive nothing else. The step begins at once, and both are
+/// one commit.
 #[tokio::test]
 async fn a_step_after_a_settlement_waits_for_no_further_write() {
     let node = Node::new();
@@ -106,8 +107,8 @@ async fn a_step_after_a_settlement_waits_for_no_further_write() {
     assert!(told[0].0 == "answer" && told[0].1 < told[1].1, "told before it was shipped: {told:?}");
 }
 
-/// A crash between the effect and the one write that tells of it: whoever goes on finds the settlement, is told it first, and does the
-/// same under the same key, knowing that it may have happened.
+/// A crash between the effect and its commit: the next holder finds the settlement, gives it to the code
+/// first, and repeats the effect under the same key, knowing that it may have happened.
 #[tokio::test]
 async fn after_a_crash_the_same_is_told_and_the_same_is_done() {
     let node = Node::new();
@@ -115,7 +116,7 @@ async fn after_a_crash_the_same_is_told_and_the_same_is_done() {
     node.resolve(run, "answer", "yes").await;
     node.until_did(&format!("ship yes 1 {run}:ship")).await;
     node.engine.kill();
-    // Whoever waits for long enough would have timed out by now.
+    // Any wait with a timeout would have timed out by now.
     node.bench.clock.advance(2 * HOUR);
     let log = node.log.clone();
     node.bench.engine.register("follow", move |ctx: Ctx, ()| answer_then_ship(ctx, log.clone())).unwrap();
@@ -127,7 +128,7 @@ async fn after_a_crash_the_same_is_told_and_the_same_is_done() {
     node.bench.check().await;
 }
 
-/// The first signal of its name stays the first, whatever comes in after it.
+/// The first signal of its name stays the first, whatever arrives later.
 #[tokio::test]
 async fn a_step_after_a_signal_waits_for_no_further_write() {
     let workflow = |ctx: Ctx, log: Log| async move {
@@ -149,7 +150,7 @@ async fn a_step_after_a_signal_waits_for_no_further_write() {
     node.bench.check().await;
 }
 
-/// While a run waits for it, it is not forgotten either.
+/// A promise is not deleted while a run waits for it.
 #[tokio::test]
 async fn a_step_after_a_promise_that_stands_alone_waits_for_no_further_write() {
     let workflow = |ctx: Ctx, log: Log| async move {
@@ -163,11 +164,12 @@ async fn a_step_after_a_promise_that_stands_alone_waits_for_no_further_write() {
     assert_eq!(node.let_go(run).await, "yes");
 }
 
-/// Each of these is told something that a replay might be told otherwise or later, so it is on record before anything is done about it.
+/// In each of these cases a replay might receive the outcome differently or later, so it must be recorded
+/// before the next effect begins.
 mod what_does_not_follow {
     use super::*;
 
-    /// `act` makes the run go on; nothing is shipped before writes are let go.
+    /// `act` makes the run continue. Nothing is shipped before commits continue.
     async fn waits_for_the_write<F, Fut>(workflow: F, act: impl AsyncFn(&Node, RunId))
     where
         F: Fn(Ctx, Log) -> Fut + Clone + Send + Sync + 'static,
@@ -194,7 +196,7 @@ mod what_does_not_follow {
         node.resolve(run, "answer", "yes").await;
     }
 
-    /// A replay that comes later may find that the time is up, and be told that first.
+    /// A later replay may find that the timer is due and receive that first.
     #[tokio::test]
     async fn a_settlement_beside_a_timer() {
         let workflow = |ctx: Ctx, log: Log| async move {
@@ -219,7 +221,7 @@ mod what_does_not_follow {
         assert_eq!(node.let_go(run).await, "yes");
     }
 
-    /// The other may be settled before the replay, which then might tell it first.
+    /// The other promise may be settled before the replay and then come first.
     #[tokio::test]
     async fn a_settlement_beside_another_promise() {
         let workflow = |ctx: Ctx, log: Log| async move {
@@ -242,7 +244,7 @@ mod what_does_not_follow {
         assert_eq!(node.let_go(run).await, "yes");
     }
 
-    /// Two that are there at once are told in the order of their records; of the second, nothing tells but its record.
+    /// Two outcomes in one turn are replayed in the order of their records. Only its record shows the second.
     #[tokio::test]
     async fn two_settlements_in_one_turn() {
         let workflow = |ctx: Ctx, log: Log| async move {
@@ -272,7 +274,7 @@ mod what_does_not_follow {
         waits_for_the_write(workflow, yes).await;
     }
 
-    /// A settlement may come before it is written that the time is up.
+    /// A signal may arrive before the timeout is recorded.
     #[tokio::test]
     async fn a_promise_that_timed_out() {
         let workflow = |ctx: Ctx, log: Log| async move {
@@ -293,7 +295,7 @@ mod what_does_not_follow {
         waits_for_the_write(workflow, async |node, _| node.bench.clock.advance(HOUR)).await;
     }
 
-    /// Its waiter has given up, and it may still be settled.
+    /// The wait has timed out, but the promise may still be settled.
     #[tokio::test]
     async fn a_promise_that_stands_alone_and_did_not_come() {
         let workflow = |ctx: Ctx, log: Log| async move {
@@ -304,13 +306,13 @@ mod what_does_not_follow {
         waits_for_the_write(workflow, async |node, _| node.bench.clock.advance(HOUR)).await;
     }
 
-    /// By the clock of another node its time may not be up yet.
+    /// By another node's clock it may not have timed out yet.
     #[tokio::test]
     async fn a_promise_that_stands_alone_and_timed_out() {
         let node = Node::new();
         let deadline_at = Some(node.bench.store.now().plus(HOUR));
         let alone = NewPromise { id: Some("alone".into()), deadline_at, ..NewPromise::default() };
-        drop(node.bench.engine.make_promise(alone).await.unwrap());
+        drop(node.bench.engine.create_promise(alone).await.unwrap());
         let workflow = |ctx: Ctx, log: Log| async move {
             let answer = ctx.await_promise::<String>("alone").await;
             log.add("told".into());
@@ -319,7 +321,7 @@ mod what_does_not_follow {
         waits_for_the_write_on(node, workflow, async |node, _| node.bench.clock.advance(HOUR)).await;
     }
 
-    /// In a replay the other step is under way again, or not yet, when the answer is told.
+    /// In a replay the other step may be in progress again, or not yet, when the settlement comes.
     #[tokio::test]
     async fn a_settlement_beside_a_step_under_way() {
         let workflow = |ctx: Ctx, log: Log| async move {
@@ -361,7 +363,7 @@ mod what_does_not_follow {
         assert_eq!(node.let_go(run).await, "yes");
     }
 
-    /// A claim is durable before its effect, and so is all that came before it.
+    /// A claim is durable before its effect, and so is everything before it.
     #[tokio::test]
     async fn a_claimed_effect() {
         let workflow = |ctx: Ctx, log: Log| async move {
@@ -376,7 +378,7 @@ mod what_does_not_follow {
         waits_for_the_write(workflow, yes).await;
     }
 
-    /// A run that is cancelled meanwhile is told nothing more in a replay: what it undoes must not depend on that.
+    /// A cancelled run receives nothing more in a replay, so its undo must not depend on it.
     #[tokio::test]
     async fn the_undoing_of_what_was_done_before() {
         let workflow = |ctx: Ctx, log: Log| async move {
@@ -404,7 +406,7 @@ mod what_does_not_follow {
     }
 }
 
-/// Wherever a crash falls, on the way to the settlement, to the effect or to their write.
+/// A crash at any point on the way to the settlement, the effect or their commit.
 #[tokio::test]
 async fn a_crash_anywhere_around_a_settlement_does_no_harm() {
     let workflow = |ctx: Ctx, _: ()| async move {

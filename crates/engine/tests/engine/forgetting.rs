@@ -1,4 +1,4 @@
-//! What an engine deletes by itself, and when.
+//! Retention: what an engine deletes by itself, and when.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use hapax_engine::model::{
     IdempotencyKey, LeafDigests, Name, OperationId, RequestEnd, RequestId, RequestScope, RequestSummary,
     StoredAnswer, WorkspaceId, WriteToken,
 };
-use hapax_engine::runtime::{CodeOnly, Outcome};
+use hapax_engine::runtime::{CodeOnlyHost, TransitionOutcome};
 use hapax_engine::store::{ListOperations, Store};
 use hapax_engine::{Ctx, EngineOptions, Failure};
 use serde_json::json;
@@ -25,15 +25,15 @@ async fn bench(keep_runs_for: Option<Duration>) -> Bench {
     let steps = vec![step(10, "close", "open", "closed"), step(20, "reopen", "closed", "open")];
     let workflow = EntityWorkflow::new("tickets", "desk", "ticket", &["open", "closed"]).unwrap();
     let workflow = EntityWorkflow { steps, ..workflow };
-    bench.engine.register_entity_workflow(workflow, Arc::new(CodeOnly)).await.unwrap();
+    bench.engine.register_entity_workflow(workflow, Arc::new(CodeOnlyHost)).await.unwrap();
     bench
 }
 
-/// Each in a millisecond of its own, so that ids tell which was first.
+/// Each operation has its own millisecond, so that ids show the order.
 async fn take(bench: &Bench, ticket: &str, step: &str) -> OperationId {
     bench.clock.advance(Duration::from_millis(1));
     match bench.engine.transition("ticket", ticket, step).await.unwrap() {
-        Outcome::Done { operation, .. } => operation.id,
+        TransitionOutcome::Done { operation, .. } => operation.id,
         other => panic!("{other:?}"),
     }
 }
@@ -52,14 +52,14 @@ async fn operations(bench: &Bench, entity: Option<EntityId>) -> Vec<OperationId>
     listed.into_iter().map(|operation| operation.id).collect()
 }
 
-/// Gives whoever has woken their turns.
+/// Gives woken tasks their turns.
 async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
 }
 
-/// What was done last by each step stays, whatever its age; without a retention everything does.
+/// The last operation of each step stays, whatever its age. Without a retention everything stays.
 #[tokio::test]
 async fn old_runs_and_operations_are_deleted_but_for_the_newest_of_each_step() {
     for keep in [Some(KEEP), None] {
@@ -84,7 +84,7 @@ async fn old_runs_and_operations_are_deleted_but_for_the_newest_of_each_step() {
     }
 }
 
-/// A pass over more than is looked at once goes on where it stopped.
+/// A pass over more rows than one batch continues where it stopped.
 #[tokio::test]
 async fn what_stays_does_not_hide_what_is_to_go() {
     let bench = bench(Some(KEEP)).await;
@@ -105,7 +105,8 @@ async fn what_stays_does_not_hide_what_is_to_go() {
     assert_eq!(operations(&bench, ticket()).await, [all[2], all[1]]);
 }
 
-/// A thousand rows a minute were deleted, against thousands of keys a second. A pass goes on until nothing is left.
+/// Regression: only a thousand rows were deleted per minute, against thousands of new keys per second. A pass
+/// must continue until nothing is left.
 #[tokio::test]
 async fn one_pass_deletes_all_that_has_expired_however_much_it_is() {
     let bench = bench(None).await;
@@ -133,13 +134,13 @@ async fn one_pass_deletes_all_that_has_expired_however_much_it_is() {
         let end = RequestEnd::Answered { answer, keep_for: KEEP, grace: Duration::ZERO };
         assert!(book.finish_request(FinishRequest { scope, key, token, end }).await.unwrap());
     }
-    // Housekeeping waits for its time.
+    // Maintenance waits for its interval.
     settle().await;
-    let behind = bench.engine.retention_behind();
+    let behind = bench.engine.retention_lag();
     bench.clock.advance(KEEP + PURGE_EVERY);
-    assert!(bench.engine.retention_behind() > behind + KEEP, "nobody has looked yet");
+    assert!(bench.engine.retention_lag() > behind + KEEP, "nobody has looked yet");
     settle().await;
     assert_eq!(bench.engine.stats().purged, count as u64, "nothing is left");
     assert_eq!(book.purge_requests(MAX_PURGE).await.unwrap(), 0);
-    assert_eq!(bench.engine.retention_behind(), Duration::ZERO);
+    assert_eq!(bench.engine.retention_lag(), Duration::ZERO);
 }

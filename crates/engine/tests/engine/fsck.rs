@@ -1,4 +1,4 @@
-//! Each invariant that data can show to be broken: a store that lies about it is found out.
+//! Each invariant that data can break: the check detects a store that lies about it.
 
 #[path = "fsck/lying_book.rs"]
 mod lying_book;
@@ -34,7 +34,7 @@ fn stage() -> Stage {
     Stage::new(Arc::new(MemoryStore::new(clock.clone())), clock)
 }
 
-/// The invariants that a check reports when the store tells this lie about the run.
+/// Invariants that the check reports when the store tells this lie about the run.
 async fn found(stage: &Stage, about: &RunHead, lie: Lie) -> BTreeSet<u8> {
     let honest = stage.fsck().await;
     assert!(honest.is_clean(), "{honest}");
@@ -51,7 +51,7 @@ macro_rules! finds {
     };
 }
 
-/// A run under a key that did two steps, lost a worker, and waits for a promise.
+/// Run with a key that did two steps, lost a worker, and waits for a promise.
 async fn waiting(stage: &Stage) -> RunHead {
     let run = stage.order().key("k").granted_to(ANN).start().await;
     stage.write(&run).await.does("charge").begins("ship").done().await;
@@ -290,7 +290,7 @@ async fn invariant_26_a_version_that_two_things_have() {
     finds!(&stage, &run, lie, 26);
 }
 
-/// The versions of earlier attempts are missing by right, but no more than the step can have taken.
+/// Versions of earlier attempts may be missing, but no more than the step can have used.
 #[tokio::test]
 async fn invariant_26_attempts_leave_holes_but_no_larger_ones() {
     let stage = stage();
@@ -412,7 +412,7 @@ async fn invariant_46_a_child_that_nobody_told() {
     finds!(&stage, &child, lie, 46);
 }
 
-/// A run that left two after-effects in its second generation, and one in its first.
+/// Run with two after-effects in its second generation and one in its first.
 async fn left_three(stage: &Stage) -> RunHead {
     let run = stage.driven().await;
     let run = stage.write(&run).await.leaves("notify", "mail").continues_with("2").done().await;
@@ -467,7 +467,7 @@ async fn invariant_50_an_after_effect_under_the_id_of_another_run() {
     finds!(&stage, &run, lie, 50);
 }
 
-/// A retry deletes records; what their steps left stays, and is no fault.
+/// A retry deletes records. After-effects of their steps stay, which is correct.
 #[tokio::test]
 async fn invariant_50_a_retry_leaves_what_its_steps_left() {
     let stage = stage();
@@ -479,7 +479,7 @@ async fn invariant_50_a_retry_leaves_what_its_steps_left() {
     finds!(&stage, &run, Lie { posts: |posts| drop(posts.remove(0)), ..Lie::NONE }, 50);
 }
 
-/// More after-effects than records let expect are read all the same.
+/// After-effects beyond those that the records suggest are read too.
 #[tokio::test]
 async fn invariant_50_every_page_is_read() {
     let stage = stage();
@@ -501,7 +501,7 @@ async fn invariant_50_every_page_is_read() {
     assert_eq!((report.violations.len(), report.posts), (9, 12), "{report}");
 }
 
-/// A run may end with an effect in doubt: only people can say what became of it.
+/// A run may end with an effect in doubt, because only a person can resolve it.
 #[tokio::test]
 async fn a_closed_run_may_leave_a_doubt() {
     let stage = stage();
@@ -510,7 +510,7 @@ async fn a_closed_run_may_leave_a_doubt() {
     assert!(stage.fsck().await.is_clean());
 }
 
-/// A promise that a run waits for, under a key by which somebody will settle it.
+/// Promise that a run waits for, with a key for settling it.
 async fn keyed_promise(stage: &Stage) -> RunHead {
     let run = stage.driven().await;
     let key = IdempotencyKey::new("stripe:ch_1").unwrap();
@@ -519,7 +519,7 @@ async fn keyed_promise(stage: &Stage) -> RunHead {
     stage.write(&run).await.waits_for("payment", Promise { key, ..promise }).parks().done().await
 }
 
-/// Whoever settles by the key would never reach the run that waits.
+/// A settlement by the key would never reach the waiting run.
 #[tokio::test]
 async fn invariant_39_a_promise_whose_key_does_not_name_it() {
     let stage = stage();
@@ -532,7 +532,7 @@ async fn invariant_39_a_promise_whose_key_does_not_name_it() {
     finds!(&stage, &run, Lie { keys: |keys| keys.clear(), ..Lie::NONE }, 39);
 }
 
-/// G4.2: the key ended, and the promise waits for somebody who cannot find it any more.
+/// G4.2: the key has expired, and no caller can find the pending promise any more.
 #[tokio::test]
 async fn invariant_39_a_key_that_ends_before_its_promise() {
     let stage = stage();
@@ -541,7 +541,7 @@ async fn invariant_39_a_key_that_ends_before_its_promise() {
     finds!(&stage, &run, Lie { keys: ended, ..Lie::NONE }, 39);
 }
 
-/// While a settled promise has its key the end of that is known, neither sooner nor later.
+/// A settled promise that still has its key knows exactly when the key expires.
 #[tokio::test]
 async fn invariant_39_a_key_that_does_not_end_when_its_promise_says() {
     let stage = stage();
@@ -572,7 +572,7 @@ async fn invariant_39_a_key_of_a_promise_that_has_another() {
     finds!(&stage, &run, Lie { promise: lost, ..Lie::NONE }, 39);
 }
 
-/// G4.1, S4.15: a key is claimed for a promise exactly as long as its settlement is kept.
+/// G4.1, S4.15: an early settlement claims its key for exactly as long as it is kept.
 #[tokio::test]
 async fn invariant_6_a_claimed_key_without_its_settlement() {
     let stage = stage();
@@ -592,7 +592,7 @@ async fn invariant_6_a_claimed_key_without_its_settlement() {
     finds!(&stage, &run, Lie { early: |kept| assert!(kept.is_empty()), ..Lie::NONE },);
 }
 
-/// What the run waits for stands alone, and all of it has come.
+/// The run waits for standalone promises, and all of them are settled.
 #[tokio::test]
 async fn invariant_41_a_run_that_sleeps_on_though_all_that_stands_alone_is_settled() {
     let stage = stage();
@@ -612,7 +612,7 @@ async fn invariant_41_a_run_that_sleeps_on_though_all_that_stands_alone_is_settl
     finds!(&stage, &run, Lie { log: |log| log.promises.iter_mut().for_each(settle), ..Lie::NONE }, 41);
 }
 
-/// S2.45: a provider that was told that its event is here does not send it again.
+/// S2.45: a provider does not repeat an event that was acknowledged.
 #[tokio::test]
 async fn invariant_69_a_webhook_that_nobody_processes() {
     let stage = stage();
@@ -637,7 +637,7 @@ fn promise_of_other() -> hapax_engine::model::PromiseId {
     hapax_engine::model::PromiseId::standalone("another").unwrap()
 }
 
-/// Beside a run, two invoices that are being closed.
+/// A run, and two invoices that are being closed.
 async fn two_closings(stage: &Stage) -> RunHead {
     let run = stage.pending().await;
     for id in ["INV-1", "INV-2"] {
@@ -660,7 +660,7 @@ async fn operations_are_looked_at_until_they_end() {
     assert_eq!(stage.fsck().await.operations, 1);
 }
 
-/// S1.24, S1.25: the claim and the operation that holds it are one write.
+/// S1.24, S1.25: the claim and the operation that holds it are one commit.
 #[tokio::test]
 async fn invariant_6_an_entity_that_its_holder_did_not_claim() {
     let stage = stage();
@@ -670,7 +670,7 @@ async fn invariant_6_an_entity_that_its_holder_did_not_claim() {
     finds!(&stage, &run, Lie { entity: |entity| *entity = None, ..Lie::NONE }, 6);
 }
 
-/// S1.27: nobody else begins while an operation holds its entity.
+/// S1.27: no other operation begins while one holds the entity.
 #[tokio::test]
 async fn invariant_67_an_entity_with_two_holders() {
     let stage = stage();

@@ -1,4 +1,4 @@
-//! Two engines on one store: who drives a run, and what a late one may still do.
+//! Two engines on one store: which of them executes a run, and what a late one may still do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A workflow whose first step waits until its own node's gate is opened.
+/// Workflow whose first step waits at the gate of its own node.
 fn gated(
     log: &Log,
     node: &'static str,
@@ -44,7 +44,8 @@ fn gated(
 
 type Work = std::pin::Pin<Box<dyn Future<Output = Result<String, Failure>> + Send>>;
 
-/// S0.20, S0.26, S3.6, S3.8, S3.9, S3.18, invariant 21: a node that lost its lease writes nothing and starts nothing.
+/// S0.20, S0.26, S3.6, S3.8, S3.9, S3.18, invariant 21: a node without its lease writes nothing and starts
+/// nothing.
 #[tokio::test]
 async fn a_paused_worker_cannot_record_after_takeover() {
     let bench = Bench::new();
@@ -77,7 +78,7 @@ async fn a_paused_worker_cannot_record_after_takeover() {
     bench.check().await;
 }
 
-/// S3.11, invariant 20: a step that takes longer than a lease keeps it, because the holder renews.
+/// S3.11, invariant 20: the holder renews the lease during a step that takes longer than the lease.
 #[tokio::test]
 async fn a_slow_step_keeps_its_lease() {
     let bench = Bench::new();
@@ -90,11 +91,11 @@ async fn a_slow_step_keeps_its_lease() {
     other.register("pay", gated(&log, "other", gate)).unwrap();
     for _ in 0..40 {
         bench.clock.advance(LEASE / 4);
-        // Renewals and sweeps have their turn before time moves on.
+        // Renewals and polls have their turn before the clock moves.
         for _ in 0..50 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(other.sweep().await.unwrap(), 0, "the lease is alive");
+        assert_eq!(other.claim_due_runs().await.unwrap(), 0, "the lease is alive");
     }
     open.send(true).unwrap();
     assert_eq!(run.result::<String>().await.unwrap(), "slow");
@@ -102,7 +103,7 @@ async fn a_slow_step_keeps_its_lease() {
     bench.check().await;
 }
 
-/// S3.1, S3.5, S3.3, S3.4: overlapping sweeps, signals and resumes drive a run once.
+/// S3.1, S3.5, S3.3, S3.4: overlapping polls, signals and resumes execute a run once.
 #[tokio::test]
 async fn overlapping_calls_drive_a_run_once() {
     let bench = Bench::new();
@@ -123,11 +124,11 @@ async fn overlapping_calls_drive_a_run_once() {
         let run = bench.engine.start("once", &()).await.unwrap();
         bench.until(run.id(), RunStatus::Waiting).await;
         let calls = tokio::join!(
-            bench.engine.sweep(),
+            bench.engine.claim_due_runs(),
             run.signal("go", &1, Some("a")),
             run.signal("go", &1, Some("a")),
             run.resume(),
-            bench.engine.sweep(),
+            bench.engine.claim_due_runs(),
         );
         assert!(calls.1.is_ok() && calls.2.is_ok() && calls.3.is_ok());
         assert_eq!(run.result::<u32>().await.unwrap(), 1);
@@ -136,7 +137,7 @@ async fn overlapping_calls_drive_a_run_once() {
     bench.check().await;
 }
 
-/// Invariant 35: crashed attempts count, so a step that kills its worker is not tried for ever.
+/// Invariant 35: crashed attempts count, so a step that kills its worker is not retried without end.
 #[tokio::test]
 async fn a_step_that_kills_every_worker_is_given_up() {
     let bench = Bench::new();
@@ -178,7 +179,7 @@ async fn a_step_that_kills_every_worker_is_given_up() {
     bench.check().await;
 }
 
-/// A node that cannot reach the store for a while waits, and goes on if its lease is still its own.
+/// A node that cannot reach the store for a while waits, and continues if it still has its lease.
 #[tokio::test]
 async fn a_short_outage_costs_time_and_nothing_else() {
     let bench = Bench::new();
@@ -202,7 +203,8 @@ async fn a_short_outage_costs_time_and_nothing_else() {
     bench.check().await;
 }
 
-/// The record of a step is durable before the next effect begins; until then a crash repeats one step, not two.
+/// The record of a step is durable before the next effect begins. Until then a crash repeats one step, not
+/// two.
 #[tokio::test]
 async fn an_effect_begins_only_when_all_before_it_is_durable() {
     let bench = Bench::new();
@@ -223,7 +225,7 @@ async fn an_effect_begins_only_when_all_before_it_is_durable() {
     bench.check().await;
 }
 
-/// A lease that is renewed all the while must not keep a run whose holder waits for an answer that never comes.
+/// A lease that is renewed must not keep a run whose commit is never answered.
 #[tokio::test]
 async fn a_write_that_is_never_answered_does_not_hold_its_run_for_ever() {
     let bench = Bench::new();
@@ -241,7 +243,8 @@ async fn a_write_that_is_never_answered_does_not_hold_its_run_for_ever() {
         }
     };
     bench.advancing(given_up).await;
-    // It would claim the run again as likely as the other does, and be stuck again; ten times in a row, and the run is quarantined.
+    // The engine might claim the run again and get stuck again. After ten times in a row the run would be
+    // quarantined.
     line.cut(true);
     bench.engine.register("pay", gated(&log, "other", gate)).unwrap();
     let other = bench.engine.run(run.id()).await.unwrap();
@@ -250,7 +253,7 @@ async fn a_write_that_is_never_answered_does_not_hold_its_run_for_ever() {
     bench.check().await;
 }
 
-/// Invariant 35: of three tries that a crash cuts off each time, there is no fourth.
+/// Invariant 35: after three attempts that crashes cut off, there is no fourth.
 #[tokio::test]
 async fn a_second_try_that_a_crash_cuts_off_counts() {
     let bench = Bench::new();
@@ -291,7 +294,7 @@ async fn a_second_try_that_a_crash_cuts_off_counts() {
     bench.check().await;
 }
 
-/// Invariant 41: what arrives by way of another node while the run is driven is not slept through.
+/// Invariant 41: an arrival through another node wakes a run that is being executed.
 #[tokio::test]
 async fn a_signal_by_way_of_another_node_wakes_a_run_that_is_about_to_park() {
     let bench = Bench::new();
@@ -324,13 +327,13 @@ async fn a_signal_by_way_of_another_node_wakes_a_run_that_is_about_to_park() {
     bench.check().await;
 }
 
-/// Invariant 32: while the write that parks a run is under way, nothing may begin that it does not tell of.
+/// Invariant 32: while a commit parks the run, no effect may begin that the commit does not contain.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_being_parked_begins_no_effect() {
     let clock = Arc::new(SystemClock::following_tokio(Timestamp::EPOCH));
     let store = Arc::new(MemoryStore::new(clock.clone()));
     let line = CutOff::new(store.clone());
-    // With room for one run only, so that it is not claimed anew before the answer is there.
+    // There is room for one run only, so the run is not claimed again before the reply arrives.
     let options = EngineOptions { max_active: 1, ..EngineOptions::default() };
     let engine = Engine::launch(line.clone(), clock, options).unwrap();
     let seen = store.clone();
@@ -355,13 +358,14 @@ async fn a_run_that_is_being_parked_begins_no_effect() {
     engine.register("calls", workflow).unwrap();
     let run = engine.start("calls", &()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    // The signal is of no use to the run: it parks again, and is told so only after the next try is due.
+    // The run does not wait for this signal. It parks again, and learns of that only after the next attempt
+    // is due.
     line.answer_after(Duration::from_secs(1));
     run.signal("other", &(), None).await.unwrap();
     assert!(run.result::<bool>().await.unwrap(), "the second try began without a lease");
 }
 
-/// A renewal whose answer comes after the lease had to be taken for lost, and says that it was kept.
+/// A renewal is confirmed only after the lease had to count as lost.
 #[tokio::test(start_paused = true)]
 async fn a_lease_renewed_late_lets_the_run_go_on() {
     let clock = Arc::new(SystemClock::following_tokio(Timestamp::EPOCH));
@@ -369,7 +373,7 @@ async fn a_lease_renewed_late_lets_the_run_go_on() {
     let line = CutOff::new(store);
     let engine = Engine::launch(line.clone(), clock, EngineOptions::default()).unwrap();
     let slow = |ctx: Ctx, _: ()| async move {
-        // Renewed at 10 s, the lease may be relied on until 37 s; the renewal of 20 s is answered a little later.
+        // Renewed at 10 s, the lease is safe until 37 s. The renewal of 20 s is answered a little later.
         let until_then = Duration::from_millis(37_200);
         ctx.step("slow", move |_| async move {
             tokio::time::sleep(until_then).await;
@@ -389,7 +393,8 @@ async fn a_lease_renewed_late_lets_the_run_go_on() {
     assert_eq!(engine.stats().takeovers, 0);
 }
 
-/// G3.2, S3.18: by the time its start is confirmed a run may be under way, taken over from the very node that started it.
+/// G3.2, S3.18: when its start is confirmed, a run may already have been taken over from the node that
+/// started it.
 #[tokio::test(start_paused = true)]
 async fn a_start_confirmed_late_does_not_begin_the_run_again() {
     let clock = Arc::new(SystemClock::following_tokio(Timestamp::EPOCH));

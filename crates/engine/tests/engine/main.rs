@@ -1,4 +1,4 @@
-//! The engine on the memory store: how runs are driven, replayed, awaited, undone and doubted, and the memory store itself.
+//! Tests of the engine on the memory store, and of the memory store itself.
 
 mod announcing;
 mod architecture;

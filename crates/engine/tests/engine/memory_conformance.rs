@@ -1,4 +1,4 @@
-//! The memory store does what every store must do.
+//! The memory store passes the conformance suite of every store.
 
 use std::sync::Arc;
 

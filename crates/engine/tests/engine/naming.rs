@@ -1,9 +1,9 @@
-//! Steps under names that the code chooses: passed over, remembered, slept, signalled, started.
+//! Steps with names that the code chooses: skipped, remembered, slept, signalled and started ones.
 
 use std::time::Duration;
 
 use hapax_engine::model::{RunStatus, StepKind, StepStatus};
-use hapax_engine::testing::{Lab, replay};
+use hapax_engine::testing::{TestEnvironment, replay};
 use hapax_engine::{Ctx, Failure};
 
 async fn named(ctx: Ctx, (): ()) -> Result<u32, Failure> {
@@ -17,10 +17,10 @@ async fn named(ctx: Ctx, (): ()) -> Result<u32, Failure> {
     Ok(doubled)
 }
 
-/// S0.36, S0.41: a step that is passed over is on record as SKIPPED, and stays so.
+/// S0.36, S0.41: a skipped step is recorded as SKIPPED and stays so.
 #[tokio::test]
 async fn steps_are_on_record_under_the_names_they_were_given() {
-    let lab = Lab::new();
+    let lab = TestEnvironment::new();
     let double = |_: Ctx, n: u32| async move { Ok::<_, Failure>(n * 2) };
     lab.engine().register("double", double).unwrap();
     lab.engine().register("named", named).unwrap();

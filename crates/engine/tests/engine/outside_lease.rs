@@ -1,4 +1,4 @@
-//! A lease outside the store: no run is driven without it, and what loses it stops.
+//! External leases: a run is executed only with one, and stops when it loses it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ fn name_of(run: RunId) -> String {
     format!("{}/{run}", WorkspaceId::default().as_str())
 }
 
-/// Says no, or fails, for the first few times.
+/// Lease that refuses or fails the first few requests.
 #[derive(Debug)]
 struct Reluctant {
     inner: MemoryLease,
@@ -55,7 +55,7 @@ impl Lease for Reluctant {
     }
 }
 
-/// S3.7: with a lease outside the store.
+/// S3.7: with an external lease.
 #[tokio::test]
 async fn a_run_waits_for_its_lease_outside_without_asking_all_the_time() {
     let mut kept = None;
@@ -74,7 +74,7 @@ async fn a_run_waits_for_its_lease_outside_without_asking_all_the_time() {
     };
     bench.engine.register("order", code).unwrap();
     let run = bench.engine.start("order", &()).await.unwrap();
-    // Time stands still: it has asked once, and asks no more however long the others work.
+    // The clock stands still: the engine has asked once and does not ask again, however long the others work.
     bench
         .eventually("the first question", async || (lease.asked.load(Ordering::SeqCst) > 0).then_some(()))
         .await;
@@ -82,7 +82,7 @@ async fn a_run_waits_for_its_lease_outside_without_asking_all_the_time() {
         tokio::task::yield_now().await;
     }
     assert_eq!((lease.asked.load(Ordering::SeqCst), entered.load(Ordering::SeqCst)), (1, 0));
-    // Forty seconds, longer than any lease, and no lease in the store has run out meanwhile.
+    // Forty seconds are longer than any lease, and no lease in the store has expired.
     for second in 1..43 {
         assert_eq!(entered.load(Ordering::SeqCst), 0, "nothing is driven without the lease");
         bench.clock.advance(Duration::from_secs(1));
@@ -126,7 +126,7 @@ async fn a_lease_is_given_back_when_the_run_ends() {
     let run = bench.engine.start("order", &()).await.unwrap();
     let (name, other) = (name_of(run.id()), LeaseToken::fresh());
     bench.until_step(run.id(), "wait", hapax_engine::model::StepStatus::Running).await;
-    // Longer than one lease: it is renewed.
+    // Longer than one lease, so it must be renewed.
     for _ in 0..10 {
         bench.clock.advance(TTL / 6);
         for _ in 0..200 {
@@ -182,7 +182,7 @@ async fn a_run_that_loses_its_lease_outside_begins_nothing_more() {
     bench.clock.advance(TTL / 3);
     bench.eventually("the driver stops", async || (bench.engine.active_runs() == 0).then_some(())).await;
     go.send_replace(true);
-    // The store grants the run again, but the lease outside is another's: `ship` does not begin.
+    // The store grants the run again, but another holder has the external lease: `ship` does not begin.
     for _ in 0..12 {
         bench.clock.advance(TTL / 3);
         for _ in 0..300 {

@@ -1,4 +1,4 @@
-//! A driver that panics outside the code of a workflow lets go of its run.
+//! A driver that panics outside workflow code releases its run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use hapax_engine::runtime::Announcer;
 use hapax_engine::store::Store;
 use hapax_engine::{Ctx, Failure};
 
-/// Panics the first few times it is asked.
+/// Panics on the first few calls.
 struct Panics {
     left: AtomicU32,
 }
@@ -56,9 +56,9 @@ async fn a_run_whose_announcer_panics_is_released_and_goes_on_later() {
             ctx.step("two", |_| async { Ok::<_, Failure>(()) }).await
         })
         .unwrap();
-    // Asked by the start as well, which is not driven.
+    // The start calls it too, without a driver.
     let run = bench.engine.start("steps", &()).await.unwrap();
-    bench.engine.announce_with(panics);
+    bench.engine.set_announcer(panics);
     released(&bench, run.id(), 1).await;
     let head = run.view().await.unwrap().head;
     assert_eq!(head.stalls, 1);
@@ -70,7 +70,7 @@ async fn a_run_whose_announcer_panics_is_released_and_goes_on_later() {
     bench.check().await;
 }
 
-/// The destructor of a value in the code of a workflow is the user's, and runs where the driver drops the code.
+/// A destructor in workflow code is user code, and it runs where the driver drops the code.
 #[tokio::test]
 async fn a_panic_in_a_destructor_of_the_code_harms_nobody() {
     struct Bomb;
@@ -107,7 +107,7 @@ async fn a_run_that_panics_every_driver_is_quarantined() {
         })
         .unwrap();
     let run = bench.engine.start("steps", &()).await.unwrap();
-    bench.engine.announce_with(Panics::times(u32::MAX));
+    bench.engine.set_announcer(Panics::times(u32::MAX));
     bench
         .eventually("quarantined", async || {
             bench.clock.advance(Duration::from_secs(1));

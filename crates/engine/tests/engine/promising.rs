@@ -1,4 +1,4 @@
-//! Promises by business key, and promises that stand alone, as workflows see them.
+//! Promises with business keys, and standalone promises, as workflows see them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::Bench;
 use hapax_engine::model::{IdempotencyKey, PromiseRef, PromiseState, RunStatus};
-use hapax_engine::runtime::{Error, Made, NewPromise, Settling};
+use hapax_engine::runtime::{CreatePromiseOutcome, Error, NewPromise, SettlePromiseOutcome};
 use hapax_engine::store::Store;
 use hapax_engine::{Ctx, Failure};
 use serde::{Deserialize, Serialize};
@@ -28,12 +28,13 @@ fn by_key(key: &str) -> PromiseRef {
     PromiseRef::Key(IdempotencyKey::new(key).unwrap())
 }
 
-/// Waits for a payment under the key it is given.
+/// Waits for a payment under the given key.
 async fn pay(ctx: Ctx, key: String) -> Result<Payment, Failure> {
     ctx.create_promise::<Payment>("payment").with_idempotency_key(key).await
 }
 
-/// S4.6, S4.19, S4.20, G4.3: the run waits under the provider's id; whoever knows that settles it, once, with a typed value.
+/// S4.6, S4.19, S4.20, G4.3: the run waits under the provider's id. A caller with that id settles it once,
+/// with a typed value.
 #[tokio::test]
 async fn a_run_waits_under_a_business_key() {
     let bench = Bench::new();
@@ -42,23 +43,23 @@ async fn a_run_waits_under_a_business_key() {
     bench.until(run.id(), RunStatus::Waiting).await;
     let settled = bench.engine.resolve_by_key("stripe:ch_1", &payment()).await.unwrap();
     assert!(
-        matches!(settled, Settling::Done(promise) if promise.id.as_str() == format!("{}:payment", run.id()))
+        matches!(settled, SettlePromiseOutcome::Settled(promise) if promise.id.as_str() == format!("{}:payment", run.id()))
     );
     assert_eq!(run.result::<Payment>().await.unwrap(), payment());
     let again = bench.engine.resolve_by_key("stripe:ch_1", &payment()).await.unwrap();
-    assert!(matches!(again, Settling::AlreadySo(_)));
+    assert!(matches!(again, SettlePromiseOutcome::AlreadySettled(_)));
     let other = bench.engine.resolve_by_key("stripe:ch_1", &Payment { amount: 1, ..payment() }).await;
     assert!(matches!(other, Err(Error::AlreadySettled)));
     bench.check().await;
 }
 
-/// G4.1: the webhook that comes before the promise is not lost, in whatever order the two come.
+/// G4.1: a webhook that arrives before the promise is not lost, in either order.
 #[tokio::test]
 async fn a_settlement_that_comes_first_is_there_when_the_run_asks() {
     let bench = Bench::new();
     bench.engine.register("pay", pay).unwrap();
     let kept = bench.engine.resolve_by_key("stripe:ch_1", &payment()).await.unwrap();
-    assert!(matches!(kept, Settling::Kept { .. }));
+    assert!(matches!(kept, SettlePromiseOutcome::KeptEarly { .. }));
     assert_eq!(bench.engine.list_early_settlements(None, 10).await.unwrap().len(), 1);
     let run = bench.engine.start("pay", "stripe:ch_1").await.unwrap();
     assert_eq!(run.result::<Payment>().await.unwrap(), payment());
@@ -66,7 +67,8 @@ async fn a_settlement_that_comes_first_is_there_when_the_run_asks() {
     bench.check().await;
 }
 
-/// A run that goes on with other things learns in the very write that opens its promise that it is settled: it never parks for it.
+/// A run that continues with other steps learns from the commit that opens its promise that it is already
+/// settled. It never parks for it.
 #[tokio::test]
 async fn a_settlement_that_came_first_is_told_to_a_run_that_goes_on() {
     let bench = Bench::new();
@@ -83,7 +85,8 @@ async fn a_settlement_that_came_first_is_told_to_a_run_that_goes_on() {
     bench.check().await;
 }
 
-/// S4.18: the key is registered before the next effect begins, so a charge cannot be settled before somebody can be found by it.
+/// S4.18: the key is registered before the next effect begins, so a settlement of the charge always finds the
+/// promise.
 #[tokio::test]
 async fn an_open_promise_has_its_key_before_the_next_effect() {
     let bench = Bench::new();
@@ -97,7 +100,7 @@ async fn an_open_promise_has_its_key_before_the_next_effect() {
                 async move {
                     let settled =
                         engine.resolve_by_key("stripe:ch_1", &7).await.map_err(Failure::permanent)?;
-                    Ok::<bool, Failure>(matches!(settled, Settling::Done(_)))
+                    Ok::<bool, Failure>(matches!(settled, SettlePromiseOutcome::Settled(_)))
                 }
             })
             .await
@@ -113,8 +116,8 @@ async fn an_open_promise_has_its_key_before_the_next_effect() {
     bench.check().await;
 }
 
-/// S4.17, S4.23, S4.26, G4.5: a workflow may deal with a key that is taken: here it waits for nothing and says whose it is. A day after
-/// its promise was settled the key is free.
+/// S4.17, S4.23, S4.26, G4.5: a workflow can handle a taken key; this one reports its owner without waiting.
+/// A day after its promise was settled, the key is free.
 #[tokio::test]
 async fn a_workflow_sees_whose_key_it_is() {
     let bench = Bench::new();
@@ -133,10 +136,10 @@ async fn a_workflow_sees_whose_key_it_is() {
     let third = bench.engine.start("pay", "stripe:ch_1").await.unwrap();
     let failed = third.result::<Payment>().await.unwrap_err();
     assert!(failed.to_string().contains("key_conflict"), "{failed}");
-    // The other is as it was.
+    // The other promise is unchanged.
     bench.engine.resolve_by_key("stripe:ch_1", &payment()).await.unwrap();
     assert_eq!(first.result::<Payment>().await.unwrap(), payment());
-    // After its key has expired, the run that failed over it can be tried again.
+    // After the key has expired, the run that failed because of it can be retried.
     bench.clock.advance(DAY);
     third.retry(None).await.unwrap();
     bench.until(third.id(), RunStatus::Waiting).await;
@@ -145,7 +148,7 @@ async fn a_workflow_sees_whose_key_it_is() {
     bench.check().await;
 }
 
-/// S4.36: of two runs that want one key at the same time, one waits and the other is told.
+/// S4.36: if two runs want one key at the same time, one waits and the other gets the conflict.
 #[tokio::test]
 async fn of_two_runs_that_want_one_key_one_has_it() {
     let bench = Bench::new();
@@ -168,7 +171,7 @@ async fn of_two_runs_that_want_one_key_one_has_it() {
     bench.check().await;
 }
 
-/// G4.2: a run that waits longer than the key's time to live is still found by it.
+/// G4.2: a run that waits longer than the key's time to live is still found by its key.
 #[tokio::test]
 async fn a_key_lives_as_long_as_the_run_waits() {
     let bench = Bench::new();
@@ -182,13 +185,14 @@ async fn a_key_lives_as_long_as_the_run_waits() {
     bench.clock.advance(20 * DAY);
     bench.engine.resolve_by_key("k", &7).await.unwrap();
     assert_eq!(run.result::<u32>().await.unwrap(), 7);
-    // Once it is over, the key is kept for as long as was asked, and then is free.
+    // After the settlement the key is kept as long as requested, and then it is free.
     assert!(bench.engine.find_promise(&by_key("k")).await.unwrap().is_some());
     bench.clock.advance(Duration::from_secs(60));
     assert!(bench.engine.find_promise(&by_key("k")).await.unwrap().is_none());
 }
 
-/// A crash between opening and waiting, or while waiting, changes nothing: the next process finds the same promise under its key.
+/// A crash between opening and waiting, or during the wait, changes nothing: the next process finds the same
+/// promise by its key.
 #[tokio::test]
 async fn another_process_waits_for_the_same_promise() {
     let bench = Bench::new();
@@ -203,14 +207,14 @@ async fn another_process_waits_for_the_same_promise() {
     bench.check().await;
 }
 
-/// A promise or a timer, whichever comes first; and the loser does not come back.
+/// A promise races with a timer, and the loser does not come back.
 #[tokio::test]
 async fn a_promise_and_a_timer_race() {
     let bench = Bench::new();
     let racing = |ctx: Ctx, key: String| async move {
         let paid = async { ctx.create_promise::<u32>("payment").with_idempotency_key(key).await.map(Some) };
         let late = async { ctx.sleep(HOUR).await.map(|()| None) };
-        let (_, first) = ctx.select(vec![Box::pin(paid), Box::pin(late)]).await?;
+        let (_, first) = ctx.select((paid, late)).await?;
         first
     };
     bench.engine.register("racing", racing).unwrap();
@@ -225,7 +229,8 @@ async fn a_promise_and_a_timer_race() {
     bench.check().await;
 }
 
-/// Any number of runs and callers wait for a promise that stands alone; a run that waits before it is made makes it.
+/// Any number of runs and callers wait for a standalone promise. A run that waits for a missing promise
+/// creates it.
 #[tokio::test]
 async fn many_wait_for_one_promise() {
     let bench = Bench::new();
@@ -239,8 +244,8 @@ async fn many_wait_for_one_promise() {
         bench.until(run.id(), RunStatus::Waiting).await;
     }
     let made =
-        bench.engine.make_promise(NewPromise { id: Some("market.open".into()), ..NewPromise::default() });
-    assert!(matches!(made.await.unwrap(), Made::Exists(_)));
+        bench.engine.create_promise(NewPromise { id: Some("market.open".into()), ..NewPromise::default() });
+    assert!(matches!(made.await.unwrap(), CreatePromiseOutcome::Exists(_)));
     let (engine, told) = (bench.engine.clone(), Arc::new(AtomicU32::new(0)));
     let callers: Vec<_> = (0..3)
         .map(|_| {
@@ -266,13 +271,14 @@ async fn many_wait_for_one_promise() {
     bench.check().await;
 }
 
-/// Whoever waits is told when a promise that stands alone times out, and gives up by its own time without touching it.
+/// Waiters learn that a standalone promise has timed out. A wait with its own time limit leaves the promise
+/// unchanged.
 #[tokio::test]
 async fn a_promise_that_stands_alone_times_out_for_all() {
     let bench = Bench::new();
     let deadline_at = Some(bench.store.now().plus(2 * HOUR));
     let new = NewPromise { id: Some("approval".into()), deadline_at, ..NewPromise::default() };
-    assert!(matches!(bench.engine.make_promise(new).await.unwrap(), Made::Created(_)));
+    assert!(matches!(bench.engine.create_promise(new).await.unwrap(), CreatePromiseOutcome::Created(_)));
     let waits = |ctx: Ctx, hours: Option<u32>| async move {
         let promise = ctx.await_promise::<String>("approval");
         match hours {
@@ -295,13 +301,13 @@ async fn a_promise_that_stands_alone_times_out_for_all() {
     bench.check().await;
 }
 
-/// A promise that stands alone can be mistaken for no run's: ids that begin as theirs do are refused.
+/// A standalone promise cannot look like the promise of a run: ids that start like run ids are refused.
 #[tokio::test]
 async fn ids_of_runs_promises_are_refused() {
     let bench = Bench::new();
     for id in ["run_00000000000000000000000000000001:payment", "", "tab\t", &"x".repeat(256)] {
         let made =
-            bench.engine.make_promise(NewPromise { id: Some(id.into()), ..NewPromise::default() }).await;
+            bench.engine.create_promise(NewPromise { id: Some(id.into()), ..NewPromise::default() }).await;
         assert!(matches!(made, Err(Error::Invalid(_))), "{id}: {made:?}");
     }
 }

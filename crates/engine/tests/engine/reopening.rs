@@ -1,4 +1,5 @@
-//! A failed run is retried: what runs again is named beforehand, and what has happened happens again only if somebody allows it.
+//! Retries of a failed run: the plan names the effects that run again, and an effect that happened is
+//! repeated only with permission.
 
 use crate::support::{Bench, Log};
 use hapax_engine::model::{
@@ -7,7 +8,7 @@ use hapax_engine::model::{
 };
 use hapax_engine::{Ctx, Error, Failure};
 
-/// A run that has sent a fax and a mail, and failed after that.
+/// A run that sent a fax and an email and then failed.
 async fn failed_after_a_fax(bench: &Bench, log: &Log) -> RunId {
     let kept = log.clone();
     let workflow = move |ctx: Ctx, (): ()| {
@@ -44,7 +45,7 @@ fn named(effects: &[PlannedEffect]) -> Vec<StepId> {
     effects.iter().map(|effect| effect.step.clone()).collect()
 }
 
-/// Two faxes on an operator's word, and a ledger that counted one: that is over.
+/// Regression: an operator's retry sent two faxes, and the ledger counted one.
 #[tokio::test]
 async fn a_fax_that_was_sent_is_sent_again_only_if_a_manager_names_it() {
     let bench = Bench::new();
@@ -100,7 +101,7 @@ async fn a_retry_that_repeats_nothing_needs_nobody() {
     bench.check().await;
 }
 
-/// A child that runs again is another run, and does everything anew.
+/// A child that runs again is another run and repeats all its effects.
 #[tokio::test]
 async fn a_child_that_completed_is_started_again_only_if_a_manager_names_it() {
     let bench = Bench::new();
@@ -129,7 +130,7 @@ async fn a_child_that_completed_is_started_again_only_if_a_manager_names_it() {
     bench.check().await;
 }
 
-/// A probe asks by the key, and finds the fax that was sent before the retry. So it is not known that there were two.
+/// A probe by key finds the fax that was sent before the retry, so it is uncertain whether there were two.
 #[tokio::test]
 async fn a_repeated_fax_that_only_a_probe_knows_of_may_have_been_sent_twice() {
     let bench = Bench::new();

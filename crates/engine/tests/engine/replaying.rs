@@ -1,4 +1,4 @@
-//! A run rebuilt from its records stands where it stood, whatever has come in since.
+//! A run rebuilt from its records has the same state, whatever has arrived since.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use hapax_engine::ctx::StepFuture;
 use hapax_engine::model::{RunStatus, StepStatus};
 use hapax_engine::{Ctx, Failure};
 
-/// A promise against a timer, and something to wait for after it.
+/// A promise against a timer, and another wait after it.
 async fn race(ctx: Ctx, _: ()) -> Result<(usize, String), Failure> {
     let promise = ctx.create_promise::<String>("answer");
     let branches: Vec<StepFuture<'_, String>> = vec![
@@ -56,7 +56,7 @@ async fn a_choice_of_an_earlier_branch_is_replayed_past_what_the_later_ones_have
     bench.check().await;
 }
 
-/// The branch after one that ends at once never began, so its sleep is not the one on record.
+/// The branch after one that finishes at once never began, so its sleep is not the recorded one.
 #[tokio::test]
 async fn a_branch_that_never_had_a_turn_does_not_get_one_in_a_replay() {
     let bench = Bench::new();
@@ -98,7 +98,7 @@ async fn changed_code_starts_no_child_before_it_is_found_out() {
     bench.check().await;
 }
 
-/// The first step fails and is dealt with; the last one fails the run, until it is mended.
+/// The code handles the failure of the first step. The last step fails the run until it is repaired.
 #[tokio::test]
 async fn a_retry_leaves_alone_a_failure_that_was_dealt_with() {
     let bench = Bench::new();
@@ -125,7 +125,7 @@ async fn a_retry_leaves_alone_a_failure_that_was_dealt_with() {
     bench.check().await;
 }
 
-/// A retry forgets that a branch that lost was waiting for a child; the branch must not start another.
+/// A retry drops the record that a losing branch waited for a child. The branch must not start another.
 #[tokio::test]
 async fn a_branch_that_lost_starts_nothing_in_a_replay() {
     let bench = Bench::new();
@@ -149,7 +149,7 @@ async fn a_branch_that_lost_starts_nothing_in_a_replay() {
     bench.check().await;
 }
 
-/// People see that nobody waits for the loser any more, and what comes in for it is not taken for a lost wake-up.
+/// The losing wait is shown as cancelled, and its arrivals do not count as lost wake-ups.
 #[tokio::test]
 async fn what_a_branch_that_lost_waited_for_is_given_up() {
     let bench = Bench::new();
@@ -158,7 +158,7 @@ async fn what_a_branch_that_lost_waited_for_is_given_up() {
         let branches: Vec<StepFuture<'_, ()>> = vec![
             Box::pin(async {
                 let _ = promise.await;
-                // Not reached by the loser, in a replay neither.
+                // The losing branch never gets here, not even in a replay.
                 ctx.sleep(Duration::from_secs(1)).await
             }),
             Box::pin(async { ctx.sleep(Duration::from_secs(5)).await }),
@@ -184,7 +184,8 @@ async fn what_a_branch_that_lost_waited_for_is_given_up() {
     bench.check().await;
 }
 
-/// Branches that share every name and get on at their own pace, under a combinator that knows nothing of replays.
+/// Branches that share every name and progress at their own pace, under a combinator without support for
+/// replays.
 #[tokio::test]
 async fn side_by_side_each_branch_finds_what_is_its_own() {
     let bench = Bench::new();
@@ -227,7 +228,8 @@ async fn side_by_side_each_branch_finds_what_is_its_own() {
     bench.check().await;
 }
 
-/// What a step gives within the turn in which it is asked for, a replay could not tell from what came later.
+/// If a step returned its outcome in the turn of its request, a replay could not distinguish it from a later
+/// one.
 #[tokio::test]
 async fn a_signal_that_was_there_before_is_taken_in_its_order() {
     let bench = Bench::new();
@@ -279,7 +281,7 @@ async fn code_that_asks_in_another_order_is_found_out() {
     bench.check().await;
 }
 
-/// The first step fails and is dealt with by another; then the code itself fails the run.
+/// Another step handles the failure of the first. Then the code itself fails the run.
 #[tokio::test]
 async fn a_retry_of_a_run_that_failed_by_its_own_code_keeps_its_steps() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! What was done is undone, whenever a cancellation comes.
+//! Effects are undone whenever a cancellation comes.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -15,11 +15,11 @@ use hapax_engine::model::{
     Actor, CANCEL_TOO_LATE, LedgerOutcome, OnDoubt, PendingRequest, Resolution, RetryPolicy, Role, Ruling,
     RunResult, RunStatus, StepStatus, Version,
 };
-use hapax_engine::runtime::{Point, PointWatcher};
+use hapax_engine::runtime::{CrashPoint, CrashPointWatcher};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 use tokio::sync::watch;
 
-/// Books `name`, and says so when that is undone; the undoing waits at the gate.
+/// Books `name` and logs its undo, which waits at the gate.
 async fn book(ctx: &Ctx, log: &Log, name: &str, gate: &watch::Receiver<bool>) -> Result<String, Failure> {
     let (undo, gate) = (log.clone(), gate.clone());
     log.step(ctx, name)
@@ -58,7 +58,7 @@ async fn a_run_that_fails_while_it_is_asked_to_cancel_is_undone() {
     bench.until_step(run.id(), "hotel", StepStatus::Running).await;
     run.cancel("changed my mind").await.unwrap();
     for _ in 0..100 {
-        // The driver must have heard of it before the step ends.
+        // The driver must have seen it before the step ends.
         tokio::task::yield_now().await;
     }
     open.send(true).unwrap();
@@ -67,7 +67,7 @@ async fn a_run_that_fails_while_it_is_asked_to_cancel_is_undone() {
     bench.check().await;
 }
 
-/// The run has failed by itself and is being undone. A cancellation changes nothing about that, and the history says so.
+/// The run has failed by itself and is being undone. A cancellation changes nothing, and the history says so.
 #[tokio::test]
 async fn a_cancellation_of_a_failed_run_that_is_being_undone_is_said_to_come_too_late() {
     let bench = Bench::new();
@@ -94,7 +94,7 @@ async fn a_cancellation_of_a_failed_run_that_is_being_undone_is_said_to_come_too
     bench.check().await;
 }
 
-/// A cancellation that takes effect is not said to come too late.
+/// A cancellation that takes effect is not reported as too late.
 #[tokio::test]
 async fn the_history_of_a_cancelled_run_says_nothing_of_a_failure() {
     let bench = Bench::new();
@@ -140,7 +140,7 @@ async fn a_cancellation_in_the_middle_of_undoing_a_scope_undoes_the_rest() {
     bench.check().await;
 }
 
-/// Invariant 45: a cancellation once acknowledged is not forgotten, whatever was asked before it.
+/// Invariant 45: an acknowledged cancellation is carried out, whatever was requested before it.
 #[tokio::test]
 async fn a_cancellation_that_follows_a_pause_is_carried_out() {
     let bench = Bench::new();
@@ -165,7 +165,7 @@ async fn a_cancellation_that_follows_a_pause_is_carried_out() {
             _ => run.cancel("enough").await.unwrap(),
         };
         for _ in 0..100 {
-            // The driver must have heard of the one before the other comes.
+            // The driver must have seen the first request before the second comes.
             tokio::task::yield_now().await;
         }
     }
@@ -174,20 +174,20 @@ async fn a_cancellation_that_follows_a_pause_is_carried_out() {
     bench.check().await;
 }
 
-/// What a step waits at until a test lets it go on.
+/// Gate that a step waits at until the test opens it.
 fn gated(gate: &watch::Receiver<bool>) -> impl Future<Output = Result<(), Failure>> + Send + use<> {
     let mut gate = gate.clone();
     async move { gate.wait_for(|open| *open).await.map(|_| ()).map_err(Failure::retryable) }
 }
 
-/// Lets the driver hear of what was just asked.
+/// Lets the driver see the last request.
 async fn let_it_hear() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
 }
 
-/// The run paused after its resume was acknowledged, and stayed so.
+/// Regression: the run paused after its resume was acknowledged, and stayed paused.
 #[tokio::test]
 async fn a_resume_that_follows_a_pause_in_the_middle_of_a_step_is_carried_out() {
     for hears_the_pause in [true, false] {
@@ -253,7 +253,7 @@ async fn a_cancellation_during_the_last_step_undoes_what_was_done() {
     }
 }
 
-/// The write that completes the run is on its way when another node acknowledges the cancellation.
+/// The commit that completes the run is in flight when another node acknowledges the cancellation.
 #[tokio::test]
 async fn a_cancellation_that_commits_before_the_completion_wins() {
     for continues in [false, true] {
@@ -294,7 +294,7 @@ async fn a_cancellation_that_commits_before_the_completion_wins() {
     }
 }
 
-/// A pause that was acknowledged before the end is not dropped either: the run ends after it is resumed.
+/// A pause that was acknowledged before the end is not dropped either: the run ends after its resume.
 #[tokio::test]
 async fn a_pause_during_the_last_step_holds_the_end_back() {
     let bench = Bench::new();
@@ -315,14 +315,14 @@ async fn a_pause_during_the_last_step_holds_the_end_back() {
     bench.check().await;
 }
 
-/// A provider that remembers every charge by its key.
+/// Provider that remembers every charge by its key.
 #[derive(Clone, Default)]
 struct Provider {
     charged: Arc<Mutex<BTreeSet<String>>>,
     refunded: Arc<Mutex<Vec<String>>>,
-    /// How many answers are lost before one comes through.
+    /// Number of answers that are lost before one arrives.
     lost: Arc<AtomicU32>,
-    /// How many refunds are refused before one is accepted.
+    /// Number of refunds that are refused before one is accepted.
     refused: Arc<AtomicU32>,
     asked: Arc<AtomicU32>,
 }
@@ -353,7 +353,7 @@ impl Provider {
         }
     }
 
-    /// Takes the step that charges, and knows how to refund.
+    /// Step that charges, with a refund as compensation.
     fn step<'a>(
         &'a self,
         ctx: &'a Ctx,
@@ -392,7 +392,7 @@ fn ruling(resolution: Resolution) -> Ruling {
 }
 
 impl Bench {
-    /// Waits for a doubt about `step`, and rules on it.
+    /// Waits for a doubt about `step` and rules on it.
     async fn rule(&self, engine: &Engine, step: &str, resolution: Resolution) {
         let doubt = self
             .eventually(&format!("a doubt about {step}"), async || {
@@ -404,12 +404,12 @@ impl Bench {
     }
 }
 
-/// Charge done, answer lost, cancel before the retry.
+/// The charge happened, its answer was lost, and the cancellation comes before the retry.
 #[tokio::test]
 async fn a_charge_whose_answer_was_lost_is_settled_and_refunded_when_the_run_is_cancelled() {
     let bench = Bench::new();
     let provider = Provider::losing(1);
-    // Long enough that nobody misses that it waits.
+    // Long enough to observe that it waits.
     provider.register(&bench.engine, RetryPolicy::default().first_wait(Duration::from_secs(8)));
     let run = bench.engine.start("order", &()).await.unwrap();
     bench.until_step(run.id(), "charge", StepStatus::Pending).await;
@@ -420,7 +420,7 @@ async fn a_charge_whose_answer_was_lost_is_settled_and_refunded_when_the_run_is_
     bench.check().await;
 }
 
-/// The same after a crash: the record says that it may have happened.
+/// Like the test above, after a crash: the record shows that it may have happened.
 #[tokio::test]
 async fn a_charge_that_was_under_way_at_a_crash_is_settled_and_refunded_when_the_run_is_cancelled() {
     for is_asked_before in [true, false] {
@@ -462,7 +462,7 @@ async fn a_charge_that_was_under_way_at_a_crash_is_settled_and_refunded_when_the
     }
 }
 
-/// The outcome of a claimed step that is yet to be written is an outcome, and nothing is in doubt.
+/// An outcome of a claimed step that is not committed yet is an outcome, so nothing is in doubt.
 #[tokio::test]
 async fn a_run_continues_as_new_right_after_a_claimed_step() {
     let bench = Bench::new();
@@ -485,7 +485,7 @@ async fn a_run_continues_as_new_right_after_a_claimed_step() {
     bench.check().await;
 }
 
-/// A run that cannot begin a new history because of a doubt fails, and is undone like any other that fails.
+/// A run that cannot continue as new because of a doubt fails and is undone like any other.
 #[tokio::test]
 async fn a_run_that_cannot_continue_because_of_a_doubt_is_undone() {
     let bench = Bench::new();
@@ -498,7 +498,7 @@ async fn a_run_that_cannot_continue_because_of_a_doubt_is_undone() {
             let wire = ctx.step("wire", |_| std::future::pending::<Result<(), Failure>>()).claimed();
             let wire = async { wire.await.map(drop) };
             let nap = async { ctx.sleep(Duration::from_secs(1)).await };
-            ctx.select(vec![Box::pin(wire), Box::pin(nap)]).await?.1?;
+            ctx.select((wire, nap)).await?.1?;
             ctx.continue_as_new::<_, ()>(&())
         }
     };
@@ -509,7 +509,8 @@ async fn a_run_that_cannot_continue_because_of_a_doubt_is_undone() {
     bench.check().await;
 }
 
-/// The record says that the charge was given up before it began. A crash right after that leaves a run that has nothing else to wait for.
+/// The record shows that the charge was withdrawn before it began. A crash right after it leaves a run with
+/// nothing else to wait for.
 #[tokio::test]
 async fn a_run_whose_charge_was_given_up_before_a_crash_is_cancelled() {
     let clock = Arc::new(ManualClock::default());
@@ -519,9 +520,9 @@ async fn a_run_whose_charge_was_given_up_before_a_crash_is_cancelled() {
     let records = AtomicU32::new(0);
     let killed: Arc<Mutex<Option<Engine>>> = Arc::default();
     let to_kill = killed.clone();
-    let watcher = PointWatcher::new(move |point| {
-        // The first record tells of the look and that the charge begins, the second that it was given up.
-        if matches!(point, Point::AfterRecord(_)) && records.fetch_add(1, Ordering::SeqCst) == 1 {
+    let watcher = CrashPointWatcher::new(move |point| {
+        // The first commit contains the lookup and the start of the charge, the second its withdrawal.
+        if matches!(point, CrashPoint::AfterRecord(_)) && records.fetch_add(1, Ordering::SeqCst) == 1 {
             to_kill.lock().unwrap().as_ref().unwrap().kill();
             given_up.send_replace(true);
         }
@@ -556,7 +557,7 @@ async fn a_run_whose_charge_was_given_up_before_a_crash_is_cancelled() {
     bench.check().await;
 }
 
-/// Nothing that was never begun is begun only to be undone.
+/// An effect that never began does not begin only to be undone.
 #[tokio::test]
 async fn a_charge_that_was_not_begun_is_not_begun_by_a_cancelled_run() {
     let bench = Bench::new();
@@ -578,7 +579,7 @@ async fn a_charge_that_was_not_begun_is_not_begun_by_a_cancelled_run() {
     bench.check().await;
 }
 
-/// All attempts unknown. People say that it happened, and the run goes on with it.
+/// All attempts are unknown. A person rules that it happened, and the run continues with it.
 #[tokio::test]
 async fn a_charge_that_stays_unknown_is_left_to_people() {
     let output = serde_json::json!("charge 7");
@@ -604,7 +605,8 @@ async fn a_charge_that_stays_unknown_is_left_to_people() {
     }
 }
 
-/// People say that it did not happen and is to run, while the run pauses. However often it was tried before, it runs when the run goes on.
+/// A person rules that it did not happen and must run, while the run is paused. After the resume it runs,
+/// however often it was tried before.
 #[tokio::test]
 async fn a_ruling_that_a_charge_is_to_run_outlives_a_pause() {
     let bench = Bench::new();
@@ -638,8 +640,8 @@ async fn a_ruling_that_a_charge_is_to_run_outlives_a_pause() {
     bench.check().await;
 }
 
-/// The step says that a doubt is to fail it. An effect that can be undone is not given up for that: people say whether it happened, and then it
-/// is undone.
+/// The step's policy is to fail on a doubt. A compensable effect is not given up for that: a person rules
+/// whether it happened, and then it is undone.
 #[tokio::test]
 async fn a_claimed_charge_in_doubt_is_settled_before_it_is_undone_although_doubts_are_to_fail_it() {
     let output = serde_json::json!("charge 7");
@@ -666,7 +668,7 @@ async fn a_claimed_charge_in_doubt_is_settled_before_it_is_undone_although_doubt
     }
 }
 
-/// The run is to end, and waits for people instead of forgetting the charge.
+/// The run must end, but waits for a ruling instead of losing the charge.
 #[tokio::test]
 async fn a_cancelled_run_waits_for_people_if_a_charge_stays_unknown() {
     for crashes in [false, true] {
@@ -693,7 +695,7 @@ async fn a_cancelled_run_waits_for_people_if_a_charge_stays_unknown() {
     }
 }
 
-/// A step that is dropped by the code in the middle of its effect.
+/// The code drops a step in the middle of its effect.
 #[tokio::test]
 async fn a_charge_that_lost_a_race_is_settled_before_the_run_is_undone() {
     for crashes in [false, true] {
@@ -720,7 +722,7 @@ async fn a_charge_that_lost_a_race_is_settled_before_the_run_is_undone() {
                     .map(drop)
                 };
                 let patience = async { ctx.sleep(Duration::from_secs(60)).await };
-                ctx.select(vec![Box::pin(charge), Box::pin(patience)]).await?.1?;
+                ctx.select((charge, patience)).await?.1?;
                 ctx.create_promise::<()>("go").await?;
                 Err::<(), _>(Failure::permanent("too slow"))
             }
@@ -753,7 +755,7 @@ async fn a_charge_that_lost_a_race_is_settled_before_the_run_is_undone() {
     }
 }
 
-/// A refund that is refused is no dead end.
+/// A refused refund is not the end.
 #[tokio::test]
 async fn an_undo_that_fails_is_left_to_people() {
     for (resolution, ends, refunds) in [
@@ -793,7 +795,7 @@ async fn an_undo_that_fails_is_left_to_people() {
     }
 }
 
-/// An undo is tried as its policy says, under one key.
+/// An undo is retried by its policy, under one key.
 #[tokio::test]
 async fn an_undo_is_tried_again_like_a_step() {
     let bench = Bench::new();
@@ -819,7 +821,8 @@ async fn an_undo_is_tried_again_like_a_step() {
     bench.check().await;
 }
 
-/// An effect without a compensation is not begun anew by a run that ends, but what a crash may have left is on record.
+/// A run that ends does not begin an effect without compensation again, but an attempt that a crash may have
+/// left is recorded.
 #[tokio::test]
 async fn an_effect_that_may_have_begun_before_a_crash_is_on_record_when_the_run_is_cancelled() {
     let bench = Bench::new();

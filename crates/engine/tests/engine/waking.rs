@@ -1,4 +1,4 @@
-//! Runs that wait go on when what they wait for is there: not without end before, and not never after.
+//! Waiting runs continue exactly when their event arrives: no busy polling before, no lost wake-up after.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,10 +9,10 @@ use hapax_engine::clock::{Clock, ManualClock, SystemClock};
 use hapax_engine::ctx::StepFuture;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{RunStatus, StepStatus, Timestamp};
-use hapax_engine::runtime::{Point, PointWatcher};
+use hapax_engine::runtime::{CrashPoint, CrashPointWatcher};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 
-/// Invariant 48: a node whose wall clock is wrong neither asks the store without end nor oversleeps.
+/// Invariant 48: a node with a wrong wall clock neither polls the store without end nor oversleeps.
 #[tokio::test]
 async fn a_wrong_wall_clock_on_a_node_changes_nothing() {
     let hour = Duration::from_secs(3600);
@@ -20,8 +20,8 @@ async fn a_wrong_wall_clock_on_a_node_changes_nothing() {
     let ahead = Arc::new(ManualClock::new(bench.clock.now().plus(hour)));
     let claims = Arc::new(AtomicU32::new(0));
     let counted = claims.clone();
-    let watcher = PointWatcher::new(move |point| {
-        counted.fetch_add(u32::from(*point == Point::BeforeClaim), Ordering::SeqCst);
+    let watcher = CrashPointWatcher::new(move |point| {
+        counted.fetch_add(u32::from(*point == CrashPoint::BeforeClaim), Ordering::SeqCst);
     });
     let options = EngineOptions { watcher: Some(watcher), ..EngineOptions::default() };
     let engine = Engine::launch(bench.store.clone(), ahead.clone(), options).unwrap();
@@ -43,7 +43,7 @@ async fn a_wrong_wall_clock_on_a_node_changes_nothing() {
     bench.check().await;
 }
 
-/// Killed before its loops had their first turn, an engine still leaves nothing behind.
+/// An engine that is killed before the first turn of its loops leaves nothing behind.
 #[tokio::test]
 async fn a_killed_engine_leaves_nothing_running() {
     let bench = Bench::new();
@@ -55,7 +55,8 @@ async fn a_killed_engine_leaves_nothing_running() {
     bench.eventually("its tasks are gone", async || (alive() == before).then_some(())).await;
 }
 
-/// A promise that timed out stays so: the retried run fails again, and does not write the same for ever.
+/// A promise that timed out stays so: the retried run fails again and does not write the same record in a
+/// loop.
 #[tokio::test]
 async fn a_retried_run_whose_promise_timed_out_comes_to_an_end() {
     let bench = Bench::new();
@@ -72,7 +73,8 @@ async fn a_retried_run_whose_promise_timed_out_comes_to_an_end() {
     bench.check().await;
 }
 
-/// People see that a step is at work, whichever try it is; and a try that was seen counts, should it crash.
+/// Operators see that a step is running, whichever attempt it is. An attempt that was shown counts if it
+/// crashes.
 #[tokio::test]
 async fn a_second_try_that_takes_long_is_seen_running() {
     let bench = Bench::new();
@@ -101,7 +103,7 @@ async fn a_second_try_that_takes_long_is_seen_running() {
     bench.check().await;
 }
 
-/// A run past its deadline that is shielded waits for its own timers, not for the deadline that has gone by.
+/// A shielded run past its deadline waits for its own timers, not for the past deadline.
 #[tokio::test]
 async fn a_shielded_run_past_its_deadline_sleeps_in_peace() {
     let bench = Bench::new();
@@ -124,12 +126,12 @@ async fn a_shielded_run_past_its_deadline_sleeps_in_peace() {
     bench.check().await;
 }
 
-/// While one branch is at work for long, the timer of another is kept.
+/// While one branch works for long, the timer of another still fires.
 #[tokio::test(start_paused = true)]
 async fn a_branch_wakes_on_time_while_another_tries_again() {
     let clock = Arc::new(SystemClock::following_tokio(Timestamp::EPOCH));
     let store = Arc::new(MemoryStore::new(clock.clone()));
-    // No mark comes to the driver's help, nor does a renewal.
+    // Neither a recorded start nor a renewal wakes the driver.
     let hour = Duration::from_secs(3600);
     let options = EngineOptions { mark_after: hour, lease_for: hour, ..EngineOptions::default() };
     let engine = Engine::launch(store, clock.clone(), options).unwrap();
@@ -156,7 +158,7 @@ async fn a_branch_wakes_on_time_while_another_tries_again() {
     assert!((5_000..6_000).contains(&woke_at), "the sleep of 5 s ended at {woke_at} ms");
 }
 
-/// Invariant 41: what arrives while an engine shuts down is not slept over.
+/// Invariant 41: an arrival during a shutdown wakes its run later.
 #[tokio::test]
 async fn a_signal_that_comes_while_the_engine_shuts_down_wakes_its_run() {
     let bench = Bench::new();
@@ -194,7 +196,7 @@ async fn a_signal_that_comes_while_the_engine_shuts_down_wakes_its_run() {
     bench.check().await;
 }
 
-/// Whoever waited for a run that ended elsewhere, and gave up, was remembered for ever.
+/// Regression: a caller that stopped waiting for a run that ended elsewhere stayed registered.
 #[tokio::test]
 async fn whoever_gives_up_waiting_for_a_run_leaves_nothing_behind() {
     let bench = Bench::new();
@@ -208,9 +210,9 @@ async fn whoever_gives_up_waiting_for_a_run_leaves_nothing_behind() {
     for _ in 0..3 {
         tokio::select! {
             biased;
-            ended = run.ending() => panic!("{ended:?}"),
+            ended = run.wait_for_end() => panic!("{ended:?}"),
             () = tokio::task::yield_now() => {}
         }
     }
-    assert_eq!(bench.engine.runs_waited_for(), 0);
+    assert_eq!(bench.engine.awaited_runs(), 0);
 }

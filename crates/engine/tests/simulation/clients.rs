@@ -167,7 +167,7 @@ impl Job {
         loop {
             sleep(world.span(Duration::from_millis(200))).await;
             let Some(member) = fleet.any() else { continue };
-            let ending = async { member.engine.run(run).await?.ending().await };
+            let ending = async { member.engine.run(run).await?.wait_for_end().await };
             let ended = tokio::select! {
                 biased;
                 () = member.node.death() => continue,

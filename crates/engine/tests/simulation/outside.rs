@@ -9,7 +9,7 @@ use hapax_engine::model::{
     RepeatPermission, Resolution, Role, Ruling, RunHead, RunId, RunStatus, SettleRequest, Settlement,
     StepKind, StepRecord, StepStatus, WorkspaceId,
 };
-use hapax_engine::runtime::{Made, NewPromise, Settling};
+use hapax_engine::runtime::{CreatePromiseOutcome, NewPromise, SettlePromiseOutcome};
 use hapax_engine::store::Store;
 use hapax_engine::{Engine, Error};
 use tokio::time::{sleep, timeout};
@@ -100,7 +100,7 @@ impl Outside {
                         Error::Store(_)
                         | Error::NoSuchRun(_)
                         | Error::NoSuchDoubt { .. }
-                        | Error::NobodyActs { .. }
+                        | Error::RulingNotPossible { .. }
                         | Error::DoubtResolved { .. },
                     ) => {}
                     Err(error) => outside.world.break_off(format!("resolving {seen:?}: {error}")),
@@ -168,8 +168,8 @@ impl Outside {
         self.call(move |outside, engine| async move {
             let (id, key) = (format!("alone-{n}"), format!("alone-key-{n}"));
             let new = NewPromise { id: Some(id), key: Some(key), ..NewPromise::default() };
-            match engine.make_promise(new).await {
-                Ok(Made::Created(promise) | Made::Exists(promise)) => {
+            match engine.create_promise(new).await {
+                Ok(CreatePromiseOutcome::Created(promise) | CreatePromiseOutcome::Exists(promise)) => {
                     outside.settle(&engine, PromiseRef::Id(promise.id), value).await;
                 }
                 Err(Error::Store(_)) => {}
@@ -185,15 +185,15 @@ impl Outside {
             _ => Settlement::Resolved(Payload::of(&value).unwrap()),
         };
         let (id, confirmed) = match (engine.settle(by.clone(), SettleRequest::new(settlement)).await, &by) {
-            (Ok(Settling::Done(promise)), _) => {
+            (Ok(SettlePromiseOutcome::Settled(promise)), _) => {
                 self.world.count(|tally| tally.promises_settled += 1);
                 (promise.id, true)
             }
-            (Ok(Settling::AlreadySo(promise)), _) => {
+            (Ok(SettlePromiseOutcome::AlreadySettled(promise)), _) => {
                 self.world.count(|tally| tally.settlements_repeated += 1);
                 (promise.id, true)
             }
-            (Ok(Settling::Kept { .. }), _) => {
+            (Ok(SettlePromiseOutcome::KeptEarly { .. }), _) => {
                 self.world.count(|tally| tally.settlements_early += 1);
                 return;
             }

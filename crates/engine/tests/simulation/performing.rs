@@ -162,7 +162,7 @@ impl Stage {
             Op::First(branches) => {
                 let branches = branches.iter().enumerate();
                 let branches = branches.map(|(place, ops)| self.all(format!("{path}.{place}"), ops));
-                let (_, outcome) = ctx.select(branches.collect()).await?;
+                let (_, outcome) = ctx.select(branches.collect::<Vec<_>>()).await?;
                 outcome
             }
             Op::Shield(ops) => ctx.shield(self.all(path, ops)).await,

@@ -45,7 +45,8 @@ pub async fn check_each_node(world: &World, fleet: &Fleet) -> Result<(), String>
         let ops = vec![Op::Step(effort), Op::Sleep { ms: 50 }, Op::Step(effort)];
         let program = Program { generation: 0, ops, then: Then::Complete };
         let patience = (world.settings.lease_for + world.settings.poll_every) * 2 + Duration::from_secs(1);
-        match timeout(patience, async { member.engine.start(WORKFLOW, &program).await?.ending().await }).await
+        match timeout(patience, async { member.engine.start(WORKFLOW, &program).await?.wait_for_end().await })
+            .await
         {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return Err(format!("{} fails alone: {error}", member.node.name)),

@@ -11,7 +11,7 @@ use hapax_engine::model::{
     Action, Actor, ClaimTo, EntityStep, EntityWorkflow, LedgerEntry, Name, Operation, OperationState,
     OperationStatus, PerRequester, Recovery, Resolution, Role, Ruling, WorkspaceId,
 };
-use hapax_engine::runtime::{Answer, CodeOnly, Outcome, StepCall};
+use hapax_engine::runtime::{ActionAnswer, CodeOnlyHost, StepCall, TransitionOutcome};
 use hapax_engine::store::{EntityStore, ListEntities, ListOperations};
 use hapax_engine::{Engine, Error, Failure};
 use serde_json::{Value, json};
@@ -53,14 +53,14 @@ pub fn open(engine: &Engine, world: &Arc<World>, node: &Arc<Node>) {
     let workflow = EntityWorkflow::new("orders", MODULE, KIND, &statuses).expect("sound names");
     let steps = vec![step(10, PAY, "new", "paid", claim("paying", "new")), refund];
     let workflow = EntityWorkflow { steps, ..workflow };
-    let registered = engine.register_entity_workflow(workflow, Arc::new(CodeOnly));
+    let registered = engine.register_entity_workflow(workflow, Arc::new(CodeOnlyHost));
     registered.now_or_never().expect("its entities live in the store").expect("the workflow is sound");
     let lease_for = world.settings.lease_for;
     engine.module(MODULE).janitor(lease_for, lease_for * 2).expect("a fresh engine has no janitor");
 }
 
 /// The code of both actions.
-async fn act(world: Arc<World>, node: Arc<Node>, call: StepCall) -> Result<Answer, Failure> {
+async fn act(world: Arc<World>, node: Arc<Node>, call: StepCall) -> Result<ActionAnswer, Failure> {
     let key = call.idempotency_key().to_string();
     let shown = format!("{} of {} #{}", call.step, call.entity.entity, call.attempt);
     world.log(&node.name, &format!("enters {shown}"));
@@ -94,8 +94,8 @@ async fn act(world: Arc<World>, node: Arc<Node>, call: StepCall) -> Result<Answe
     answered.await.map_err(|_| Failure::unknown("the provider vanished"))?;
     world.may_pause(&node).await;
     match answer {
-        "done" => Answer::done("done"),
-        "refused" => Ok(Answer::rejected("no")),
+        "done" => ActionAnswer::done("done"),
+        "refused" => Ok(ActionAnswer::rejected("no")),
         "not now" => Err(Failure::retryable("not now")),
         _ => Err(Failure::unknown("the answer was lost")),
     }
@@ -191,16 +191,18 @@ impl Shop {
             };
             let Ok(outcome) = asked else { continue };
             match outcome {
-                Ok(Outcome::Done { operation, .. }) => {
+                Ok(TransitionOutcome::Done { operation, .. }) => {
                     self.told_done.lock().unwrap().insert(operation.id.to_string(), *operation);
                     world.count(|tally| tally.steps_done += 1);
                     return;
                 }
-                Ok(Outcome::Rejected { .. } | Outcome::Failed { .. }) => tries += 1,
-                Ok(Outcome::NotAllowed { .. } | Outcome::OverrideRequired { .. }) => return,
-                Ok(Outcome::ClaimFailed { .. }) => world.count(|tally| tally.claims_lost += 1),
-                Ok(Outcome::Pending { .. } | Outcome::InDoubt { .. }) => {}
-                Ok(Outcome::KeyConflict { existing }) => {
+                Ok(TransitionOutcome::Rejected { .. } | TransitionOutcome::Failed { .. }) => tries += 1,
+                Ok(TransitionOutcome::NotAllowed { .. } | TransitionOutcome::OverrideRequired { .. }) => {
+                    return;
+                }
+                Ok(TransitionOutcome::ClaimFailed { .. }) => world.count(|tally| tally.claims_lost += 1),
+                Ok(TransitionOutcome::Pending { .. } | TransitionOutcome::InDoubt { .. }) => {}
+                Ok(TransitionOutcome::KeyConflict { existing }) => {
                     return world.break_off(format!("a key of {order} stands for {existing:?}"));
                 }
                 Err(Error::Store(error)) if error.is_retryable() => {}

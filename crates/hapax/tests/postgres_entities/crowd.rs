@@ -7,7 +7,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use hapax::{
-    Action, Answer, ClaimTo, CodeOnly, EntityStep, EntityStorage, EntityWorkflow, Hapax, Outcome, TableRef,
+    Action, ActionAnswer, ClaimTo, CodeOnlyHost, EntityStep, EntityStorage, EntityWorkflow, Hapax, TableRef,
+    TransitionOutcome,
 };
 use hapax_postgres_fixture::Database;
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ fn workflow(home: EntityStorage) -> EntityWorkflow {
 
 async fn open(url: &str, home: EntityStorage) -> Hapax {
     let hapax = Hapax::open(url).await.unwrap();
-    hapax.register_entity_workflow(workflow(home), std::sync::Arc::new(CodeOnly)).await.unwrap();
+    hapax.register_entity_workflow(workflow(home), std::sync::Arc::new(CodeOnlyHost)).await.unwrap();
     hapax.module("billing").janitor(hapax::minutes(2), hapax::minutes(5)).unwrap();
     hapax
 }
@@ -59,7 +60,7 @@ async fn caller_process() {
             async move {
                 // Whoever loses is to lose while it is under way.
                 let _ = finish.wait_for(|word| word == "finish").await;
-                Answer::done(json!({ "closed": true }))
+                ActionAnswer::done(json!({ "closed": true }))
             }
         })
         .unwrap();
@@ -70,8 +71,12 @@ async fn caller_process() {
             let hapax = hapax.clone();
             tokio::spawn(async move {
                 let outcome = match hapax.transition("invoice", "INV-7", "close").await.unwrap() {
-                    Outcome::Done { operation, recorded: false, .. } => ("done", Some(operation.id)),
-                    Outcome::ClaimFailed { existing } => ("claim_failed", existing.map(|held| held.id)),
+                    TransitionOutcome::Done { operation, recorded: false, .. } => {
+                        ("done", Some(operation.id))
+                    }
+                    TransitionOutcome::ClaimFailed { existing } => {
+                        ("claim_failed", existing.map(|held| held.id))
+                    }
                     other => panic!("{other:?}"),
                 };
                 say(&json!({ "said": outcome.0, "operation": outcome.1.map(|id| id.to_string()) }));

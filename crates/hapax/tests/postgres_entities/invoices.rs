@@ -8,8 +8,8 @@ use hapax::clock::{Clock, ManualClock, SystemClock};
 use hapax::postgres::TransactionAction;
 use hapax::postgres::tokio_postgres::{Client, Transaction};
 use hapax::{
-    Action, Answer, ClaimTo, CodeOnly, EntityStep, EntityStorage, EntityWorkflow, Failure, Freed, Hapax,
-    Outcome, Result, StepCall, TableRef,
+    Action, ActionAnswer, ClaimTo, CodeOnlyHost, EntityStep, EntityStorage, EntityWorkflow, Failure, Hapax,
+    JanitorReport, Result, StepCall, TableRef, TransitionOutcome,
 };
 use hapax_postgres_fixture::Database;
 use serde_json::json;
@@ -53,20 +53,20 @@ fn workflow() -> Result<EntityWorkflow> {
 }
 
 /// Takes the original away and puts a clone with the same number and a new total in its place.
-async fn regenerate(tx: &Transaction<'_>, call: &StepCall) -> Result<Answer> {
+async fn regenerate(tx: &Transaction<'_>, call: &StepCall) -> Result<ActionAnswer> {
     let (original, clone) = (call.entity.entity.id.as_str(), format!("{}-b", call.entity.entity.id));
     tx.execute("UPDATE invoices SET deleted = true WHERE id = $1", &[&original]).await?;
     let copy = "INSERT INTO invoices (id, status, version, updated_at, number, net, total)
         SELECT $2, 'sent', 1, now(), number, net, net * 120 / 100 FROM invoices WHERE id = $1";
     tx.execute(copy, &[&original, &clone]).await?;
-    Answer::done(json!({ "clone": clone }))
+    ActionAnswer::done(json!({ "clone": clone }))
 }
 
-async fn apply_payment(tx: &Transaction<'_>, call: &StepCall) -> Result<Answer> {
+async fn apply_payment(tx: &Transaction<'_>, call: &StepCall) -> Result<ActionAnswer> {
     let payment = call.input::<serde_json::Value>()?["payment"].as_str().unwrap_or_default().to_owned();
     let put = "INSERT INTO payments SELECT $2, id, total FROM invoices WHERE id = $1";
     tx.execute(put, &[&call.entity.entity.id.as_str(), &payment]).await?;
-    Answer::done(json!({ "payment": payment }))
+    ActionAnswer::done(json!({ "payment": payment }))
 }
 
 async fn open(url: &str, clock: Option<Arc<ManualClock>>, midway: Option<Midway>) -> Hapax {
@@ -100,7 +100,7 @@ async fn open(url: &str, clock: Option<Arc<ManualClock>>, midway: Option<Midway>
             })
         })
         .unwrap();
-    hapax.register_entity_workflow(workflow().unwrap(), Arc::new(CodeOnly)).await.unwrap();
+    hapax.register_entity_workflow(workflow().unwrap(), Arc::new(CodeOnlyHost)).await.unwrap();
     hapax.module("billing").janitor(hapax::minutes(2), hapax::minutes(5)).unwrap();
     hapax.check_coverage().await.unwrap();
     hapax
@@ -136,10 +136,13 @@ async fn by_two(nodes: &[Hapax; 2], id: &str, step: &str, input: serde_json::Val
     let call = |node: &Hapax| node.transition("invoice", id, step).input(&input).into_future();
     let (first, second) = tokio::join!(call(&nodes[0]), call(&nodes[1]));
     let outcomes = [first.unwrap(), second.unwrap()];
-    let done = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Done { .. })).count();
+    let done = outcomes.iter().filter(|outcome| matches!(outcome, TransitionOutcome::Done { .. })).count();
     // Asked while it was under way, or when it was over.
-    let refused = |outcome: &&Outcome| {
-        matches!(outcome, Outcome::ClaimFailed { existing: Some(_) } | Outcome::NotAllowed { .. })
+    let refused = |outcome: &&TransitionOutcome| {
+        matches!(
+            outcome,
+            TransitionOutcome::ClaimFailed { existing: Some(_) } | TransitionOutcome::NotAllowed { .. }
+        )
     };
     assert_eq!((done, outcomes.iter().filter(refused).count()), (1, 1), "{outcomes:?}");
 }
@@ -208,9 +211,9 @@ async fn killed_midway(story: Story) {
 
     let clock = Arc::new(ManualClock::new(SystemClock::new().now()));
     let hapax = open(&url, Some(clock.clone()), None).await;
-    assert_eq!(hapax.free_stale_claims("billing").await.unwrap(), Freed::default());
+    assert_eq!(hapax.free_stale_claims("billing").await.unwrap(), JanitorReport::default());
     let call = || hapax.transition("invoice", id, step).input(&json!({ "payment": "pay-1" }));
-    assert!(matches!(call().await.unwrap(), Outcome::ClaimFailed { existing: Some(_) }));
+    assert!(matches!(call().await.unwrap(), TransitionOutcome::ClaimFailed { existing: Some(_) }));
     // By the janitor, whether it looks by itself or is asked to.
     clock.advance(hapax::minutes(6));
     hapax.free_stale_claims("billing").await.unwrap();
@@ -223,11 +226,11 @@ async fn killed_midway(story: Story) {
     );
     let again = call().idempotency_key("once").await.unwrap();
     assert!(
-        matches!(&again, Outcome::Done { operation, recorded: false, .. } if operation.attempt == 2),
+        matches!(&again, TransitionOutcome::Done { operation, recorded: false, .. } if operation.attempt == 2),
         "{again:?}"
     );
     let third = call().idempotency_key("once").await.unwrap();
-    assert!(matches!(third, Outcome::Done { recorded: true, .. }), "{third:?}");
+    assert!(matches!(third, TransitionOutcome::Done { recorded: true, .. }), "{third:?}");
     assert_eq!(books.invoices(number).await, story.after);
     assert_eq!(books.payments().await, story.payments);
     hapax.shutdown(Duration::from_secs(10)).await.unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hapax_api::{Problem, Role};
 use hapax_engine::Error;
 use hapax_engine::model::{Actor, Name, Role as Rank, RunId, RunStatus, Version, WorkspaceId};
-use hapax_engine::runtime::Outcome;
+use hapax_engine::runtime::TransitionOutcome;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
@@ -175,11 +175,15 @@ impl Callers {
             let taken = self.ask("a payment", async |member| {
                 let step = member.engine.transition(KIND, invoice, "pay").idempotency_key(key.clone());
                 match step.await {
-                    Ok(Outcome::Done { .. }) => Asked::Answered(true),
-                    Ok(Outcome::Failed { .. } | Outcome::Rejected { .. }) => Asked::Answered(false),
-                    Ok(Outcome::Pending { .. } | Outcome::InDoubt { .. } | Outcome::ClaimFailed { .. }) => {
-                        Asked::Later
+                    Ok(TransitionOutcome::Done { .. }) => Asked::Answered(true),
+                    Ok(TransitionOutcome::Failed { .. } | TransitionOutcome::Rejected { .. }) => {
+                        Asked::Answered(false)
                     }
+                    Ok(
+                        TransitionOutcome::Pending { .. }
+                        | TransitionOutcome::InDoubt { .. }
+                        | TransitionOutcome::ClaimFailed { .. },
+                    ) => Asked::Later,
                     Ok(other) => Asked::Refused(format!("{other:?}")),
                     Err(error) => of_error(Err(error)),
                 }

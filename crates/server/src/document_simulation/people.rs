@@ -51,7 +51,7 @@ async fn rule_on_steps(world: &Arc<World>, fleet: &Fleet) {
                     | Err(
                         Error::Store(_)
                         | Error::NoSuchDoubt { .. }
-                        | Error::NobodyActs { .. }
+                        | Error::RulingNotPossible { .. }
                         | Error::DoubtResolved { .. },
                     ),
                 ) => {}

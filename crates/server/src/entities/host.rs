@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use hapax_documents::{CheckedEntity, EntityCall, EntityDocument, HostServices, evaluate_fairly};
 use hapax_engine::Failure;
 use hapax_engine::model::{Entity, Name, OperationEnd, Payload, ProbeAnswer};
-use hapax_engine::runtime::{Answer, EntityHost, StepCall};
+use hapax_engine::runtime::{ActionAnswer, EntityHost, StepCall};
 use serde_json::{Value, json};
 
 /// Judges and acts by one version of a document.
@@ -35,16 +35,16 @@ impl EntityHost for DocumentHost {
         checked.map_err(|rejection| Failure::permanent(rejection.message).with_code(&rejection.code))
     }
 
-    async fn act(&self, call: StepCall) -> Result<Answer, Failure> {
+    async fn act(&self, call: StepCall) -> Result<ActionAnswer, Failure> {
         let (seen, key) = (seen(&call), call.idempotency_key());
         let (step, requester) = (call.step.as_str(), call.requester.as_ref());
         let hands = self.hands.of(&call.workspace);
         let right = (call.hold.clone(), call.fence);
         match self.document().call_http(step, requester, &seen, key.as_str(), right, hands).await {
             OperationEnd::Done { result, data } => {
-                Ok(Answer::Done { result: value_of(&result), data: data.as_ref().map(value_of) })
+                Ok(ActionAnswer::Done { result: value_of(&result), data: data.as_ref().map(value_of) })
             }
-            OperationEnd::Rejected(failure) => Ok(Answer::Rejected { failure }),
+            OperationEnd::Rejected(failure) => Ok(ActionAnswer::Rejected { failure }),
             OperationEnd::Failed(failure) => Err(failure),
             OperationEnd::Reverted
             | OperationEnd::DidNotHappen

@@ -11,7 +11,7 @@ use hapax_engine::model::{
     Failure, IdempotencyKey, InboundEvent, InboundEventStatus, KeyKind, KeyTarget, Payload, PromiseRef,
     RunId, SettleRequest, Settlement, Timestamp, WorkspaceId,
 };
-use hapax_engine::runtime::Settling;
+use hapax_engine::runtime::SettlePromiseOutcome;
 use hapax_engine::store::{FinishInboundEvent, StoreError};
 use hapax_engine::{Error, RunHandle};
 use serde_json::Value;
@@ -153,11 +153,11 @@ impl Hooks {
         let applied = ActionOutcome::new("settle", ActionResult::Applied);
         let wish = SettleRequest::new(settlement);
         match settle(&self.engine, &self.metrics, workspace, promise, wish, keep_for, None).await {
-            Ok(Settling::Done(promise)) => Ok(applied.of_promise(promise.id)),
-            Ok(Settling::AlreadySo(promise)) => {
+            Ok(SettlePromiseOutcome::Settled(promise)) => Ok(applied.of_promise(promise.id)),
+            Ok(SettlePromiseOutcome::AlreadySettled(promise)) => {
                 Ok(applied.of_promise(promise.id).because("it was settled so before"))
             }
-            Ok(Settling::Kept { until }) => Ok(waits_for(key, until)),
+            Ok(SettlePromiseOutcome::KeptEarly { until }) => Ok(waits_for(key, until)),
             Err(Error::NoSuchPromise(_)) => {
                 let detail = format!("no promise has the key {key:?}, and it is kept for none a second time");
                 Ok(ActionOutcome::new("settle", ActionResult::Unmatched).because(detail))

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hapax_engine::Error;
 use hapax_engine::model::PromiseStatus;
-use hapax_engine::runtime::Settling;
+use hapax_engine::runtime::SettlePromiseOutcome;
 
 use super::exposition::Exposition;
 
@@ -36,7 +36,7 @@ const OUTCOMES: [(Outcome, &str); 8] = [
 pub(super) struct SettlementCounts([AtomicU64; OUTCOMES.len()]);
 
 impl SettlementCounts {
-    pub(super) fn count(&self, answer: &Result<Settling, Error>) {
+    pub(super) fn count(&self, answer: &Result<SettlePromiseOutcome, Error>) {
         if let Some(outcome) = outcome_of(answer) {
             self.0[outcome as usize].fetch_add(1, Ordering::Relaxed);
         }
@@ -54,15 +54,15 @@ impl SettlementCounts {
 }
 
 /// What came of it; `None` if nobody knows, or if what was asked could not be understood.
-fn outcome_of(answer: &Result<Settling, Error>) -> Option<Outcome> {
+fn outcome_of(answer: &Result<SettlePromiseOutcome, Error>) -> Option<Outcome> {
     match answer {
-        Ok(Settling::Done(promise)) => Some(match promise.state.status() {
+        Ok(SettlePromiseOutcome::Settled(promise)) => Some(match promise.state.status() {
             PromiseStatus::Rejected => Outcome::Rejected,
             PromiseStatus::Cancelled => Outcome::Cancelled,
             _ => Outcome::Resolved,
         }),
-        Ok(Settling::AlreadySo(_)) => Some(Outcome::Repeated),
-        Ok(Settling::Kept { .. }) => Some(Outcome::Kept),
+        Ok(SettlePromiseOutcome::AlreadySettled(_)) => Some(Outcome::Repeated),
+        Ok(SettlePromiseOutcome::KeptEarly { .. }) => Some(Outcome::Kept),
         Err(Error::AlreadySettled) => Some(Outcome::Conflicted),
         Err(Error::PromiseTimedOut) => Some(Outcome::TimedOut),
         Err(Error::NoSuchPromise(_)) => Some(Outcome::Unmatched),

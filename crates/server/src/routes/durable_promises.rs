@@ -10,7 +10,7 @@ use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::Error;
 use hapax_engine::model::{IdempotencyKey, Promise, PromiseId, PromiseRef, is_same_creation};
-use hapax_engine::runtime::{Made, Settling};
+use hapax_engine::runtime::{CreatePromiseOutcome, SettlePromiseOutcome};
 use hapax_http_idempotency::read_key;
 use http::{HeaderMap, StatusCode};
 
@@ -44,13 +44,17 @@ pub(crate) async fn create(
 ) -> Result<Response, Refused> {
     let (key, strict) = (key_of(&headers)?, is_strict(&headers)?);
     let new = new_promise(asked, key.as_ref())?;
-    let made = app.engine_for(&identity).make_promise(new).await.map_err(|error| problem_of(&error))?;
+    let made = app.engine_for(&identity).create_promise(new).await.map_err(|error| problem_of(&error))?;
     match made {
-        Made::Created(promise) => Ok((StatusCode::CREATED, shown(&app, &promise)?).into_response()),
-        Made::Exists(promise) if is_same_creation(&promise, key.as_ref(), strict, app.store.now()) => {
+        CreatePromiseOutcome::Created(promise) => {
+            Ok((StatusCode::CREATED, shown(&app, &promise)?).into_response())
+        }
+        CreatePromiseOutcome::Exists(promise)
+            if is_same_creation(&promise, key.as_ref(), strict, app.store.now()) =>
+        {
             Ok(shown(&app, &promise)?.into_response())
         }
-        Made::Exists(_) => Err(Refused::new(
+        CreatePromiseOutcome::Exists(_) => Err(Refused::new(
             Code::PromiseExists,
             "The promise was made before, under another idempotency-key or none, or it is no longer pending and `strict` was asked for.",
         )),
@@ -102,8 +106,10 @@ pub(crate) async fn complete(
     let wish = completion(&asked, key_of(&headers)?, is_strict(&headers)?)?;
     let promise = PromiseRef::Id(PromiseId::from_stored(&id));
     match app.settle(&identity.workspace, promise, wish, None, identity.actor(None)).await {
-        Ok(Settling::Done(promise) | Settling::AlreadySo(promise)) => shown(&app, &promise),
-        Ok(Settling::Kept { .. }) | Err(Error::NoSuchPromise(_)) => Err(absent()),
+        Ok(SettlePromiseOutcome::Settled(promise) | SettlePromiseOutcome::AlreadySettled(promise)) => {
+            shown(&app, &promise)
+        }
+        Ok(SettlePromiseOutcome::KeptEarly { .. }) | Err(Error::NoSuchPromise(_)) => Err(absent()),
         Err(error @ (Error::AlreadySettled | Error::PromiseTimedOut)) => {
             let detail = format!("{error}. Read it with GET /promises/{{id}}.");
             Err(Refused::new(Code::PromiseCompletionRefused, detail))

@@ -11,7 +11,7 @@ use hapax_engine::model::{
     Actor, Entity, Failure, LeafDigests, Operation, OperationId as Id, OperationState, PANICKED, Payload,
     Timestamp,
 };
-use hapax_engine::runtime::{CHANGED_MEANWHILE, Outcome};
+use hapax_engine::runtime::{CONCURRENCY_ERROR, TransitionOutcome};
 use hapax_engine::{Engine, Error};
 use hapax_http_idempotency::{OperationId, Outcome as Kept, read_wait};
 use http::{HeaderMap, StatusCode, header};
@@ -113,18 +113,18 @@ pub(crate) async fn take_overriding(
 }
 
 /// How the key of a step was used; `None` if nothing came of it.
-fn use_of_key(outcome: &Outcome, asked_at: Timestamp) -> Option<Use> {
+fn use_of_key(outcome: &TransitionOutcome, asked_at: Timestamp) -> Option<Use> {
     let recorded = match outcome {
-        Outcome::Done { recorded, .. }
-        | Outcome::Rejected { operation: Some(_), recorded, .. }
-        | Outcome::Failed { recorded, .. }
-        | Outcome::Pending { recorded, .. } => *recorded,
-        Outcome::InDoubt { operation } => operation.began_at < asked_at,
-        Outcome::KeyConflict { .. } => return Some(Use::Conflicted),
-        Outcome::Rejected { operation: None, .. }
-        | Outcome::ClaimFailed { .. }
-        | Outcome::NotAllowed { .. }
-        | Outcome::OverrideRequired { .. } => return None,
+        TransitionOutcome::Done { recorded, .. }
+        | TransitionOutcome::Rejected { operation: Some(_), recorded, .. }
+        | TransitionOutcome::Failed { recorded, .. }
+        | TransitionOutcome::Pending { recorded, .. } => *recorded,
+        TransitionOutcome::InDoubt { operation } => operation.began_at < asked_at,
+        TransitionOutcome::KeyConflict { .. } => return Some(Use::Conflicted),
+        TransitionOutcome::Rejected { operation: None, .. }
+        | TransitionOutcome::ClaimFailed { .. }
+        | TransitionOutcome::NotAllowed { .. }
+        | TransitionOutcome::OverrideRequired { .. } => return None,
     };
     Some(if recorded { Use::Replayed } else { Use::New })
 }
@@ -192,9 +192,14 @@ impl Asked {
         }
     }
 
-    async fn answer(&self, app: &App, engine: &Engine, outcome: Outcome) -> Result<Response, Refused> {
+    async fn answer(
+        &self,
+        app: &App,
+        engine: &Engine,
+        outcome: TransitionOutcome,
+    ) -> Result<Response, Refused> {
         match outcome {
-            Outcome::Done { operation, entity, recorded } => {
+            TransitionOutcome::Done { operation, entity, recorded } => {
                 let entity = match entity {
                     Some(entity) => Some(entity),
                     None => self.look(engine).await,
@@ -209,27 +214,27 @@ impl Asked {
                 let told: HeaderMap = told.into_iter().collect();
                 Ok((StatusCode::OK, told, Json(taken)).into_response())
             }
-            Outcome::Pending { operation, recorded } => Ok(under_way(&operation, recorded)),
-            Outcome::Rejected { operation: None, failure, .. } => Err(of_failure(
+            TransitionOutcome::Pending { operation, recorded } => Ok(under_way(&operation, recorded)),
+            TransitionOutcome::Rejected { operation: None, failure, .. } => Err(of_failure(
                 Code::StepRejected,
                 &failure,
                 "Correct what it names, and take the step again",
             )
             .into()),
-            Outcome::Rejected { operation: Some(operation), failure, recorded } => {
+            TransitionOutcome::Rejected { operation: Some(operation), failure, recorded } => {
                 let problem = of_failure(Code::StepRejected, &failure, &after_rejection(&operation));
                 // It began, so this is its answer.
                 Ok(kept(of_operation(problem, app, &operation, recorded), Kept::Store))
             }
-            Outcome::Failed { operation, failure, recorded } => {
+            TransitionOutcome::Failed { operation, failure, recorded } => {
                 let problem = of_failure(code_of(&failure), &failure, &after_failure(&operation));
                 Err(of_operation(problem, app, &operation, recorded).into())
             }
-            Outcome::ClaimFailed { existing } => Err(claim_failed(app, existing.as_deref()).into()),
-            Outcome::NotAllowed { entity, reason } => {
+            TransitionOutcome::ClaimFailed { existing } => Err(claim_failed(app, existing.as_deref()).into()),
+            TransitionOutcome::NotAllowed { entity, reason } => {
                 Err(self.not_allowed(engine, &entity, reason).await.into())
             }
-            Outcome::InDoubt { operation } => {
+            TransitionOutcome::InDoubt { operation } => {
                 let id = operation.id;
                 let detail = format!(
                     "Nobody knows whether {id} ({}) happened. It is not sent again by itself. Ask the provider for the effect key {}, then decide with \
@@ -240,8 +245,8 @@ impl Asked {
                 let problem = Problem::new(Code::OperationInDoubt, detail);
                 Err(of_operation(problem, app, &operation, false).into())
             }
-            Outcome::KeyConflict { existing } => Err(self.conflict(&existing).into()),
-            Outcome::OverrideRequired { existing } => {
+            TransitionOutcome::KeyConflict { existing } => Err(self.conflict(&existing).into()),
+            TransitionOutcome::OverrideRequired { existing } => {
                 let (kind, id, step) = &self.at;
                 let detail = format!(
                     "{} did it or may have, and it cannot be taken back. Find out whether it happened; a manager can have it done again \
@@ -335,7 +340,7 @@ fn kept(problem: Problem, how: Kept) -> Response {
 fn code_of(failure: &Failure) -> Code {
     match failure.code() {
         Some(PANICKED) => Code::ActionPanicked,
-        Some(CHANGED_MEANWHILE) => Code::Concurrency,
+        Some(CONCURRENCY_ERROR) => Code::Concurrency,
         _ => Code::ActionFailed,
     }
 }

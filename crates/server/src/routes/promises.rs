@@ -13,7 +13,7 @@ use hapax_engine::limits::KEEP_EARLY_SETTLEMENT_FOR;
 use hapax_engine::model::{
     IdempotencyKey, PromiseId, PromiseRef, RunId, SettleRequest, Settlement, is_same_creation,
 };
-use hapax_engine::runtime::{Made, NewPromise, Settling};
+use hapax_engine::runtime::{CreatePromiseOutcome, NewPromise, SettlePromiseOutcome};
 use hapax_engine::store::ListPromises;
 use hapax_http_idempotency::{OperationId, read_wait};
 use http::{HeaderMap, StatusCode, header};
@@ -64,10 +64,10 @@ pub(crate) async fn create(
         key: asked.idempotency_key,
     };
     let is_keyed = new.key.is_some();
-    let made = app.engine_for(&identity).make_promise(new).await;
+    let made = app.engine_for(&identity).create_promise(new).await;
     let usage = match &made {
-        Ok(Made::Created(_)) => Some(Use::New),
-        Ok(Made::Exists(_)) => Some(Use::Replayed),
+        Ok(CreatePromiseOutcome::Created(_)) => Some(Use::New),
+        Ok(CreatePromiseOutcome::Exists(_)) => Some(Use::Replayed),
         Err(Error::PromiseKeyConflict { .. }) => Some(Use::Conflicted),
         Err(_) => None,
     };
@@ -75,9 +75,11 @@ pub(crate) async fn create(
         app.metrics.key_used(&identity, KeyOf::Promise, usage);
     }
     let promise = match made.map_err(|error| problem_of(&error))? {
-        Made::Created(promise) => promise,
-        Made::Exists(promise) if is_same_creation(&promise, made_by.as_ref(), false, now) => promise,
-        Made::Exists(promise) => {
+        CreatePromiseOutcome::Created(promise) => promise,
+        CreatePromiseOutcome::Exists(promise) if is_same_creation(&promise, made_by.as_ref(), false, now) => {
+            promise
+        }
+        CreatePromiseOutcome::Exists(promise) => {
             let detail = format!("Promise {} is there already; nothing was made.", promise.id);
             return Err(Refused::new(Code::PromiseExists, detail));
         }
@@ -378,8 +380,8 @@ async fn settled(
     let (wish, by) = (SettleRequest::new(settlement), identity.actor(None));
     let answer = app.settle(&identity.workspace, promise, wish, Some(KEEP_EARLY_SETTLEMENT_FOR), by).await;
     let usage = match &answer {
-        Ok(Settling::Done(_) | Settling::Kept { .. }) => Some(Use::New),
-        Ok(Settling::AlreadySo(_)) => Some(Use::Replayed),
+        Ok(SettlePromiseOutcome::Settled(_) | SettlePromiseOutcome::KeptEarly { .. }) => Some(Use::New),
+        Ok(SettlePromiseOutcome::AlreadySettled(_)) => Some(Use::Replayed),
         Err(Error::AlreadySettled) => Some(Use::Conflicted),
         Err(_) => None,
     };
@@ -391,9 +393,9 @@ async fn settled(
         Json(api::SettledPromise { promise: shown_promise(promise, now), already_settled }).into_response()
     };
     Ok(match answer.map_err(|error| problem_of(&error))? {
-        Settling::Done(promise) => shown(&promise, false),
-        Settling::AlreadySo(promise) => shown(&promise, true),
-        Settling::Kept { until } => {
+        SettlePromiseOutcome::Settled(promise) => shown(&promise, false),
+        SettlePromiseOutcome::AlreadySettled(promise) => shown(&promise, true),
+        SettlePromiseOutcome::KeptEarly { until } => {
             let kept = api::KeptSettlement { kept: true, idempotency_key: key, until: until.to_string() };
             (StatusCode::ACCEPTED, Json(kept)).into_response()
         }

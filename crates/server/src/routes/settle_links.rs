@@ -12,7 +12,7 @@ use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::Error;
 use hapax_engine::model::{PromiseRef, SettleRequest};
-use hapax_engine::runtime::Settling;
+use hapax_engine::runtime::SettlePromiseOutcome;
 use http::StatusCode;
 
 use super::request::{Caller, PathOf};
@@ -99,8 +99,10 @@ pub(crate) async fn settle(
     let settlement = settlement_by_token(&asked.value)?;
     let promise = PromiseRef::Id(found.promise);
     match app.settle(&found.workspace, promise, SettleRequest::new(settlement), None, by).await {
-        Ok(Settling::Done(_) | Settling::AlreadySo(_)) => Ok(Json(api::SettledByToken { settled: true })),
-        Ok(Settling::Kept { .. })
+        Ok(SettlePromiseOutcome::Settled(_) | SettlePromiseOutcome::AlreadySettled(_)) => {
+            Ok(Json(api::SettledByToken { settled: true }))
+        }
+        Ok(SettlePromiseOutcome::KeptEarly { .. })
         | Err(Error::AlreadySettled | Error::PromiseTimedOut | Error::NoSuchPromise(_)) => {
             Err(refuse(&app, address))
         }

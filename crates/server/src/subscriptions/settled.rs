@@ -68,7 +68,7 @@ impl Subscriptions {
 fn unless_taken(seen_to: Result<OutboxMessage, Error>) -> Result<Option<OutboxMessage>, Problem> {
     match seen_to {
         Ok(post) => Ok(Some(post)),
-        Err(Error::PostUnderWay(_) | Error::NoSuchMessage(_)) => Ok(None),
+        Err(Error::AfterEffectInProgress(_) | Error::NoSuchAfterEffect(_)) => Ok(None),
         Err(error) => Err(problem_of(&error)),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hapax_engine::Engine;
-use hapax_engine::runtime::{Answer as ActionAnswer, StepCall};
+use hapax_engine::runtime::{ActionAnswer, StepCall};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 

@@ -112,7 +112,7 @@ async fn refusals_free_the_request_key_and_what_began_keeps_it() {
     server
         .engine
         .register_action("refuse", |_| async {
-            Ok(hapax_engine::runtime::Answer::rejected("the period is closed"))
+            Ok(hapax_engine::runtime::ActionAnswer::rejected("the period is closed"))
         })
         .unwrap();
     let document = json!({

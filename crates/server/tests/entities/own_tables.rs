@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax_engine::model::WorkspaceId;
-use hapax_engine::runtime::Answer as ActionAnswer;
+use hapax_engine::runtime::ActionAnswer;
 use hapax_server::EntityTables;
 use hapax_store_sqlite::rusqlite::Connection;
 use hapax_store_sqlite::{SqliteOptions, SqliteStore, TransactionAction};

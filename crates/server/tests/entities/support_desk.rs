@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use hapax_engine::Failure;
 use hapax_engine::limits::MAX_ACTION_TRIES;
-use hapax_engine::runtime::{Answer as ActionAnswer, StepCall};
+use hapax_engine::runtime::{ActionAnswer, StepCall};
 use serde_json::json;
 
 use super::desk::{action, make, post_as, upload};

@@ -162,7 +162,7 @@ async fn what_the_official_crate_of_standard_webhooks_signs_is_accepted() {
     let engine = engine_of(&shop, acme());
     let key = Some("std:9".to_owned());
     let _ =
-        engine.make_promise(hapax_engine::runtime::NewPromise { key, ..Default::default() }).await.unwrap();
+        engine.create_promise(hapax_engine::runtime::NewPromise { key, ..Default::default() }).await.unwrap();
     let paid = standard(&json!({ "order": 9, "total": 12 }), STANDARD_SECRET, "msg_1", shop.now());
     assert_eq!(told(&shop.send(&path, &paid).await), (200, "applied".into()));
     let by_name = shop.send("/api/v1/webhooks/acme/std", &paid).await;

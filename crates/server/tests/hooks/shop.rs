@@ -160,7 +160,7 @@ pub fn order_workflow(engine: &Engine, packed: &Arc<AtomicUsize>) {
             Ok::<_, Failure>(paid["amount"].clone())
         }
     };
-    engine.workspace(acme()).register_own("order", Default::default(), order).unwrap();
+    engine.workspace(acme()).register_for_workspace("order", Default::default(), order).unwrap();
 }
 
 pub fn acme() -> WorkspaceId {

@@ -15,7 +15,7 @@ use hapax_documents::HostServices;
 use hapax_engine::clock::{Clock, ManualClock, SystemClock};
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{Actor, Role as Rank, WorkspaceId};
-use hapax_engine::runtime::{Answer as ActionAnswer, StepCall};
+use hapax_engine::runtime::{ActionAnswer, StepCall};
 use hapax_engine::store::Store;
 use hapax_engine::{Engine, EngineOptions};
 use hapax_http_idempotency::Policy;

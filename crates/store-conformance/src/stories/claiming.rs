@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hapax_engine::model::{Action, EntityStep, OperationState};
-use hapax_engine::runtime::{Delivery, Outcome};
+use hapax_engine::runtime::{Delivery, TransitionOutcome};
 use hapax_engine::{Ctx, Failure};
 use serde_json::{Value, json};
 
@@ -30,10 +30,12 @@ pub(super) async fn of_many_callers_one_enters_the_action(s: Scene) {
     s.open();
     for call in calls {
         match call.await.unwrap() {
-            Outcome::Done { operation, entity, recorded: false } => winners.push((operation.id, entity)),
-            Outcome::ClaimFailed { existing } => lost.push(existing.map(|operation| operation.id)),
+            TransitionOutcome::Done { operation, entity, recorded: false } => {
+                winners.push((operation.id, entity))
+            }
+            TransitionOutcome::ClaimFailed { existing } => lost.push(existing.map(|operation| operation.id)),
             // Asked when all was over.
-            Outcome::NotAllowed { .. } => lost.push(winners.first().map(|(id, _)| *id)),
+            TransitionOutcome::NotAllowed { .. } => lost.push(winners.first().map(|(id, _)| *id)),
             other => panic!("{other:?}"),
         }
     }
@@ -63,13 +65,13 @@ pub(super) async fn without_a_claim_both_act_and_one_is_recorded(s: Scene) {
     for call in calls {
         outcomes.push(call.await.unwrap());
     }
-    let done = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Done { .. })).count();
-    let stale = |outcome: &&Outcome| matches!(outcome, Outcome::Failed { failure, .. } if failure.code() == Some("CONCURRENCY_ERROR"));
+    let done = outcomes.iter().filter(|outcome| matches!(outcome, TransitionOutcome::Done { .. })).count();
+    let stale = |outcome: &&TransitionOutcome| matches!(outcome, TransitionOutcome::Failed { failure, .. } if failure.code() == Some("CONCURRENCY_ERROR"));
     assert_eq!((done, outcomes.iter().filter(stale).count()), (1, 1), "{outcomes:?}");
     assert_eq!(s.status("inv-1").await, "overdue");
 }
 
-async fn given_back(s: Scene, how: &str) -> Outcome {
+async fn given_back(s: Scene, how: &str) -> TransitionOutcome {
     s.open();
     s.invoice("inv-1", "approved").await;
     let call =
@@ -77,14 +79,14 @@ async fn given_back(s: Scene, how: &str) -> Outcome {
     let outcome = call.await.unwrap();
     assert_eq!(s.status("inv-1").await, "approved");
     let again = s.engine.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
-    assert!(matches!(again, Outcome::Done { .. }), "{again:?}");
+    assert!(matches!(again, TransitionOutcome::Done { .. }), "{again:?}");
     assert_eq!(s.status("inv-1").await, "closed");
     outcome
 }
 
 /// S1.22, S1.29, S1.31.
 pub(super) async fn what_fails_is_given_back_at_once(s: Scene) {
-    let failure = must!(given_back(s, "fail").await, Outcome::Failed { failure, .. } => failure);
+    let failure = must!(given_back(s, "fail").await, TransitionOutcome::Failed { failure, .. } => failure);
     assert_eq!(failure.code(), Some("declined"));
 }
 
@@ -92,7 +94,7 @@ pub(super) async fn what_fails_is_given_back_at_once(s: Scene) {
 pub(super) async fn what_is_rejected_is_given_back_at_once(s: Scene) {
     let (operation, failure) = must!(
         given_back(s, "reject").await,
-        Outcome::Rejected { operation, failure, .. } => (operation, failure)
+        TransitionOutcome::Rejected { operation, failure, .. } => (operation, failure)
     );
     assert_eq!(failure.message(), "not this one");
     assert!(matches!(operation.unwrap().state, OperationState::Rejected { .. }));
@@ -100,7 +102,7 @@ pub(super) async fn what_is_rejected_is_given_back_at_once(s: Scene) {
 
 /// S1.23, S1.30, S1.33.
 pub(super) async fn what_panics_is_given_back_at_once(s: Scene) {
-    let failure = must!(given_back(s, "panic").await, Outcome::Failed { failure, .. } => failure);
+    let failure = must!(given_back(s, "panic").await, TransitionOutcome::Failed { failure, .. } => failure);
     assert_eq!(failure.code(), Some("panicked"));
     assert!(failure.message().contains("out of paper"), "{failure}");
 }
@@ -111,7 +113,8 @@ pub(super) async fn a_validation_rejects_before_anything_is_claimed(s: Scene) {
     s.invoice("inv-1", "approved").await;
     let call =
         s.engine.transition("invoice", "inv-1", "close").requester("admin").input(&json!({ "refuse": true }));
-    let failure = must!(call.await.unwrap(), Outcome::Rejected { operation: None, failure, .. } => failure);
+    let failure =
+        must!(call.await.unwrap(), TransitionOutcome::Rejected { operation: None, failure, .. } => failure);
     assert_eq!(failure.code(), Some("refused"));
     assert_eq!((s.times_entered(), s.operations("inv-1").await.len()), (0, 0));
     assert_eq!(s.engine.get_entity("invoice", "inv-1", None).await.unwrap().entity.version.get(), 1);
@@ -127,7 +130,7 @@ pub(super) async fn who_asks_decides_whether_it_is_claimed(s: Scene) {
     s.entering.notified().await;
     assert_eq!(s.status("inv-1").await, "approved");
     s.open();
-    assert!(matches!(system.await.unwrap(), Outcome::Done { .. }));
+    assert!(matches!(system.await.unwrap(), TransitionOutcome::Done { .. }));
     assert_eq!(s.operations("inv-1").await[0].claim, None);
 }
 
@@ -153,10 +156,13 @@ pub(super) async fn after_effects_follow_the_commit_and_no_other_way(s: Scene) {
     s.invoice("inv-2", "approved").await;
     let close = |id| s.engine.transition("invoice", id, "close").requester("admin");
     let (first, second) = tokio::join!(close("inv-1").into_future(), close("inv-1").into_future());
-    let done = [first, second].iter().filter(|outcome| matches!(outcome, Ok(Outcome::Done { .. }))).count();
+    let done = [first, second]
+        .iter()
+        .filter(|outcome| matches!(outcome, Ok(TransitionOutcome::Done { .. })))
+        .count();
     assert_eq!(done, 1);
     let failed = close("inv-2").input(&json!({ "how": "fail" })).await.unwrap();
-    assert!(matches!(failed, Outcome::Failed { .. }));
+    assert!(matches!(failed, TransitionOutcome::Failed { .. }));
     s.until(async || told.lock().unwrap().len() >= 2).await;
     let mut told = told.lock().unwrap().clone();
     told.sort();
@@ -194,8 +200,10 @@ pub(super) async fn writes_of_the_action_share_the_commit_of_the_status(s: Scene
     s.invoice("inv-1", "paid").await;
     let call = || s.engine.transition("invoice", "inv-1", "regenerate").into_future();
     let (first, second) = tokio::join!(call(), call());
-    let done =
-        [first, second].into_iter().filter(|outcome| matches!(outcome, Ok(Outcome::Done { .. }))).count();
+    let done = [first, second]
+        .into_iter()
+        .filter(|outcome| matches!(outcome, Ok(TransitionOutcome::Done { .. })))
+        .count();
     assert_eq!((done, tables.written().await.len()), (1, 1));
     assert_eq!(s.status("inv-1").await, "draft");
 }
@@ -221,10 +229,10 @@ pub(super) async fn work_that_fails_leaves_neither_writes_nor_status(s: Scene) {
     s.engine.register_transaction_action("regenerate", make).unwrap();
     s.invoice("inv-1", "paid").await;
     let call = || s.engine.transition("invoice", "inv-1", "regenerate").into_future();
-    assert!(matches!(call().await.unwrap(), Outcome::Failed { .. }));
+    assert!(matches!(call().await.unwrap(), TransitionOutcome::Failed { .. }));
     let rejected = call().await.unwrap();
-    assert!(matches!(rejected, Outcome::Rejected { .. }), "{rejected:?}");
-    let misfit = must!(call().await.unwrap(), Outcome::Failed { failure, .. } => failure);
+    assert!(matches!(rejected, TransitionOutcome::Rejected { .. }), "{rejected:?}");
+    let misfit = must!(call().await.unwrap(), TransitionOutcome::Failed { failure, .. } => failure);
     assert_eq!(misfit.code(), Some("answer_mismatch"));
     assert_eq!(tables.written().await, Vec::<String>::new());
     assert_eq!(s.status("inv-1").await, "paid");
@@ -246,7 +254,7 @@ pub(super) async fn an_operation_ends_when_its_run_ends(s: Scene) {
     s.engine.register("dunning", dunning).unwrap();
     s.invoice("inv-1", "paid").await;
     let call = s.engine.transition("invoice", "inv-1", "dun").wait(std::time::Duration::ZERO);
-    let operation = must!(call.await.unwrap(), Outcome::Pending { operation, .. } => operation);
+    let operation = must!(call.await.unwrap(), TransitionOutcome::Pending { operation, .. } => operation);
     assert_eq!((s.status("inv-1").await.as_str(), operation.run), ("refunding", Some(operation.id.as_run())));
     while s.engine.get(operation.id.as_run()).await.is_err() {
         tokio::task::yield_now().await;

@@ -9,7 +9,7 @@ use hapax_engine::model::{
     CatalogKind, DocumentRef, EntityStep, EntityWorkflow, Irreversible, Name, OperationStatus, Payload,
     ProbeAnswer, Recovery, Resolution, Ruling, Version, WorkspaceId,
 };
-use hapax_engine::runtime::{EntityHost, Error, LoadEntityWorkflow, Outcome, StepCall};
+use hapax_engine::runtime::{EntityHost, Error, LoadEntityWorkflow, StepCall, TransitionOutcome};
 use hapax_engine::store::{PutCatalogItem, PutOutcome, StoreResult};
 use hapax_engine::{Engine, EngineOptions};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub(super) async fn an_unknown_outcome_is_tried_again_under_the_same_key(s: Scen
     s.invoice("inv-1", "approved").await;
     let close = s.engine.transition("invoice", "inv-1", "close").requester("admin");
     let done = s.drive(close.input(&json!({ "how": "unknown twice" }))).await.unwrap();
-    let operation = must!(done, Outcome::Done { operation, .. } => operation);
+    let operation = must!(done, TransitionOutcome::Done { operation, .. } => operation);
     assert_eq!((operation.tries, s.times_entered()), (3, 3));
     assert_eq!(only(&s.effect_keys()), operation.effect_key().as_str());
     assert_eq!(s.notes("inv-1").await, ["failed", "failed"]);
@@ -45,10 +45,9 @@ pub(super) async fn what_stays_unknown_goes_on_under_its_key_in_the_next_operati
     s.invoice("inv-1", "approved").await;
     let close = || s.engine.transition("invoice", "inv-1", "close").requester("admin");
     let failed = s.drive(close().idempotency_key("a").input(&json!({ "how": "unknown" }))).await.unwrap();
-    let first = must!(failed, Outcome::Failed { operation, .. } => operation);
+    let first = must!(failed, TransitionOutcome::Failed { operation, .. } => operation);
     assert_eq!((first.tries, s.status("inv-1").await.as_str()), (MAX_ACTION_TRIES, "approved"));
-    let second =
-        must!(close().idempotency_key("b").await.unwrap(), Outcome::Done { operation, .. } => operation);
+    let second = must!(close().idempotency_key("b").await.unwrap(), TransitionOutcome::Done { operation, .. } => operation);
     assert_ne!(second.id, first.id);
     assert!(second.may_repeat);
     assert_eq!(only(&s.effect_keys()), first.effect_key().as_str());
@@ -69,7 +68,7 @@ pub(super) async fn what_is_not_idempotent_is_held_in_doubt(s: Scene) {
     s.invoice("inv-1", "approved").await;
     let close = || s.engine.transition("invoice", "inv-1", "close").requester("admin");
     let doubt = close().idempotency_key("a").input(&json!({ "how": "unknown" })).await.unwrap();
-    let operation = must!(doubt, Outcome::InDoubt { operation } => operation);
+    let operation = must!(doubt, TransitionOutcome::InDoubt { operation } => operation);
     assert_eq!((operation.recovery, s.times_entered()), (Recovery::Hold, 1));
     assert_eq!(
         (s.status("inv-1").await.as_str(), s.notes("inv-1").await),
@@ -77,13 +76,13 @@ pub(super) async fn what_is_not_idempotent_is_held_in_doubt(s: Scene) {
     );
     assert_eq!(s.engine.stats().doubts, 1);
     let other = close().idempotency_key("b").await.unwrap();
-    assert!(matches!(other, Outcome::ClaimFailed { existing: Some(_) }), "{other:?}");
+    assert!(matches!(other, TransitionOutcome::ClaimFailed { existing: Some(_) }), "{other:?}");
     s.pass(STALE_AFTER * 3);
     assert_eq!(s.engine.free_stale_claims("billing").await.unwrap(), Default::default());
     let resolved =
         s.engine.resolve_operation(operation.id, 1, ruling(Resolution::DidNotHappen)).await.unwrap();
     assert!(!resolved.leaves_doubt());
-    assert!(matches!(close().await.unwrap(), Outcome::Done { .. }));
+    assert!(matches!(close().await.unwrap(), TransitionOutcome::Done { .. }));
     assert_eq!(only(&s.effect_keys()), operation.effect_key().as_str());
 }
 
@@ -102,7 +101,7 @@ pub(super) async fn what_follows_a_crash_acts_under_the_same_effect_key(s: Scene
     }
     s.open();
     let close = after.transition("invoice", "inv-1", "close").requester("admin").idempotency_key("b");
-    let second = must!(close.await.unwrap(), Outcome::Done { operation, .. } => operation);
+    let second = must!(close.await.unwrap(), TransitionOutcome::Done { operation, .. } => operation);
     assert_eq!((only(&s.effect_keys()), s.effect_keys().len()), (second.effect_key().as_str(), 2));
     let first = s.operations("inv-1").await.remove(1);
     assert!(first.leaves_doubt() && second.may_repeat);
@@ -116,12 +115,12 @@ pub(super) async fn a_word_that_it_did_not_happen_frees_an_irreversible_step(s: 
     s.open();
     s.invoice("inv-1", "paid").await;
     let refund = || s.engine.transition("invoice", "inv-1", "refund");
-    let doubt = must!(refund().input(&json!({ "how": "unknown" })).await.unwrap(), Outcome::InDoubt { operation } => operation);
+    let doubt = must!(refund().input(&json!({ "how": "unknown" })).await.unwrap(), TransitionOutcome::InDoubt { operation } => operation);
     s.engine.resolve_operation(doubt.id, 1, ruling(Resolution::DidNotHappen)).await.unwrap();
     let view = s.engine.get_entity("invoice", "inv-1", None).await.unwrap();
     let shown = view.allowed.into_iter().find(|action| action.step.as_str() == "refund").unwrap();
     assert_eq!(shown.hindrance, None);
-    assert!(matches!(refund().await.unwrap(), Outcome::Done { .. }));
+    assert!(matches!(refund().await.unwrap(), TransitionOutcome::Done { .. }));
 }
 
 /// Paid leads back to paid, and new keys do not help.
@@ -139,15 +138,18 @@ pub(super) async fn once_means_once_also_where_it_leads_back(s: Scene) {
     s.open();
     s.invoice("inv-1", "paid").await;
     let take = |step: &str, key: &str| s.engine.transition("invoice", "inv-1", step).idempotency_key(key);
-    let first = must!(take("pay_bonus", "1").await.unwrap(), Outcome::Done { operation, .. } => operation);
-    let barred =
-        must!(take("pay_bonus", "2").await.unwrap(), Outcome::OverrideRequired { existing } => existing);
+    let first =
+        must!(take("pay_bonus", "1").await.unwrap(), TransitionOutcome::Done { operation, .. } => operation);
+    let barred = must!(take("pay_bonus", "2").await.unwrap(), TransitionOutcome::OverrideRequired { existing } => existing);
     assert_eq!(barred.id, first.id);
     for key in ["3", "4"] {
-        assert!(matches!(take("send_card", key).await.unwrap(), Outcome::Done { recorded: false, .. }));
+        assert!(matches!(
+            take("send_card", key).await.unwrap(),
+            TransitionOutcome::Done { recorded: false, .. }
+        ));
     }
     let again = take("pay_bonus", "5").overridden(manager(), "a second year").await.unwrap();
-    let again = must!(again, Outcome::Done { operation, .. } => operation);
+    let again = must!(again, TransitionOutcome::Done { operation, .. } => operation);
     assert_ne!(again.effect_key(), first.effect_key());
     assert_eq!(s.times_entered(), 4);
 }
@@ -212,7 +214,7 @@ pub(super) async fn a_probe_settles_a_doubt_when_it_is_old_enough(s: Scene) {
         s.invoice(id, "approved").await;
         let close = s.engine.transition("invoice", id, "close").requester("admin");
         let doubt = close.input(&json!({ "how": "unknown" })).await.unwrap();
-        let doubt = must!(doubt, Outcome::InDoubt { operation } => operation);
+        let doubt = must!(doubt, TransitionOutcome::InDoubt { operation } => operation);
         assert_eq!(s.engine.free_stale_claims("billing").await.unwrap().settled, 0, "too early to count");
         assert_eq!(asked(), questions - 2);
         s.pass(MINUTE * 2);
@@ -278,7 +280,7 @@ pub(super) async fn a_replaced_document_is_in_force_on_every_node(s: Scene) {
         engine: Mutex::new(Some(other.clone())),
         versions: vec![open.clone(), claimed.clone()],
     });
-    other.load_entity_workflows_with(loader.clone());
+    other.set_entity_workflow_loader(loader.clone());
     other.register_entity_document(open, slow(&[]), document(1)).await.unwrap();
     put(&s, Some(1)).await;
     let calls: Vec<_> = (0..20)
@@ -290,8 +292,8 @@ pub(super) async fn a_replaced_document_is_in_force_on_every_node(s: Scene) {
     let mut done = Vec::new();
     for call in calls {
         match call.await.unwrap().unwrap() {
-            Outcome::Done { operation, .. } => done.push(operation),
-            Outcome::ClaimFailed { existing: Some(_) } => {}
+            TransitionOutcome::Done { operation, .. } => done.push(operation),
+            TransitionOutcome::ClaimFailed { existing: Some(_) } => {}
             other => panic!("{other:?}"),
         }
     }
@@ -302,7 +304,7 @@ pub(super) async fn a_replaced_document_is_in_force_on_every_node(s: Scene) {
     let unknown = third.get_entity("invoice", "inv-1", None).await;
     assert!(matches!(unknown, Err(Error::UnknownEntityType(_))), "{unknown:?}");
     *loader.engine.lock().unwrap() = Some(third.clone());
-    third.load_entity_workflows_with(loader.clone());
+    third.set_entity_workflow_loader(loader.clone());
     assert_eq!(third.get_entity("invoice", "inv-1", None).await.unwrap().entity.status.as_str(), "closed");
     *loader.engine.lock().unwrap() = None;
 }
@@ -344,5 +346,5 @@ pub(super) async fn a_step_may_require_a_key(s: Scene) {
     let refused = close().await;
     assert!(matches!(refused, Err(Error::StepKeyMissing(_))), "{refused:?}");
     assert_eq!((s.times_entered(), s.operations("inv-1").await.len()), (0, 0));
-    assert!(matches!(close().idempotency_key("k").await.unwrap(), Outcome::Done { .. }));
+    assert!(matches!(close().idempotency_key("k").await.unwrap(), TransitionOutcome::Done { .. }));
 }

@@ -2,7 +2,7 @@
 
 use hapax_engine::limits::MAX_ACTION_TRIES;
 use hapax_engine::model::{Actor, BlockedReason, OperationState, Role, Version};
-use hapax_engine::runtime::{Error, Outcome};
+use hapax_engine::runtime::{Error, TransitionOutcome};
 use serde_json::json;
 
 use super::scene::*;
@@ -17,25 +17,21 @@ pub(super) async fn a_double_click_is_told_what_is_recorded(s: Scene) {
     let first = tokio::spawn(close("click-1"));
     s.entering.notified().await;
     let second = tokio::spawn(close("click-1"));
-    let other =
-        must!(close("click-2").await.unwrap(), Outcome::ClaimFailed { existing: Some(existing) } => existing);
+    let other = must!(close("click-2").await.unwrap(), TransitionOutcome::ClaimFailed { existing: Some(existing) } => existing);
     s.open();
-    let first =
-        must!(first.await.unwrap().unwrap(), Outcome::Done { operation, recorded: false, .. } => operation);
+    let first = must!(first.await.unwrap().unwrap(), TransitionOutcome::Done { operation, recorded: false, .. } => operation);
     // It waited on the real clock of nobody: what ended the first ends the second.
     s.until(async || second.is_finished()).await;
-    let second =
-        must!(second.await.unwrap().unwrap(), Outcome::Done { operation, recorded: true, .. } => operation);
+    let second = must!(second.await.unwrap().unwrap(), TransitionOutcome::Done { operation, recorded: true, .. } => operation);
     assert_eq!((first.id, first.id, &first.state), (second.id, other.id, &second.state));
-    let late =
-        must!(close("click-1").await.unwrap(), Outcome::Done { operation, recorded: true, .. } => operation);
+    let late = must!(close("click-1").await.unwrap(), TransitionOutcome::Done { operation, recorded: true, .. } => operation);
     assert_eq!(late.state, first.state);
     let changed =
         s.engine.transition("invoice", "inv-1", "close").requester("admin").input(&json!({ "other": 1 }));
     let changed = changed.idempotency_key("click-1").await.unwrap();
-    assert!(matches!(changed, Outcome::KeyConflict { .. }), "{changed:?}");
+    assert!(matches!(changed, TransitionOutcome::KeyConflict { .. }), "{changed:?}");
     let after = close("click-2").await.unwrap();
-    assert!(matches!(after, Outcome::NotAllowed { .. }), "{after:?}");
+    assert!(matches!(after, TransitionOutcome::NotAllowed { .. }), "{after:?}");
     assert_eq!(s.times_entered(), 1);
 }
 
@@ -44,22 +40,27 @@ pub(super) async fn each_transition_returns_what_it_gave(s: Scene) {
     s.open();
     s.invoice("inv-1", "closed").await;
     let pay = || s.engine.transition("invoice", "inv-1", "pay").into_future();
-    let first = must!(pay().await.unwrap(), Outcome::Done { operation, recorded: false, .. } => operation);
-    let again = must!(pay().await.unwrap(), Outcome::Done { operation, recorded: true, .. } => operation);
+    let first =
+        must!(pay().await.unwrap(), TransitionOutcome::Done { operation, recorded: false, .. } => operation);
+    let again =
+        must!(pay().await.unwrap(), TransitionOutcome::Done { operation, recorded: true, .. } => operation);
     assert_eq!(again, first);
     let refund = s.engine.transition("invoice", "inv-1", "refund").await.unwrap();
-    assert!(matches!(refund, Outcome::Done { .. }), "{refund:?}");
-    let later = must!(pay().await.unwrap(), Outcome::Done { operation, recorded: true, .. } => operation);
+    assert!(matches!(refund, TransitionOutcome::Done { .. }), "{refund:?}");
+    let later =
+        must!(pay().await.unwrap(), TransitionOutcome::Done { operation, recorded: true, .. } => operation);
     assert_eq!(later.state, first.state);
     let refused = s.engine.transition("invoice", "inv-1", "refund").await.unwrap();
-    assert!(matches!(refused, Outcome::NotAllowed { .. }), "{refused:?}");
+    assert!(matches!(refused, TransitionOutcome::NotAllowed { .. }), "{refused:?}");
     s.invoice("inv-2", "approved").await;
     let close = || {
         let call = s.engine.transition("invoice", "inv-2", "close").requester("admin").idempotency_key("c");
         call.input(&json!({ "how": "fail" })).into_future()
     };
-    let failed = must!(close().await.unwrap(), Outcome::Failed { failure, recorded: false, .. } => failure);
-    let same = must!(close().await.unwrap(), Outcome::Failed { failure, recorded: true, .. } => failure);
+    let failed =
+        must!(close().await.unwrap(), TransitionOutcome::Failed { failure, recorded: false, .. } => failure);
+    let same =
+        must!(close().await.unwrap(), TransitionOutcome::Failed { failure, recorded: true, .. } => failure);
     assert_eq!(same, failed);
     assert_eq!(s.times_entered(), 3);
 }
@@ -84,7 +85,7 @@ pub(super) async fn what_may_be_done_is_told_with_reasons(s: Scene) {
         assert_eq!(named, Some(pending), "{step}: {hindrance:?}");
     }
     s.open();
-    assert!(matches!(call.await.unwrap().unwrap(), Outcome::Done { .. }));
+    assert!(matches!(call.await.unwrap().unwrap(), TransitionOutcome::Done { .. }));
     let after = allowed("admin").await;
     let enabled: Vec<&str> =
         after.iter().filter(|(_, hindrance)| hindrance.is_none()).map(|(step, _)| step.as_str()).collect();
@@ -97,11 +98,12 @@ pub(super) async fn what_cannot_be_taken_back_needs_a_manager_to_do_again(s: Sce
     s.invoice("inv-1", "paid").await;
     let refund = || s.engine.transition("invoice", "inv-1", "refund");
     let declined = refund().input(&json!({ "how": "reject" })).await.unwrap();
-    assert!(matches!(declined, Outcome::Rejected { .. }));
+    assert!(matches!(declined, TransitionOutcome::Rejected { .. }));
     // It is known not to have happened, so anybody may try again.
     let lost = s.drive(refund().input(&json!({ "how": "unknown" }))).await.unwrap();
-    let lost = must!(lost, Outcome::Failed { operation, .. } => operation);
-    let existing = must!(refund().await.unwrap(), Outcome::OverrideRequired { existing } => existing);
+    let lost = must!(lost, TransitionOutcome::Failed { operation, .. } => operation);
+    let existing =
+        must!(refund().await.unwrap(), TransitionOutcome::OverrideRequired { existing } => existing);
     assert_eq!(existing.id, lost.id);
     let view = s.engine.get_entity("invoice", "inv-1", None).await.unwrap();
     let shown = view.allowed.into_iter().find(|action| action.step.as_str() == "refund").unwrap();
@@ -113,7 +115,7 @@ pub(super) async fn what_cannot_be_taken_back_needs_a_manager_to_do_again(s: Sce
     assert!(matches!(refused, Err(Error::Ruling(_))), "{refused:?}");
     assert_eq!(s.times_entered(), 1 + MAX_ACTION_TRIES);
     let done = refund().overridden(manager(), "the bank has nothing of it").await.unwrap();
-    assert!(matches!(done, Outcome::Done { .. }), "{done:?}");
+    assert!(matches!(done, TransitionOutcome::Done { .. }), "{done:?}");
     let audit = s.engine.list_audit(0, 10).await.unwrap();
     let told = serde_json::to_string(&audit).unwrap();
     assert!(told.contains("the bank has nothing of it") && told.contains(&lost.id.to_string()), "{told}");
@@ -129,10 +131,10 @@ pub(super) async fn support_may_remark_while_it_is_pending(s: Scene) {
     let support = Actor::new("sam", Role::Operator);
     s.engine.remark_on_entity("invoice", "inv-1", support, "the customer called").await.unwrap();
     let second = s.engine.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
-    let existing = must!(second, Outcome::ClaimFailed { existing: Some(existing) } => existing);
+    let existing = must!(second, TransitionOutcome::ClaimFailed { existing: Some(existing) } => existing);
     assert!(matches!(existing.state, OperationState::Pending { .. }));
     s.open();
-    assert!(matches!(call.await.unwrap().unwrap(), Outcome::Done { .. }));
+    assert!(matches!(call.await.unwrap().unwrap(), TransitionOutcome::Done { .. }));
     assert_eq!(s.notes("inv-1").await, ["remarked"]);
     assert_eq!(s.engine.list_audit(0, 10).await.unwrap()[0].by.name, "sam");
 }
@@ -149,9 +151,9 @@ pub(super) async fn a_step_on_what_was_seen_is_refused_on_anything_else(s: Scene
     assert!(matches!(refused, Err(Error::EntityChanged { version, .. }) if version == seen), "{refused:?}");
     assert_eq!((s.times_entered(), s.status("inv-1").await.as_str()), (0, "closed"));
     let done = pay(seen).await.unwrap();
-    assert!(matches!(done, Outcome::Done { recorded: false, .. }), "{done:?}");
+    assert!(matches!(done, TransitionOutcome::Done { recorded: false, .. }), "{done:?}");
     let again = pay(seen).await.unwrap();
-    assert!(matches!(again, Outcome::Done { recorded: true, .. }), "{again:?}");
+    assert!(matches!(again, TransitionOutcome::Done { recorded: true, .. }), "{again:?}");
     let late = s.engine.transition("invoice", "inv-1", "refund").expecting(seen).await;
     assert!(matches!(late, Err(Error::EntityChanged { .. })), "{late:?}");
     assert_eq!((s.times_entered(), s.status("inv-1").await.as_str()), (1, "paid"));

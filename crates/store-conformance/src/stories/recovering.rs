@@ -5,14 +5,17 @@ use hapax_engine::model::{
     Action, EntityStep, FinishBy, FinishOperation, FinishOperationOutcome, LedgerEntry, OperationEnd,
     OperationState, OperationStatus, Resolution, Ruling,
 };
-use hapax_engine::runtime::{Error, Outcome};
+use hapax_engine::runtime::{Error, TransitionOutcome};
 use serde_json::{Value, json};
 
 use super::scene::*;
 use crate::{UserRow, must};
 
 /// Begins to close an invoice, and is in the middle of it.
-async fn closing(s: &Scene, key: Option<&'static str>) -> tokio::task::JoinHandle<Result<Outcome, Error>> {
+async fn closing(
+    s: &Scene,
+    key: Option<&'static str>,
+) -> tokio::task::JoinHandle<Result<TransitionOutcome, Error>> {
     s.invoice("inv-1", "approved").await;
     begin(s, "close", key).await
 }
@@ -21,7 +24,7 @@ async fn begin(
     s: &Scene,
     step: &'static str,
     key: Option<&'static str>,
-) -> tokio::task::JoinHandle<Result<Outcome, Error>> {
+) -> tokio::task::JoinHandle<Result<TransitionOutcome, Error>> {
     let mut call = s.engine.transition("invoice", "inv-1", step).requester("admin");
     if let Some(key) = key {
         call = call.idempotency_key(key);
@@ -62,7 +65,7 @@ pub(super) async fn what_a_crash_left_claimed_is_freed_after_the_window(s: Scene
     assert_eq!(after.free_stale_claims("billing").await.unwrap().reverted, 0);
     assert_eq!(s.status("inv-1").await, "closing");
     let refused = after.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
-    assert!(matches!(refused, Outcome::ClaimFailed { existing: Some(_) }), "{refused:?}");
+    assert!(matches!(refused, TransitionOutcome::ClaimFailed { existing: Some(_) }), "{refused:?}");
     // Looked for by itself, when its time has come.
     s.pass(EVERY);
     s.until(async || after.stats().janitor_releases > 0).await;
@@ -72,7 +75,7 @@ pub(super) async fn what_a_crash_left_claimed_is_freed_after_the_window(s: Scene
     assert_eq!(s.notes("inv-1").await, ["reverted"]);
     s.open();
     let again = after.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
-    assert!(matches!(again, Outcome::Done { .. }), "{again:?}");
+    assert!(matches!(again, TransitionOutcome::Done { .. }), "{again:?}");
     assert_eq!(s.times_entered(), 2);
 }
 
@@ -93,7 +96,7 @@ pub(super) async fn a_slow_living_action_is_not_reverted(s: Scene) {
     }
     assert_eq!(s.status("inv-1").await, "closing");
     s.open();
-    assert!(matches!(call.await.unwrap().unwrap(), Outcome::Done { .. }));
+    assert!(matches!(call.await.unwrap().unwrap(), TransitionOutcome::Done { .. }));
     assert_eq!((s.status("inv-1").await.as_str(), s.times_entered()), ("closed", 1));
 }
 
@@ -102,7 +105,7 @@ pub(super) async fn who_comes_back_after_the_revert_writes_nothing(s: Scene) {
     let call = closing(&s, None).await;
     taken_for_dead(&s, OperationEnd::Reverted).await;
     s.open();
-    let failure = must!(call.await.unwrap().unwrap(), Outcome::Failed { failure, .. } => failure);
+    let failure = must!(call.await.unwrap().unwrap(), TransitionOutcome::Failed { failure, .. } => failure);
     assert_eq!(failure.code(), Some("reverted"));
     assert_eq!(s.status("inv-1").await, "approved");
     assert_eq!(s.notes("inv-1").await, ["refused"]);
@@ -113,7 +116,7 @@ pub(super) async fn who_comes_back_after_the_revert_writes_nothing(s: Scene) {
     assert_eq!(ledger.iter().map(counts).collect::<Vec<_>>(), [(1, 0, 0)]);
     s.open();
     let again = s.engine.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
-    assert!(matches!(again, Outcome::Done { .. }), "{again:?}");
+    assert!(matches!(again, TransitionOutcome::Done { .. }), "{again:?}");
     let ledger = s.engine.ledger_of_entity("invoice", "inv-1").await.unwrap();
     assert_eq!(ledger.iter().map(counts).collect::<Vec<_>>(), [(2, 0, 1)], "{ledger:?}");
     let repeats = s.engine.count_repeats().await.unwrap();
@@ -127,7 +130,7 @@ pub(super) async fn who_comes_back_with_the_result_settles_the_doubt(s: Scene) {
     taken_for_dead(&s, OperationEnd::InDoubt).await;
     s.open();
     let outcome = call.await.unwrap().unwrap();
-    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    assert!(matches!(outcome, TransitionOutcome::Done { .. }), "{outcome:?}");
     assert_eq!(s.status("inv-1").await, "paid");
     let ledger = s.engine.ledger_of_entity("invoice", "inv-1").await.unwrap();
     assert_eq!((ledger.len(), ledger[0].happened, ledger[0].may_have_happened), (1, 1, 0), "{ledger:?}");
@@ -154,9 +157,9 @@ pub(super) async fn what_is_to_be_held_is_left_to_people(s: Scene) {
         .idempotency_key("pay-1")
         .await
         .unwrap();
-    assert!(matches!(again, Outcome::InDoubt { .. }), "{again:?}");
+    assert!(matches!(again, TransitionOutcome::InDoubt { .. }), "{again:?}");
     let other = after.transition("invoice", "inv-1", "pay").requester("admin").await.unwrap();
-    assert!(matches!(other, Outcome::ClaimFailed { existing: Some(_) }), "{other:?}");
+    assert!(matches!(other, TransitionOutcome::ClaimFailed { existing: Some(_) }), "{other:?}");
     let ruling =
         |resolution| Ruling { resolution, by: manager(), seconded_by: None, reason: "asked the bank".into() };
     let happened = ruling(Resolution::Happened { output: json!({ "paid": true }) });
@@ -171,7 +174,7 @@ pub(super) async fn what_is_to_be_held_is_left_to_people(s: Scene) {
     let decided = must!(late, Err(Error::OperationResolved { decided, .. }) => decided);
     assert_eq!((decided.by.name.as_str(), decided.decision.as_str()), ("mia", "happened"));
     let recorded = after.transition("invoice", "inv-1", "pay").requester("admin").await.unwrap();
-    assert!(matches!(recorded, Outcome::Done { recorded: true, .. }), "{recorded:?}");
+    assert!(matches!(recorded, TransitionOutcome::Done { recorded: true, .. }), "{recorded:?}");
     assert_eq!(s.times_entered(), 1);
     let audit = after.list_audit(0, 10).await.unwrap();
     assert_eq!(audit.iter().filter(|entry| entry.by.name == "mia").count(), 1);
@@ -195,7 +198,7 @@ pub(super) async fn a_second_try_under_the_same_key_is_the_same_operation(s: Sce
         .idempotency_key("close-1")
         .await
         .unwrap();
-    let operation = must!(again, Outcome::Done { operation, recorded: false, .. } => operation);
+    let operation = must!(again, TransitionOutcome::Done { operation, recorded: false, .. } => operation);
     assert_eq!((operation.id, operation.attempt), (first.id, 2));
     assert_eq!(operation.effect_key(), first.effect_key());
     assert_eq!(s.operations("inv-1").await.len(), 1);
@@ -215,7 +218,7 @@ pub(super) async fn a_run_goes_on_without_who_began_it(s: Scene) {
     s.engine.register("dunning", dunning).unwrap();
     s.invoice("inv-1", "paid").await;
     let call = s.engine.transition("invoice", "inv-1", "dun").wait(std::time::Duration::ZERO);
-    let operation = must!(call.await.unwrap(), Outcome::Pending { operation, .. } => operation);
+    let operation = must!(call.await.unwrap(), TransitionOutcome::Pending { operation, .. } => operation);
     while s.engine.get(operation.id.as_run()).await.is_err() {
         tokio::task::yield_now().await;
     }
@@ -236,14 +239,14 @@ pub(super) async fn a_run_goes_on_without_who_began_it(s: Scene) {
 pub(super) async fn a_row_that_nothing_holds_is_a_stray(s: Scene) {
     if s.home == Homes::Own {
         let refused = s.engine.create_entity("invoice", "inv-1", "closing", &json!({})).await;
-        assert!(matches!(refused, Err(Error::EntityBeginning(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Error::InvalidInitialStatus(_))), "{refused:?}");
         return;
     }
     let updated_at = s.now();
     let row = UserRow { id: "inv-1".into(), status: "closing".into(), version: 3, updated_at, total: 1 };
     s.candidate.tables.as_ref().unwrap().put_row("invoices", row).await;
     let refused = s.engine.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
-    assert!(matches!(refused, Outcome::ClaimFailed { existing: None }), "{refused:?}");
+    assert!(matches!(refused, TransitionOutcome::ClaimFailed { existing: None }), "{refused:?}");
     assert_eq!(s.engine.free_stale_claims("billing").await.unwrap().strays, 0);
     s.pass(STALE_AFTER + MINUTE);
     while s.status("inv-1").await != "approved" {

@@ -13,7 +13,7 @@ use hapax_engine::model::{
     JournalEvent, Name, Operation, PerRequester, Recovery, RetryAnswer, RevertRule, Role, TableRef,
     Timestamp,
 };
-use hapax_engine::runtime::{Answer, EntityHost, Error, Outcome, StepCall, Transition};
+use hapax_engine::runtime::{ActionAnswer, EntityHost, Error, StepCall, Transition, TransitionOutcome};
 use hapax_engine::store::ListOperations;
 use hapax_engine::{Engine, EngineOptions, Failure};
 use tokio::sync::{Notify, Semaphore};
@@ -160,9 +160,9 @@ impl Scene {
                     Some("fail") => Err(Failure::permanent("no").with_code("declined")),
                     Some("unknown") => Err(Failure::unknown("no answer")),
                     Some("unknown twice") if nth < 3 => Err(Failure::unknown("no answer")),
-                    Some("reject") => Ok(Answer::rejected("not this one")),
+                    Some("reject") => Ok(ActionAnswer::rejected("not this one")),
                     Some("panic") => panic!("out of paper"),
-                    _ => Answer::done(
+                    _ => ActionAnswer::done(
                         serde_json::json!({ "nth": nth, "key": call.idempotency_key().as_str() }),
                     ),
                 }
@@ -249,7 +249,7 @@ impl Scene {
     }
 
     /// Takes a step, and lets time pass until it has ended.
-    pub(super) async fn drive(&self, call: Transition) -> Result<Outcome, Error> {
+    pub(super) async fn drive(&self, call: Transition) -> Result<TransitionOutcome, Error> {
         let call = tokio::spawn(call.into_future());
         self.until(async || call.is_finished()).await;
         call.await.unwrap()

@@ -9,7 +9,7 @@ use hapax_documents::{
     TaskCall, check, parse_destinations, register,
 };
 use hapax_engine::model::{RunStatus, StepStatus, WorkspaceId};
-use hapax_engine::testing::Lab;
+use hapax_engine::testing::TestEnvironment;
 use hapax_engine::{Failure, RunHandle};
 use serde_json::{Value, json};
 
@@ -149,7 +149,7 @@ pub fn steps(steps: Value) -> Arc<Checked> {
 
 /// A run that has been started.
 pub struct Running {
-    pub lab: Lab,
+    pub lab: TestEnvironment,
     pub run: RunHandle,
     pub document: Arc<Checked>,
     pub hands: Arc<HostServices>,
@@ -157,7 +157,7 @@ pub struct Running {
 
 impl Running {
     pub async fn start(document: Arc<Checked>, hands: Arc<HostServices>, input: Value) -> Self {
-        let lab = Lab::new();
+        let lab = TestEnvironment::new();
         register(lab.engine(), document.clone(), hands.clone()).unwrap();
         let start = lab.engine().start(&document.document().name, &input);
         let run = start.idempotency_key("k").await.unwrap();

@@ -1,4 +1,5 @@
-//! The effects of operations, for the ledger. Operations that go on with one another share an effect key and one entry, which the newest of them tells.
+//! Effects of entity operations, for the ledger. Operations that continue one another share an effect key and
+//! one entry, which shows the latest of them.
 
 use crate::limits::MAX_PAGE;
 use crate::model::{
@@ -9,8 +10,8 @@ use crate::runtime::{Engine, Error};
 use crate::store::{ListEntityJournal, ListEvidence, ListJournal, ListOperations, StoredJournalEntry};
 
 impl Engine {
-    /// The effects of an entity: every try of every action, newest operation first. Of operations that are no longer kept it tells nothing;
-    /// [`Engine::list_effects`] does.
+    /// Lists the effects of an entity with every attempt, latest operation first. Deleted operations are not
+    /// included; [`Engine::list_effects`] includes them.
     pub async fn ledger_of_entity(&self, kind: &str, id: &str) -> Result<Vec<LedgerEntry>, Error> {
         let (kind, id) = (Name::new("entity type", kind)?, EntityId::new(id)?);
         let (mut entries, mut before) = (Vec::new(), None);
@@ -40,7 +41,8 @@ impl Engine {
         ListOperations { workspace, kind: None, entity: None, step: None, status: None, before, limit }
     }
 
-    /// The effect of an operation; `None` if it has none outside the store, or if a later operation tells of it.
+    /// Returns the effect of an operation; `None` if it has none outside the store, or if a later operation
+    /// shows it.
     pub(in crate::runtime) async fn effect_of(
         &self,
         operation: &Operation,
@@ -53,7 +55,7 @@ impl Engine {
             if other == operation.id {
                 break;
             }
-            // One that was forgotten tells nothing.
+            // A deleted operation shows nothing.
             if self.is_kept(other).await? {
                 return Ok(None);
             }
@@ -62,7 +64,7 @@ impl Engine {
         Ok(EntityEffect { operation: Some(operation), evidence: &evidence, notes: &notes }.entry())
     }
 
-    /// The effect that an entry of the journal is the first evidence of, if no operation is kept that tells of it.
+    /// Returns the effect that this journal entry is the first evidence of, if no stored operation shows it.
     pub(in crate::runtime) async fn effect_without_operation(
         &self,
         placed: &StoredJournalEntry,
@@ -86,20 +88,20 @@ impl Engine {
         Ok(EntityEffect { operation: None, evidence: &evidence, notes: &[] }.entry())
     }
 
-    /// Entries of the journal that belong to no run, among them all evidence about operations.
-    pub(in crate::runtime) async fn list_notes_without_run(
+    /// Lists journal entries without a run. They include all evidence about operations.
+    pub(in crate::runtime) async fn list_journal_without_run(
         &self,
         after: u64,
         limit: usize,
     ) -> Result<Vec<StoredJournalEntry>, Error> {
         let (workspace, run) = (self.workspace.clone(), Some(RunId::NONE));
         let request = ListJournal { workspace, run, by_people: false, after, limit };
-        Ok(self.inner.answer(self.inner.store.list_journal(request)).await?)
+        Ok(self.inner.call_store(self.inner.store.list_journal(request)).await?)
     }
 
     async fn is_kept(&self, operation: OperationId) -> Result<bool, Error> {
-        let book = self.entity_store()?;
-        Ok(self.inner.answer(book.find_operation(&self.workspace, operation)).await?.is_some())
+        let store = self.entity_store()?;
+        Ok(self.inner.call_store(store.find_operation(&self.workspace, operation)).await?.is_some())
     }
 
     async fn evidence_of(&self, effect: &EffectKey) -> Result<Vec<JournalEntry>, Error> {
@@ -108,15 +110,16 @@ impl Engine {
     }
 
     async fn placed_evidence_of(&self, effect: &EffectKey) -> Result<Vec<StoredJournalEntry>, Error> {
-        let (book, mut all, mut after_try) = (self.entity_store()?, Vec::<StoredJournalEntry>::new(), 0);
+        let (store, mut all, mut after_try) = (self.entity_store()?, Vec::<StoredJournalEntry>::new(), 0);
         loop {
             let (workspace, effect) = (self.workspace.clone(), effect.clone());
             let request = ListEvidence { workspace, effect, after_try, limit: MAX_PAGE };
-            let mut page = self.inner.answer(book.list_evidence(request)).await?;
+            let mut page = self.inner.call_store(store.list_evidence(request)).await?;
             let number =
                 |placed: &StoredJournalEntry| placed.note.evidence.as_ref().map_or(0, |proof| proof.attempt);
             let last = page.last().map_or(0, number);
-            // Of the last try of a full page some may be missing: it is asked for again, unless it fills the page alone.
+            // A full page may lack entries of its last attempt. Read that attempt again, unless it fills the
+            // page alone.
             let is_last = page.len() < MAX_PAGE;
             if !is_last && page.first().map_or(0, number) < last {
                 page.retain(|placed| number(placed) < last);
@@ -129,13 +132,13 @@ impl Engine {
         }
     }
 
-    /// What was noted about the operations under one effect key.
+    /// Lists journal entries about the operations with one effect key.
     async fn notes_about(
         &self,
         entity: &EntityRef,
         evidence: &[JournalEntry],
     ) -> Result<Vec<EntityJournalEntry>, Error> {
-        let (book, mut notes) = (self.entity_store()?, Vec::new());
+        let (store, mut notes) = (self.entity_store()?, Vec::new());
         for operation in operations_in(evidence).into_iter().rev() {
             let mut after = 0;
             loop {
@@ -146,7 +149,7 @@ impl Engine {
                     after,
                     limit: MAX_PAGE,
                 };
-                let page = self.inner.answer(book.list_entity_journal(request)).await?;
+                let page = self.inner.call_store(store.list_entity_journal(request)).await?;
                 after = page.last().map_or(after, |last| last.place);
                 let is_last = page.len() < MAX_PAGE;
                 notes.extend(page.into_iter().map(|placed| placed.note));
@@ -159,7 +162,7 @@ impl Engine {
     }
 }
 
-/// The operations that made the tries, newest try first.
+/// Operations that made the attempts, latest attempt first.
 fn operations_in(evidence: &[JournalEntry]) -> Vec<OperationId> {
     let mut operations: Vec<OperationId> = Vec::new();
     for operation in evidence.iter().rev().filter_map(operation_of) {

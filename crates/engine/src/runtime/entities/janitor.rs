@@ -1,10 +1,11 @@
-//! The janitor of a module: frees what a crash left claimed, or shows it to people; a little at a time, safe beside others.
+//! The janitor of a module: releases claims that a crash left behind, or reports them to people. It works in
+//! small batches and runs safely beside other janitors.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acting::{carry_out, end_of_run, finish, finishing};
-use super::held::hear_of_all;
+use super::execution::{execute_action, finish, finish_request, operation_end_of_run};
+use super::heartbeats::heartbeat_all;
 use super::probing;
 use super::registry::Janitor;
 use crate::limits::{MAX_PAGE, MAX_SPAN, MAX_STALE_CLAIMS, MIN_LEASE};
@@ -18,7 +19,7 @@ use crate::runtime::stats::Counters;
 use crate::runtime::{Engine, Error};
 use crate::store::{OpenClaim, RevertStrays};
 
-/// One module of the program, which owns entity workflows.
+/// Module of the program that owns entity workflows.
 #[must_use = "a module without a janitor covers nothing"]
 #[derive(Debug)]
 pub struct Module {
@@ -26,34 +27,37 @@ pub struct Module {
     name: String,
 }
 
-/// What a look of a janitor came to.
+/// Result of one janitor pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Freed {
-    /// Claims that were given back.
+pub struct JanitorReport {
+    /// Claims that were released.
     pub reverted: usize,
-    /// Operations that were left to people.
+    /// Operations that need a ruling.
     pub held: usize,
-    /// Operations that a run carries out, whose runs are followed here from now on.
+    /// Operations carried out by a run that is followed here from now on.
     pub followed: usize,
-    /// Operations in doubt that a probe settled.
+    /// Operations in doubt that a probe resolved.
     pub settled: usize,
-    /// Rows in tables of the user's that were in a transient status although nothing held them.
+    /// Rows in the user's tables that were in a transient status without a holder.
     pub strays: usize,
 }
 
 impl Engine {
-    /// The module of that name.
+    /// Returns the module of that name.
     pub fn module(&self, name: &str) -> Module {
         Module { engine: self.clone(), name: name.into() }
     }
 
-    /// Refuses to go on if some transient status would be freed by nobody after a crash: one that a workflow declares, or one that an operation holds now, begun
-    /// under an earlier workflow. Names every workflow with its module. Call it when all workflows and modules are registered.
+    /// Fails if no janitor would release some transient status after a crash: one that a workflow declares,
+    /// or one that an open operation of an earlier workflow holds. The error names each workflow and its
+    /// module.
+    ///
+    /// Call it after all workflows and modules are registered.
     pub async fn check_coverage(&self) -> Result<(), Error> {
         let mut uncovered = self.inner.entities.list_uncovered();
-        if let Ok(book) = self.entity_store() {
+        if let Ok(store) = self.entity_store() {
             let modules = self.modules();
-            let open = self.inner.answer(book.list_open_claims(MAX_PAGE)).await?;
+            let open = self.inner.call_store(store.list_open_claims(MAX_PAGE)).await?;
             for OpenClaim { module, workflow, claim_into } in open {
                 let claim = UncoveredClaim { workflow, module, claim_into, is_open: true };
                 if !modules.contains(&claim.module) {
@@ -67,22 +71,23 @@ impl Engine {
         }
     }
 
-    /// The modules whose janitors run here.
+    /// Modules whose janitors run here.
     pub fn modules(&self) -> std::collections::BTreeSet<Name> {
         self.inner.entities.modules()
     }
 
-    /// Has the janitor of a module look now, without waiting for its time.
-    pub async fn free_stale_claims(&self, module: &str) -> Result<Freed, Error> {
+    /// Runs one janitor pass for a module now.
+    pub async fn free_stale_claims(&self, module: &str) -> Result<JanitorReport, Error> {
         let module = Name::new("module", module)?;
         let missing = || Error::Options(format!("module {module} has no janitor here; give it one first"));
         let janitor = self.inner.entities.find_janitor(&module).ok_or_else(missing)?;
-        look(self, &module, janitor).await
+        run_pass(self, &module, janitor).await
     }
 }
 
 impl Module {
-    /// Gives the module a janitor that looks every so often, and counts a claim as left behind when nothing was heard of its holder for so long.
+    /// Starts the module's janitor. It runs at this interval and treats a claim as stale when its holder sent
+    /// no heartbeat for `stale_after`.
     pub fn janitor(self, every: Duration, stale_after: Duration) -> Result<(), Error> {
         let name = Name::new("module", &self.name)?;
         for (what, given) in [("pause of a janitor", every), ("patience of a janitor", stale_after)] {
@@ -96,13 +101,13 @@ impl Module {
         let janitor = Janitor { every, stale_after };
         let inner = &self.engine.inner;
         inner.entities.add_janitor(name.clone(), janitor)?;
-        // Not kept alive by its own janitor: that ends with the engine.
-        tokio::spawn(work(Arc::downgrade(inner), self.engine.detached(), name, janitor));
+        // The janitor does not keep the engine alive; it ends with the engine.
+        tokio::spawn(janitor_loop(Arc::downgrade(inner), self.engine.detached(), name, janitor));
         Ok(())
     }
 }
 
-async fn work(
+async fn janitor_loop(
     inner: std::sync::Weak<Inner>,
     engine: impl Fn() -> Option<Engine>,
     module: Name,
@@ -113,12 +118,12 @@ async fn work(
         if shared.phase() != Phase::Running {
             return;
         }
-        // From the beginning of the look, so that one that takes long does not put off the next.
+        // Counted from the start of the pass, so that a slow pass does not delay the next.
         let next = shared.clock.now().plus(janitor.every);
         if let Some(engine) = engine() {
-            match look(&engine, &module, janitor).await {
-                Ok(Freed { reverted: 0, held: 0, followed: 0, settled: 0, strays: 0 }) => {}
-                Ok(freed) => tracing::warn!(%module, ?freed, "claims were left behind"),
+            match run_pass(&engine, &module, janitor).await {
+                Ok(JanitorReport { reverted: 0, held: 0, followed: 0, settled: 0, strays: 0 }) => {}
+                Ok(report) => tracing::warn!(%module, ?report, "claims were left behind"),
                 Err(error) => tracing::warn!(%module, %error, "the janitor could not look; trying again"),
             }
         }
@@ -129,7 +134,8 @@ async fn work(
     }
 }
 
-/// Waits for the next look; false if the engine stops before. Much changes all the time, which is no reason to look.
+/// Waits for the next pass. Returns false if the engine stops first. `changed` fires often and is no reason
+/// for a pass.
 async fn wait_until(inner: &std::sync::Weak<Inner>, next: Timestamp) -> bool {
     loop {
         let Some(shared) = inner.upgrade() else { return false };
@@ -145,49 +151,51 @@ async fn wait_until(inner: &std::sync::Weak<Inner>, next: Timestamp) -> bool {
     }
 }
 
-async fn look(engine: &Engine, module: &Name, janitor: Janitor) -> Result<Freed, Error> {
+async fn run_pass(engine: &Engine, module: &Name, janitor: Janitor) -> Result<JanitorReport, Error> {
     let inner = &engine.inner;
-    let book = engine.entity_store()?;
-    // What lives here must not be taken for dead because both of us slept.
-    hear_of_all(inner).await;
+    let store = engine.entity_store()?;
+    // Operations that run here must not look dead because this process was suspended.
+    heartbeat_all(inner).await;
     let unheard_since = inner.store.now().minus(janitor.stale_after);
-    let mut freed = Freed::default();
-    let stale = inner.answer(book.list_stale_operations(module, unheard_since, MAX_STALE_CLAIMS)).await?;
+    let mut report = JanitorReport::default();
+    let stale =
+        inner.call_store(store.list_stale_operations(module, unheard_since, MAX_STALE_CLAIMS)).await?;
     for operation in stale {
-        let speaking = engine.workspace(operation.workspace.clone());
+        let scoped = engine.workspace(operation.workspace.clone());
         if operation.run.is_some() {
-            freed.followed += usize::from(follow(&speaking, operation).await?);
+            report.followed += usize::from(follow_run(&scoped, operation).await?);
             continue;
         }
-        // What its holder has sent may take effect for a while after the holder's own deadline.
+        // A request of the holder may take effect for a while after the holder's own deadline.
         let unheard_since = inner.store.now().minus(janitor.stale_after.max(operation.grace));
         if operation.state.at() >= unheard_since {
             continue;
         }
-        // What shares the transaction of its record has not happened if there is no record.
+        // An action that commits together with its record has not happened if there is no record.
         let has_effect = operation.tries > 0;
-        let holds = has_effect && operation.recovery == Recovery::Hold && operation.claim.is_some();
-        let request = free(&operation, holds, FinishBy::Janitor { unheard_since }, inner.store.now());
-        match finish(&speaking, request).await? {
-            FinishOperationOutcome::Finished { operation, .. } if holds => {
+        let needs_ruling = has_effect && operation.recovery == Recovery::Hold && operation.claim.is_some();
+        let request =
+            release_request(&operation, needs_ruling, FinishBy::Janitor { unheard_since }, inner.store.now());
+        match finish(&scoped, request).await? {
+            FinishOperationOutcome::Finished { operation, .. } if needs_ruling => {
                 Counters::add(&inner.counters.doubts);
-                freed.held += 1;
+                report.held += 1;
                 tracing::warn!(key = %operation.effect_key(), operation = %operation.id, "effect in doubt: its holder vanished");
-                probing::ask_in_time(&speaking, &operation);
+                probing::schedule_probe(&scoped, &operation);
             }
             FinishOperationOutcome::Finished { operation, .. } => {
                 Counters::add(&inner.counters.janitor_releases);
-                freed.reverted += 1;
+                report.reverted += 1;
                 tracing::warn!(key = %operation.effect_key(), operation = %operation.id, "the claim of a vanished holder was given back");
             }
-            // It was heard of after all, or another janitor was faster.
+            // A heartbeat arrived after all, or another janitor was faster.
             FinishOperationOutcome::Again(_)
             | FinishOperationOutcome::Lost(_)
             | FinishOperationOutcome::Stale(_) => {}
         }
     }
-    freed.settled = probing::ask_about_all(engine, module).await?;
-    for (workspace, registered) in inner.entities.of_module(module) {
+    report.settled = probing::probe_all(engine, module).await?;
+    for (workspace, registered) in inner.entities.list_of_module(module) {
         let workflow = &registered.workflow;
         let EntityStorage::UserTable(table) = &workflow.home else { continue };
         if workflow.revert_rule != RevertRule::OnePerClaim {
@@ -202,18 +210,23 @@ async fn look(engine: &Engine, module: &Name, janitor: Janitor) -> Result<Freed,
                 before: unheard_since,
                 limit: MAX_STALE_CLAIMS,
             };
-            let strays = inner.answer(book.revert_strays(request)).await?.len();
+            let strays = inner.call_store(store.revert_strays(request)).await?.len();
             Counters::add_many(&inner.counters.janitor_releases, strays as u64);
-            freed.strays += strays;
+            report.strays += strays;
         }
     }
-    Ok(freed)
+    Ok(report)
 }
 
-fn free(operation: &Operation, holds: bool, by: FinishBy, now: Timestamp) -> FinishOperation {
+fn release_request(
+    operation: &Operation,
+    needs_ruling: bool,
+    by: FinishBy,
+    now: Timestamp,
+) -> FinishOperation {
     let (attempt, last_heard_at) = (operation.attempt, operation.state.at().to_string());
     let status = operation.claim.as_ref().map(|claim| claim.revert_to.to_string());
-    let (end, what) = match holds {
+    let (end, what) = match needs_ruling {
         true => (OperationEnd::InDoubt, JournalEvent::Held { attempt, last_heard_at }),
         false => {
             let end = match operation.tries {
@@ -244,56 +257,57 @@ fn free(operation: &Operation, holds: bool, by: FinishBy, now: Timestamp) -> Fin
     }
 }
 
-/// A run carries it out, and it is the run that says how it ends: follow it, and start it should the one who began have died before that.
-async fn follow(engine: &Engine, operation: Operation) -> Result<bool, Error> {
+/// Follows the run that carries out the operation and starts it if necessary. The run decides how the
+/// operation ends.
+async fn follow_run(engine: &Engine, operation: Operation) -> Result<bool, Error> {
     let inner = &engine.inner;
     let registered = inner.entities.find(&operation.workspace, &operation.entity.kind);
-    // What has begun goes on by the document it began under, or not at all.
+    // An operation continues only under the document it began with.
     let as_begun = registered.filter(|registered| registered.is_of(&operation)).and_then(|registered| {
         let view = registered.view_of(&operation)?;
         matches!(view.action, Some(Action::Workflow(_))).then_some((registered, view))
     });
     let Some((registered, view)) = as_begun else { return end_with_run(engine, &operation).await };
-    let book = engine.entity_store()?;
+    let store = engine.entity_store()?;
     let found =
-        inner.answer(book.find_entity(&operation.workspace, &operation.entity, &operation.home)).await?;
+        inner.call_store(store.find_entity(&operation.workspace, &operation.entity, &operation.home)).await?;
     let Some(entity) = found else { return end_with_run(engine, &operation).await };
     let since = inner.clock.monotonic();
     let following = engine.clone();
     tokio::spawn(async move {
         let id = operation.id;
-        if let Err(error) = carry_out(following, registered, view, operation, entity, since).await {
+        if let Err(error) = execute_action(following, registered, view, operation, entity, since).await {
             tracing::warn!(operation = %id, %error, "the run of an operation could not be followed");
         }
     });
-    // So that it is not among the stale ones for a while.
-    hear_of_all(inner).await;
+    // Keeps the operation off the stale list for a while.
+    heartbeat_all(inner).await;
     Ok(true)
 }
 
-/// The workflow no longer says how it was begun, so nothing is started for it; but what its run has come to still counts.
+/// Ends an operation whose workflow has changed, with the result of its run. Nothing is started for it.
 async fn end_with_run(engine: &Engine, operation: &Operation) -> Result<bool, Error> {
     let end = match engine.get(operation.id.as_run()).await {
         Ok(view) => match view.result {
-            Some(result) => end_of_run(result),
+            Some(result) => operation_end_of_run(result),
             None => return Ok(false),
         },
-        // It was never started, and by this workflow it will not be.
+        // The run was never started, and the current workflow will not start it.
         Err(Error::NoSuchRun(_)) => OperationEnd::DidNotHappen,
         Err(error) => return Err(error),
     };
-    let request = finishing(operation, None, FinishBy::Run, end, engine.inner.store.now());
+    let request = finish_request(operation, None, FinishBy::Run, end, engine.inner.store.now());
     let _ = finish(engine, request).await?;
     Ok(false)
 }
 
-/// What people decide about an operation in doubt.
-pub(super) fn decided(
+/// Request that records a person's ruling on an operation in doubt.
+pub(super) fn ruling_request(
     operation: &Operation,
     view: Option<&StepView>,
     end: OperationEnd,
     note: EntityJournalEntry,
 ) -> FinishOperation {
     let at = note.at;
-    FinishOperation { notes: vec![note], ..finishing(operation, view, FinishBy::People, end, at) }
+    FinishOperation { notes: vec![note], ..finish_request(operation, view, FinishBy::People, end, at) }
 }

@@ -1,4 +1,4 @@
-//! What is registered about entities: workflows, the code of actions, and modules with their janitors.
+//! Registry of entity workflows, action code, and modules with their janitors.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -7,75 +7,75 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::probing::Questions;
-use super::step_call::{Acting, EntityHost, StepCall};
+use super::probing::ProbeSchedule;
+use super::step_call::{ActionFuture, EntityHost, StepCall};
 use crate::limits::CLAIM_STALE_AFTER;
 use crate::model::{DocumentRef, EntityWorkflow, Name, Operation, StepView, UncoveredClaim, WorkspaceId};
 use crate::runtime::Error;
 use crate::store::StoreResult;
 
-/// An entity workflow, and what stands behind it.
+/// Registered entity workflow with its host.
 pub(crate) struct Registered {
     pub(crate) workflow: EntityWorkflow,
     pub(crate) host: Arc<dyn EntityHost>,
-    /// The document it was read from. `None` if it is code.
+    /// Document that the workflow was read from; `None` if it is code.
     pub(crate) document: Option<DocumentRef>,
 }
 
 impl Registered {
-    /// The step of an operation, as whoever asked for that sees it; `None` if the workflow no longer has it for them.
+    /// Step of an operation as its requester sees it; `None` if the workflow no longer offers it to them.
     pub(super) fn view_of(&self, operation: &Operation) -> Option<StepView> {
         self.workflow.find_step(operation.step.as_str())?.view(operation.requester.as_ref())
     }
 
-    /// Is it what the operation began under?
+    /// Returns whether the operation began under this version.
     pub(super) fn is_of(&self, operation: &Operation) -> bool {
         self.document.as_ref().map(|document| document.version) == operation.document
     }
 }
 
-/// The code of an action.
+/// Code of an action.
 #[derive(Clone)]
 pub(crate) enum ActionCode {
-    /// It runs by itself.
-    Free(Arc<dyn Fn(StepCall) -> Acting + Send + Sync>),
-    /// It makes work for a transaction of the store's; what that gives is an [`super::Answer`].
+    /// Runs on its own.
+    Free(Arc<dyn Fn(StepCall) -> ActionFuture + Send + Sync>),
+    /// Creates work for a store transaction. The work returns an [`super::ActionAnswer`].
     InTransaction(Arc<dyn Fn(StepCall) -> Box<dyn Any + Send + Sync> + Send + Sync>),
 }
 
-/// How a module's janitor works.
+/// Options of a module's janitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Janitor {
     pub(crate) every: Duration,
     pub(crate) stale_after: Duration,
 }
 
-/// A workspace that has a workflow to itself (`None`: all have it), and what kind of thing it moves.
-type Place = (Option<WorkspaceId>, Name);
+/// Workspace that owns the workflow (`None`: shared by all), and its entity type.
+type WorkflowPlace = (Option<WorkspaceId>, Name);
 
 #[derive(Default)]
 pub(crate) struct EntityRegistry {
-    workflows: RwLock<BTreeMap<Place, Arc<Registered>>>,
+    workflows: RwLock<BTreeMap<WorkflowPlace, Arc<Registered>>>,
     actions: RwLock<HashMap<Name, ActionCode>>,
     janitors: RwLock<BTreeMap<Name, Janitor>>,
     loader: OnceLock<Arc<dyn LoadEntityWorkflow>>,
-    /// About operations in doubt.
-    pub(super) questions: Questions,
+    /// Schedule for probing operations in doubt.
+    pub(super) probe_schedule: ProbeSchedule,
 }
 
-/// Brings entity workflows that this process has not seen yet, such as those another process was given.
+/// Loads entity workflows that this process does not have yet, such as those uploaded to another process.
 #[async_trait]
 pub trait LoadEntityWorkflow: Send + Sync {
-    /// Registers the workflow that moves things of this kind in the workspace, as it is now, if there is one.
+    /// Registers the current workflow for this entity type in the workspace, if there is one.
     async fn load(&self, workspace: &WorkspaceId, kind: &Name) -> StoreResult<()>;
 }
 
 impl EntityRegistry {
-    pub(super) fn load_with(&self, loader: Arc<dyn LoadEntityWorkflow>) {
+    pub(super) fn set_loader(&self, loader: Arc<dyn LoadEntityWorkflow>) {
         let _ = self.loader.set(loader);
     }
 
-    /// Asks for the workflow as it is now.
+    /// Loads the current workflow.
     pub(super) async fn load(&self, workspace: &WorkspaceId, kind: &Name) -> StoreResult<()> {
         match self.loader.get() {
             Some(loader) => loader.load(workspace, kind).await,
@@ -83,7 +83,7 @@ impl EntityRegistry {
         }
     }
 
-    /// Registers a workflow; one that moves the same kind of thing is replaced if it has the same name.
+    /// Registers a workflow. It replaces a workflow of the same name for the same entity type.
     pub(super) fn put(&self, workspace: Option<WorkspaceId>, registered: Registered) -> Result<(), Error> {
         let mut workflows = self.workflows.write().expect("no holder panics");
         let place = (workspace, registered.workflow.entity.clone());
@@ -102,18 +102,18 @@ impl EntityRegistry {
         self.workflows.write().expect("no holder panics").remove(&(workspace, kind.clone())).is_some()
     }
 
-    /// The workflow that moves things of this kind in the workspace; its own goes before one that all have.
+    /// Finds the workflow for an entity type. One of the workspace takes precedence over a shared one.
     pub(super) fn find(&self, workspace: &WorkspaceId, kind: &Name) -> Option<Arc<Registered>> {
         let workflows = self.workflows.read().expect("no holder panics");
         let own = workflows.get(&(Some(workspace.clone()), kind.clone()));
         own.or_else(|| workflows.get(&(None, kind.clone()))).cloned()
     }
 
-    /// Every workflow of a module, with the workspace that has it to itself.
-    pub(super) fn of_module(&self, module: &Name) -> Vec<(Option<WorkspaceId>, Arc<Registered>)> {
+    /// Lists the workflows of a module, each with the workspace that owns it.
+    pub(super) fn list_of_module(&self, module: &Name) -> Vec<(Option<WorkspaceId>, Arc<Registered>)> {
         let workflows = self.workflows.read().expect("no holder panics");
-        let of_module = workflows.iter().filter(|(_, registered)| registered.workflow.module == *module);
-        of_module.map(|((workspace, _), registered)| (workspace.clone(), registered.clone())).collect()
+        let list_of_module = workflows.iter().filter(|(_, registered)| registered.workflow.module == *module);
+        list_of_module.map(|((workspace, _), registered)| (workspace.clone(), registered.clone())).collect()
     }
 
     pub(super) fn add_action(&self, name: Name, code: ActionCode) -> Result<(), Error> {
@@ -146,17 +146,17 @@ impl EntityRegistry {
         self.janitors.read().expect("no holder panics").get(module).copied()
     }
 
-    /// How long nothing may be heard of the holder of a claim before the janitor of its module counts it as gone.
+    /// Time without a heartbeat after which the module's janitor treats a holder as gone.
     pub(super) fn patience_of(&self, module: &Name) -> Duration {
         self.find_janitor(module).map_or(CLAIM_STALE_AFTER, |janitor| janitor.stale_after)
     }
 
-    /// The modules whose janitors run here.
+    /// Modules whose janitors run here.
     pub(super) fn modules(&self) -> BTreeSet<Name> {
         self.janitors.read().expect("no holder panics").keys().cloned().collect()
     }
 
-    /// The least time after which a janitor counts a holder as gone.
+    /// Shortest time after which any janitor treats a holder as gone.
     pub(super) fn shortest_patience(&self) -> Option<Duration> {
         self.janitors.read().expect("no holder panics").values().map(|janitor| janitor.stale_after).min()
     }

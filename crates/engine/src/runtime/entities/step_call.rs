@@ -1,4 +1,4 @@
-//! What the code of an action is given, and what it answers.
+//! Input and answer of an action.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,35 +14,36 @@ use crate::model::{
     EffectKey, Entity, Failure, Invalid, Name, Operation, OperationId, Payload, ProbeAnswer, WorkspaceId,
 };
 
-/// A step of an entity workflow that is to be taken, as validations and actions see it.
+/// Call of an entity workflow step, as validations and actions see it.
 #[derive(Debug, Clone)]
 pub struct StepCall {
-    /// The workspace.
+    /// Workspace.
     pub workspace: WorkspaceId,
-    /// The entity workflow.
+    /// Entity workflow.
     pub workflow: Name,
-    /// The step.
+    /// Step.
     pub step: Name,
-    /// The entity: to a validation as it was found, to an action as the claim left it.
+    /// The entity. A validation sees its current state; an action sees its state after the claim.
     pub entity: Entity,
-    /// As whom it is asked for.
+    /// Requester that the step is taken as.
     pub requester: Option<Name>,
-    /// What the caller gave.
+    /// Input from the caller.
     pub input: Payload,
-    /// The operation.
+    /// Operation.
     pub operation: OperationId,
-    /// Which attempt of it this is, from 1.
+    /// Attempt of the operation, starting at 1.
     pub attempt: u32,
-    /// What the action carries to the outside world ([`StepCall::idempotency_key`]).
+    /// Idempotency key for the provider ([`StepCall::idempotency_key`]).
     pub effect_key: EffectKey,
-    /// Number of this try among all under the effect key: a provider that remembers the highest can reject a request that comes late.
+    /// Number of this attempt among all attempts under the effect key. A provider that remembers the highest
+    /// number can reject late requests.
     pub fence: u64,
-    /// The right to run the action. Ask right before anything leaves the process.
+    /// Right to run the action. Check it right before anything leaves the process.
     pub hold: Hold,
 }
 
 impl StepCall {
-    /// The call of an operation's action, under this right.
+    /// Creates the call of an operation's action under this right.
     pub(super) fn of(operation: &Operation, entity: &Entity, number: u32, hold: Hold) -> Self {
         StepCall {
             workspace: operation.workspace.clone(),
@@ -59,124 +60,131 @@ impl StepCall {
         }
     }
 
-    /// What the action should carry to the outside world: the same over the attempts of the operation, and over operations that go on with what an earlier
-    /// one may have done.
+    /// Idempotency key for the provider. It is the same for all attempts of the operation, and for later
+    /// operations that continue an attempt that may have happened.
     pub fn idempotency_key(&self) -> EffectKey {
         self.effect_key.clone()
     }
 
-    /// Fails if this process no longer holds the operation. Call it right before the effect leaves the process, after the last await: the janitor may have
-    /// given the claim back while this process was paused.
+    /// Fails if this process no longer holds the operation.
+    ///
+    /// Call it right before the effect leaves the process, after the last await. The janitor may have
+    /// released the claim while this process was suspended.
     pub fn ensure_still_held(&self) -> Result<(), Failure> {
         self.hold.ensure_still_held()
     }
 
-    /// Waits until this process has lost the operation: for code that works outside the future of the action, in a thread or a task.
+    /// Waits until this process loses the operation. For work outside the action's future, such as a thread
+    /// or a task.
     pub async fn cancelled(&self) {
         self.hold.lost().await;
     }
 
-    /// Has this process lost the operation? For code that blocks.
+    /// Returns whether this process has lost the operation. For blocking code.
     pub fn is_cancelled(&self) -> bool {
         self.hold.is_lost()
     }
 
-    /// What the caller gave, as a Rust value.
+    /// Input from the caller, as a Rust value.
     pub fn input<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        let misfit = |error| {
+        let mismatch = |error| {
             Failure::permanent(format!("the input does not fit: {error}")).with_code("input_mismatch")
         };
-        self.input.to().map_err(misfit)
+        self.input.to().map_err(mismatch)
     }
 
-    /// What is known of the entity, as a Rust value.
+    /// Data of the entity, as a Rust value.
     pub fn data<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        let misfit = |error| {
+        let mismatch = |error| {
             Failure::permanent(format!("what is known of the entity does not fit: {error}"))
                 .with_code("data_mismatch")
         };
-        self.entity.data.to().map_err(misfit)
+        self.entity.data.to().map_err(mismatch)
     }
 }
 
-/// What an action answers if it does not fail.
+/// Answer of an action that did not fail.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
-    /// It is done.
+pub enum ActionAnswer {
+    /// The action is done.
     Done {
-        /// What the caller is told, now and whenever they ask again.
+        /// Result for the caller, returned again for repeated requests.
         result: Value,
-        /// Fields that replace those of the same name in what is known of the entity; only for entities in the store's own table.
+        /// Fields to replace in the entity's data. Only for entities in the store's
+        /// own table.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         data: Option<Value>,
     },
-    /// It will not do it; the entity stays as it was.
+    /// The action refuses. The entity stays as it was.
     Rejected {
-        /// Why.
+        /// Reason.
         failure: Failure,
     },
 }
 
-impl Answer {
-    /// It is done, and this is what it gave.
+impl ActionAnswer {
+    /// Answers that the action is done, with a result.
     pub fn done<T: Serialize>(result: T) -> Result<Self, Failure> {
         let result = serde_json::to_value(result)
             .map_err(|error| Failure::permanent(Invalid::Payload(error.to_string())))?;
-        Ok(Answer::Done { result, data: None })
+        Ok(ActionAnswer::Done { result, data: None })
     }
 
-    /// The same, and this is to be known of the entity from now on.
+    /// Sets fields of the entity's data.
     pub fn with_data<T: Serialize>(self, patch: T) -> Result<Self, Failure> {
         let patch = serde_json::to_value(patch)
             .map_err(|error| Failure::permanent(Invalid::Payload(error.to_string())))?;
         Ok(match self {
-            Answer::Done { result, .. } => Answer::Done { result, data: Some(patch) },
+            ActionAnswer::Done { result, .. } => ActionAnswer::Done { result, data: Some(patch) },
             rejected => rejected,
         })
     }
 
-    /// It will not do it.
+    /// Answers that the action refuses, with a reason.
     pub fn rejected(why: impl std::fmt::Display) -> Self {
-        Answer::Rejected { failure: Failure::permanent(why.to_string()) }
+        ActionAnswer::Rejected { failure: Failure::permanent(why.to_string()) }
     }
 }
 
-/// What stands behind an entity workflow: its validations, and the actions that it does by itself.
+/// Host of an entity workflow: runs its validations and hosted actions.
 #[async_trait]
 pub trait EntityHost: Send + Sync {
-    /// Refuses a step before anything is claimed.
+    /// Validates a step before anything is claimed.
     async fn check(&self, call: &StepCall) -> Result<(), Failure> {
         let _ = call;
         Ok(())
     }
 
-    /// Does an [`crate::model::Action::Hosted`].
-    async fn act(&self, call: StepCall) -> Result<Answer, Failure> {
+    /// Runs an [`crate::model::Action::Hosted`].
+    async fn act(&self, call: StepCall) -> Result<ActionAnswer, Failure> {
         let step = call.step;
         Err(Failure::permanent(format!("nothing here does what step {step} asks for"))
             .with_code("unknown_action"))
     }
 
-    /// How long a request of the action may take. The janitor waits that much longer before it gives the claim of a vanished holder back.
+    /// Time limit of a request of the action. The janitor waits this much longer before it releases the claim
+    /// of a vanished holder.
     fn action_timeout(&self, step: &Name, requester: Option<&Name>) -> Duration {
         let _ = (step, requester);
         Duration::ZERO
     }
 
-    /// How long after the last moment at which the action could have been sent a probe's "did not happen" counts. `None`: the host cannot ask.
+    /// How long a probe's "did not happen" does not count, measured from the last possible send of the action. `None`:
+    /// the host has no probe.
     fn probe_settle(&self, step: &Name, requester: Option<&Name>) -> Option<Duration> {
         let _ = (step, requester);
         None
     }
 
-    /// Asks the provider whether an action happened. What cannot be asked or understood is unknown.
+    /// Asks the provider whether an action happened. An unreadable or missing answer is unknown.
     async fn probe(&self, call: StepCall) -> ProbeAnswer<Value> {
         drop(call);
         ProbeAnswer::Unknown
     }
 
-    /// What the run of an [`crate::model::Action::Workflow`] is given: by default the entity, the step and the input.
+    /// Input for the run of an [`crate::model::Action::Workflow`]; the default contains the entity, the step
+    /// and the caller's input.
     async fn run_input(&self, call: &StepCall) -> Result<Payload, Failure> {
         let Entity { entity, status, version, data, .. } = &call.entity;
         let read = |payload: &Payload| payload.to::<Value>().unwrap_or_default();
@@ -191,10 +199,10 @@ pub trait EntityHost: Send + Sync {
     }
 }
 
-/// A host that validates nothing and does nothing by itself: all actions are registered code or workflows.
+/// Host without validations and hosted actions. All actions are registered code or workflows.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct CodeOnly;
+pub struct CodeOnlyHost;
 
-impl EntityHost for CodeOnly {}
+impl EntityHost for CodeOnlyHost {}
 
-pub(super) type Acting = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;
+pub(super) type ActionFuture = Pin<Box<dyn Future<Output = Result<ActionAnswer, Failure>> + Send>>;

@@ -1,4 +1,4 @@
-//! Taking a step with an entity: look, validate, claim, act, and write what became of it.
+//! Takes a step with an entity: reads it, validates, claims, runs the action and records the result.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::acting::carry_out;
-use super::held::TakenUp;
+use super::execution::execute_action;
+use super::heartbeats::OperationIdGuard;
 use super::registry::Registered;
 use super::step_call::StepCall;
 use crate::hold::Hold;
@@ -17,91 +17,93 @@ use crate::limits::MAX_BEGIN_TRIES;
 use crate::model::{
     Action, Actor, BeginOperation, BeginOperationOutcome, EffectKey, Entity, EntityId, EntityRef, EntityStep,
     Failure, Fingerprint, IdempotencyKey, Invalid, Name, Operation, OperationId, OperationState, Override,
-    Payload, Role, StepView, Version, check_actor_and_reason,
+    Payload, Role, StepView, Timestamp, Version, check_actor_and_reason,
 };
 use crate::runtime::inner::Phase;
 use crate::runtime::stats::Counters;
 use crate::runtime::{Engine, Error};
 use crate::store::{EntityStore, StoreError};
 
-/// What a request to take a step came to.
+/// Result of a request to take a step.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
-pub enum Outcome {
-    /// It is done.
+pub enum TransitionOutcome {
+    /// The step is done.
     Done {
         /// The operation.
         operation: Box<Operation>,
-        /// The entity afterwards; `None` if it was done before.
+        /// Entity after the step; `None` for a repeated request.
         entity: Option<Entity>,
-        /// Was it done before, and is this what is recorded of it?
+        /// True if this is the recorded result of an earlier request.
         recorded: bool,
     },
-    /// It was rejected, by a validation (then there is no operation) or by the action; the entity is as before.
+    /// A validation (without an operation) or the action rejected the step. The entity is unchanged.
     Rejected {
         /// The operation, if there is one.
         operation: Option<Box<Operation>>,
-        /// Why.
+        /// Reason.
         failure: Failure,
-        /// Was it rejected before?
+        /// True if this is the recorded result of an earlier request.
         recorded: bool,
     },
-    /// The action failed; the entity is as before.
+    /// The action failed. The entity is unchanged.
     Failed {
         /// The operation.
         operation: Box<Operation>,
-        /// Why.
+        /// Reason.
         failure: Failure,
-        /// Did it fail before?
+        /// True if this is the recorded result of an earlier request.
         recorded: bool,
     },
-    /// Another operation is already in progress; nothing was done.
+    /// Another operation is in progress. Nothing was done.
     ClaimFailed {
-        /// Which; `None` if the entity was claimed by something else than an operation.
+        /// Operation in progress; `None` if something other than an operation claimed the entity.
         existing: Option<Box<Operation>>,
     },
-    /// The step does not apply to the entity as it stands, or not to whoever asks; nothing was done.
+    /// The step does not apply to the entity's status, or not to the requester. Nothing was done.
     NotAllowed {
         /// The entity.
         entity: Entity,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// Nobody knows whether it happened; people must decide.
+    /// The outcome is unknown and needs a ruling.
     InDoubt {
         /// The operation.
         operation: Box<Operation>,
     },
-    /// It is under way, and the caller did not want to wait longer.
+    /// The action is still running, and the caller's wait is over.
     Pending {
         /// The operation.
         operation: Box<Operation>,
-        /// Did an earlier request begin it?
+        /// True if an earlier request began the operation.
         recorded: bool,
     },
-    /// The key stands for another operation; nothing was done.
+    /// The key belongs to another operation. Nothing was done.
     KeyConflict {
-        /// Which.
+        /// Operation that has the key.
         existing: Box<Operation>,
     },
-    /// It may have happened and cannot be taken back: a manager must say that it is to be done. Nothing was done.
+    /// The step is irreversible and may already have happened. A manager must override it. Nothing was done.
     OverrideRequired {
-        /// The operation that may have done it.
+        /// Operation that may have done it.
         existing: Box<Operation>,
     },
 }
 
-impl Outcome {
-    /// What an operation that is recorded means to whoever asks for it again.
+impl TransitionOutcome {
+    /// Converts a recorded operation into the result for a repeated request.
     pub(super) fn of(operation: Operation, entity: Option<Entity>, recorded: bool) -> Self {
         let boxed = Box::new(operation);
         match boxed.state.clone() {
-            OperationState::Pending { .. } => Outcome::Pending { operation: boxed, recorded },
-            OperationState::Done { .. } => Outcome::Done { operation: boxed, entity, recorded },
+            OperationState::Pending { .. } => TransitionOutcome::Pending { operation: boxed, recorded },
+            OperationState::Done { .. } => TransitionOutcome::Done { operation: boxed, entity, recorded },
             OperationState::Rejected { failure, .. } => {
-                Outcome::Rejected { operation: Some(boxed), failure, recorded }
+                TransitionOutcome::Rejected { operation: Some(boxed), failure, recorded }
             }
-            OperationState::Failed { failure, .. } => Outcome::Failed { operation: boxed, failure, recorded },
+            OperationState::Failed { failure, .. } => {
+                TransitionOutcome::Failed { operation: boxed, failure, recorded }
+            }
             OperationState::Reverted { settled, .. } => {
                 let failure = match settled {
                     false => Failure::unknown(
@@ -109,14 +111,18 @@ impl Outcome {
                     ),
                     true => Failure::retryable("it did not happen, and the claim was given back"),
                 };
-                Outcome::Failed { operation: boxed, failure: failure.with_code("reverted"), recorded }
+                TransitionOutcome::Failed {
+                    operation: boxed,
+                    failure: failure.with_code("reverted"),
+                    recorded,
+                }
             }
-            OperationState::InDoubt { .. } => Outcome::InDoubt { operation: boxed },
+            OperationState::InDoubt { .. } => TransitionOutcome::InDoubt { operation: boxed },
         }
     }
 }
 
-/// A step about to be taken; await it.
+/// Builder for taking an entity step. Await it to take the step.
 #[must_use = "nothing happens until it is awaited"]
 #[derive(Debug)]
 pub struct Transition {
@@ -135,7 +141,7 @@ pub struct Transition {
 }
 
 impl Engine {
-    /// Takes the step `step` with the entity `entity` of type `kind`; await what it returns.
+    /// Takes step `step` with entity `entity` of type `kind`. Await the returned [`Transition`].
     pub fn transition(&self, kind: &str, entity: &str, step: &str) -> Transition {
         Transition {
             engine: self.clone(),
@@ -155,61 +161,64 @@ impl Engine {
 }
 
 impl Transition {
-    /// As whom: fields of the step may differ by requester.
+    /// Sets the requester. Fields of the step may differ by requester.
     pub fn requester(mut self, requester: impl Into<String>) -> Self {
         self.requester = Some(requester.into());
         self
     }
 
-    /// Who asks, for the operation's history.
+    /// Sets the person or credential that asks, for the operation's history.
     pub fn by(mut self, by: Actor) -> Self {
         self.by = Some(by);
         self
     }
 
-    /// What the action is given.
+    /// Sets the input of the action.
     pub fn input<T: Serialize + ?Sized>(mut self, input: &T) -> Self {
         self.input = Payload::of(input);
         self
     }
 
-    /// What the action is given, if that is a payload already.
+    /// Sets the input of the action as a [`Payload`].
     pub fn input_payload(mut self, input: Payload) -> Self {
         self.input = Ok(input);
         self
     }
 
-    /// Names the operation: a second request with this key and the same input is told what is recorded of the first.
+    /// Sets the idempotency key: a second request with this key and the same input returns the recorded
+    /// result.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// A manager's word that an irreversible step is to be done although it may have happened.
+    /// Overrides the protection of an irreversible step that may already have happened. Only a manager may do
+    /// so.
     pub fn overridden(mut self, by: Actor, reason: impl Into<String>) -> Self {
         self.overridden = Some(Override { by, reason: reason.into() });
         self
     }
 
-    /// Only if the entity still has this version. What is recorded under the key is told in any case.
+    /// Requires this version of the entity. A recorded result under the key is returned in any case.
     pub fn expecting(mut self, version: Version) -> Self {
         self.expected = Some(version);
         self
     }
 
-    /// The id of the operation, for a request that may be sent again after a crash: the second time it finds the operation that the first one began.
+    /// Sets the operation id, for a request that may be repeated after a crash: the repeated request finds
+    /// the existing operation.
     pub fn operation_id(mut self, id: OperationId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// How long to wait for the end of the action, which goes on in any case; for ever unless said.
+    /// Limits how long to wait for the action, which continues in any case. By default the wait has no limit.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    async fn take(self) -> Result<Outcome, Error> {
+    async fn run(self) -> Result<TransitionOutcome, Error> {
         let engine = self.engine.clone();
         let inner = &engine.inner;
         if inner.phase() != Phase::Running {
@@ -218,7 +227,7 @@ impl Transition {
         let deadline = self.wait.map(|wait| inner.clock.now().plus(wait));
         let kind = Name::new("entity type", &self.kind)?;
         let mut registered = engine.entity_workflow(&kind).await?;
-        let asked = Asked {
+        let request = TransitionRequest {
             entity: EntityRef { kind, id: EntityId::new(&self.entity)? },
             step: Name::new("step key", &self.step)?,
             requester: self.requester.as_deref().map(|text| Name::new("requester", text)).transpose()?,
@@ -228,107 +237,108 @@ impl Transition {
             overridden: self.overridden,
             expected: self.expected,
             id: self.id.unwrap_or_else(|| OperationId::new(inner.store.now())),
-            is_named: self.id.is_some(),
+            has_caller_id: self.id.is_some(),
         };
-        asked.check_override()?;
-        let book = engine.entity_store()?;
-        let taken_up = match self.id {
-            Some(id) => match take_up(&engine, id, deadline).await? {
-                TakingUp::Mine(taken_up) => Some(taken_up),
-                TakingUp::UnderWay(known) => return asked.recorded(&engine, *known, deadline).await,
-                TakingUp::Impatient => return Err(Error::EntityBusy(asked.entity)),
+        request.check_override()?;
+        let store = engine.entity_store()?;
+        let id_guard = match self.id {
+            Some(id) => match reserve_id(&engine, id, deadline).await? {
+                IdReservation::Reserved(guard) => Some(guard),
+                IdReservation::InProgress(known) => return request.recorded(&engine, *known, deadline).await,
+                IdReservation::TimedOut => return Err(Error::EntityBusy(request.entity)),
             },
             None => None,
         };
         for _ in 0..MAX_BEGIN_TRIES {
             let workspace = &engine.workspace;
             let home = &registered.workflow.home;
-            let found = inner.answer(book.find_entity(workspace, &asked.entity, home)).await?;
-            let Some(entity) = found else { return Err(Error::NoSuchEntity(asked.entity)) };
-            let view = match asked.view(&engine, &registered)? {
+            let found = inner.call_store(store.find_entity(workspace, &request.entity, home)).await?;
+            let Some(entity) = found else { return Err(Error::NoSuchEntity(request.entity)) };
+            let view = match request.view(&engine, &registered)? {
                 Ok(view) => view,
-                Err(reason) => return Ok(Outcome::NotAllowed { entity, reason }),
+                Err(reason) => return Ok(TransitionOutcome::NotAllowed { entity, reason }),
             };
-            // Of another version than the expected one only the store says what is to be said.
-            let is_expected = asked.expected.is_none_or(|expected| expected == entity.version);
-            if is_expected && let Err(failure) = asked.validate(&engine, &registered, &view, &entity).await {
-                // What is recorded under the key goes before what would be said now.
-                if let Some(key) = &asked.key
-                    && let Some(known) = inner.answer(book.find_keyed_operation(workspace, key)).await?
+            // For an unexpected version, the store decides the result.
+            let is_expected = request.expected.is_none_or(|expected| expected == entity.version);
+            if is_expected && let Err(failure) = request.validate(&engine, &registered, &view, &entity).await
+            {
+                // A recorded result under the key takes precedence over the validation.
+                if let Some(key) = &request.key
+                    && let Some(known) = inner.call_store(store.find_keyed_operation(workspace, key)).await?
                     && !matches!(known.state, OperationState::Reverted { .. })
                 {
-                    return asked.recorded(&engine, known, deadline).await;
+                    return request.recorded(&engine, known, deadline).await;
                 }
-                return Ok(Outcome::Rejected { operation: None, failure, recorded: false });
+                return Ok(TransitionOutcome::Rejected { operation: None, failure, recorded: false });
             }
-            let request = asked.begin(&engine, &registered, &view, &entity)?;
+            let begin_request = request.begin(&engine, &registered, &view, &entity)?;
             let since = inner.clock.monotonic();
-            match begin(&engine, book, request).await? {
+            match begin(&engine, store, begin_request).await? {
                 BeginOperationOutcome::Begun { operation, entity, .. } => {
                     Counters::add(&inner.counters.operations);
-                    let (tell, told) = oneshot::channel();
+                    let (outcome_tx, outcome_rx) = oneshot::channel();
                     let carried =
-                        carry_out(engine.clone(), registered, view, *operation.clone(), entity, since);
-                    // It goes on if whoever asked does not wait for it.
+                        execute_action(engine.clone(), registered, view, *operation.clone(), entity, since);
+                    // The action continues even if the caller stops waiting.
                     tokio::spawn(async move {
                         let outcome = carried.await;
-                        drop(taken_up);
-                        drop(tell.send(outcome));
+                        drop(id_guard);
+                        drop(outcome_tx.send(outcome));
                     });
-                    return match or_until(&engine, deadline, told).await {
+                    return match before_deadline(&engine, deadline, outcome_rx).await {
                         Some(Ok(outcome)) => outcome,
-                        // Killed in the middle of it, or not awaited to the end.
+                        // The engine was killed in the middle.
                         Some(Err(_)) => Err(Error::ShuttingDown),
-                        None => Ok(Outcome::Pending { operation, recorded: false }),
+                        None => Ok(TransitionOutcome::Pending { operation, recorded: false }),
                     };
                 }
                 BeginOperationOutcome::Recorded(known) => {
                     Counters::add(&inner.counters.duplicates);
-                    // What a step returns to those who ask again may be what another request did, under another key.
-                    return recorded(&engine, *known, deadline).await;
+                    // The recorded result may belong to another request, under another key.
+                    return wait_for_recorded(&engine, *known, deadline).await;
                 }
                 BeginOperationOutcome::KeyConflict(existing) => {
                     Counters::add(&inner.counters.conflicts);
-                    return Ok(Outcome::KeyConflict { existing });
+                    return Ok(TransitionOutcome::KeyConflict { existing });
                 }
                 BeginOperationOutcome::ClaimFailed(existing) => {
                     Counters::add(&inner.counters.claims_lost);
-                    return Ok(Outcome::ClaimFailed { existing });
+                    return Ok(TransitionOutcome::ClaimFailed { existing });
                 }
                 BeginOperationOutcome::NotAllowed(entity) => {
                     let applies: Vec<&str> = view.status.iter().map(Name::as_str).collect();
                     let reason = format!(
                         "{} is {}; step {} applies to what is {}",
-                        asked.entity,
+                        request.entity,
                         entity.status,
-                        asked.step,
+                        request.step,
                         applies.join(" or ")
                     );
-                    return Ok(Outcome::NotAllowed { entity, reason });
+                    return Ok(TransitionOutcome::NotAllowed { entity, reason });
                 }
                 BeginOperationOutcome::OverrideRequired(existing) => {
-                    return Ok(Outcome::OverrideRequired { existing });
+                    return Ok(TransitionOutcome::OverrideRequired { existing });
                 }
                 BeginOperationOutcome::DocumentChanged(_) => {
-                    // Another node was given a new document. What it says holds from now on, for this request as well.
-                    inner.entities.load(workspace, &asked.entity.kind).await?;
-                    registered = engine.entity_workflow(&asked.entity.kind).await?;
+                    // Another node received a new document. It applies from now on, also to this request.
+                    inner.entities.load(workspace, &request.entity.kind).await?;
+                    registered = engine.entity_workflow(&request.entity.kind).await?;
                 }
-                BeginOperationOutcome::NoSuchEntity => return Err(Error::NoSuchEntity(asked.entity)),
+                BeginOperationOutcome::NoSuchEntity => return Err(Error::NoSuchEntity(request.entity)),
                 BeginOperationOutcome::Stale(entity) => {
-                    if asked.expected.is_some() {
+                    if request.expected.is_some() {
                         let version = entity.version;
-                        return Err(Error::EntityChanged { entity: asked.entity, version });
+                        return Err(Error::EntityChanged { entity: request.entity, version });
                     }
                 }
             }
         }
-        Err(Error::EntityBusy(asked.entity))
+        Err(Error::EntityBusy(request.entity))
     }
 }
 
-/// A request that is well formed.
-struct Asked {
+/// Validated request.
+struct TransitionRequest {
     entity: EntityRef,
     step: Name,
     requester: Option<Name>,
@@ -338,26 +348,26 @@ struct Asked {
     overridden: Option<Override>,
     expected: Option<Version>,
     id: OperationId,
-    /// Did the caller choose the id, under a key of its own?
-    is_named: bool,
+    /// True if the caller chose the operation id.
+    has_caller_id: bool,
 }
 
-impl Asked {
+impl TransitionRequest {
     fn fingerprint(&self) -> Result<Fingerprint, Error> {
         Ok(Fingerprint::of_operation(&self.entity, &self.step, self.requester.as_ref(), &self.input)?)
     }
 
-    /// What is recorded of the operation that the key or the id of this request names.
+    /// Returns the recorded result of the operation that this request's key or id names.
     async fn recorded(
         &self,
         engine: &Engine,
         known: Operation,
-        deadline: Option<crate::model::Timestamp>,
-    ) -> Result<Outcome, Error> {
+        deadline: Option<Timestamp>,
+    ) -> Result<TransitionOutcome, Error> {
         if known.fingerprint != self.fingerprint()? && known.key.is_some() {
-            return Ok(Outcome::KeyConflict { existing: Box::new(known) });
+            return Ok(TransitionOutcome::KeyConflict { existing: Box::new(known) });
         }
-        recorded(engine, known, deadline).await
+        wait_for_recorded(engine, known, deadline).await
     }
 
     fn check_override(&self) -> Result<(), Error> {
@@ -369,7 +379,7 @@ impl Asked {
         }
     }
 
-    /// The step as the requester sees it, or why they may not take it.
+    /// Returns the step as the requester sees it, or the reason why they may not take it.
     fn view(&self, engine: &Engine, registered: &Registered) -> Result<Result<StepView, String>, Error> {
         let workflow = &registered.workflow;
         let Some(step) = workflow.find_step(self.step.as_str()) else {
@@ -392,13 +402,13 @@ impl Asked {
         {
             return Err(Error::UncoveredClaims(vec![uncovered]));
         }
-        if view.key_required && self.key.is_none() && !self.is_named {
+        if view.key_required && self.key.is_none() && !self.has_caller_id {
             return Err(Error::StepKeyMissing(self.step.to_string()));
         }
         Ok(Ok(view))
     }
 
-    /// Only what the step applies to is validated; of the rest the store decides what is said.
+    /// Validates the step if it applies to the entity's status. Otherwise the store decides the result.
     async fn validate(
         &self,
         engine: &Engine,
@@ -470,84 +480,85 @@ impl Asked {
     }
 }
 
-/// Whose an operation is that was asked for under an id of the caller's.
-enum TakingUp {
-    /// This request's.
-    Mine(TakenUp),
-    /// Another request of this id is at it here, and this is what is recorded of it.
-    UnderWay(Box<Operation>),
-    /// Another one is about to begin it, and the caller did not want to wait longer.
-    Impatient,
+/// Result of reserving an operation id that a caller chose.
+enum IdReservation {
+    /// This request has the id.
+    Reserved(OperationIdGuard),
+    /// Another request here runs the operation with this id; this is its record.
+    InProgress(Box<Operation>),
+    /// Another request is about to begin the operation, and the caller's wait is over.
+    TimedOut,
 }
 
-async fn take_up(
+async fn reserve_id(
     engine: &Engine,
     id: OperationId,
-    deadline: Option<crate::model::Timestamp>,
-) -> Result<TakingUp, Error> {
+    deadline: Option<Timestamp>,
+) -> Result<IdReservation, Error> {
     let inner = &engine.inner;
     loop {
-        if let Some(taken_up) = TakenUp::new(inner, id) {
-            return Ok(TakingUp::Mine(taken_up));
+        if let Some(guard) = OperationIdGuard::new(inner, id) {
+            return Ok(IdReservation::Reserved(guard));
         }
         if let Some(known) =
-            inner.answer(engine.entity_store()?.find_operation(&engine.workspace, id)).await?
+            inner.call_store(engine.entity_store()?.find_operation(&engine.workspace, id)).await?
         {
-            return Ok(TakingUp::UnderWay(Box::new(known)));
+            return Ok(IdReservation::InProgress(Box::new(known)));
         }
         let looking = inner.clock.sleep_until(inner.clock.now().plus(Duration::from_millis(10)));
-        if or_until(engine, deadline, looking).await.is_none() {
-            return Ok(TakingUp::Impatient);
+        if before_deadline(engine, deadline, looking).await.is_none() {
+            return Ok(IdReservation::TimedOut);
         }
     }
 }
 
-/// Sends the request; again, if it is not known whether it was written: the second time it recognises its own write.
+/// Sends the request, and repeats it once if its outcome is unknown. The store recognises the repetition.
 async fn begin(
     engine: &Engine,
-    book: &dyn EntityStore,
+    store: &dyn EntityStore,
     request: BeginOperation,
 ) -> Result<BeginOperationOutcome, StoreError> {
     let inner = &engine.inner;
-    match inner.answer(book.begin_operation(request.clone())).await {
+    match inner.call_store(store.begin_operation(request.clone())).await {
         Err(StoreError::Unknown(_)) => {
             Counters::add(&inner.counters.unknown_resolved);
-            inner.answer(book.begin_operation(request)).await
+            inner.call_store(store.begin_operation(request)).await
         }
         answer => answer,
     }
 }
 
-/// What is recorded of an operation, once it is over or the caller does not want to wait longer.
-async fn recorded(
+/// Waits until a recorded operation ends or the deadline passes, and returns its result.
+async fn wait_for_recorded(
     engine: &Engine,
     mut known: Operation,
-    deadline: Option<crate::model::Timestamp>,
-) -> Result<Outcome, Error> {
+    deadline: Option<Timestamp>,
+) -> Result<TransitionOutcome, Error> {
     let inner = &engine.inner;
     let mut look_after = Duration::from_millis(20);
     while matches!(known.state, OperationState::Pending { .. }) {
         let looking = inner.clock.sleep_until(inner.clock.now().plus(look_after));
-        let ended = inner.operated.notified();
+        let ended = inner.operation_finished.notified();
         let waited = async {
             tokio::select! {
                 () = ended => {}
                 () = looking => {}
             }
         };
-        if or_until(engine, deadline, waited).await.is_none() {
-            return Ok(Outcome::Pending { operation: Box::new(known), recorded: true });
+        if before_deadline(engine, deadline, waited).await.is_none() {
+            return Ok(TransitionOutcome::Pending { operation: Box::new(known), recorded: true });
         }
         look_after = (look_after * 2).min(inner.options.poll_every * 4);
-        let found = inner.answer(engine.entity_store()?.find_operation(&engine.workspace, known.id)).await?;
+        let found =
+            inner.call_store(engine.entity_store()?.find_operation(&engine.workspace, known.id)).await?;
         known = found.ok_or(Error::NoSuchOperation(known.id))?;
     }
-    Ok(Outcome::of(known, None, true))
+    Ok(TransitionOutcome::of(known, None, true))
 }
 
-async fn or_until<T>(
+async fn before_deadline<T>(
     engine: &Engine,
-    deadline: Option<crate::model::Timestamp>,
+    deadline: Option<Timestamp>,
     awaited: impl Future<Output = T>,
 ) -> Option<T> {
     let Some(deadline) = deadline else { return Some(awaited.await) };
@@ -559,16 +570,17 @@ async fn or_until<T>(
 }
 
 impl IntoFuture for Transition {
-    type Output = Result<Outcome, Error>;
+    type Output = Result<TransitionOutcome, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.take())
+        Box::pin(self.run())
     }
 }
 
 impl Engine {
-    /// The workflow that moves things of this kind. One that is not known here may have been given to another node.
+    /// Returns the workflow for an entity type. If it is unknown here, another node may have received it, so
+    /// it is loaded.
     pub(super) async fn entity_workflow(&self, kind: &Name) -> Result<Arc<Registered>, Error> {
         if let Some(found) = self.inner.entities.find(&self.workspace, kind) {
             return Ok(found);

@@ -1,4 +1,4 @@
-//! The same lies about entities and their operations.
+//! Lies about entities and their operations.
 
 use async_trait::async_trait;
 use hapax_engine::model::{

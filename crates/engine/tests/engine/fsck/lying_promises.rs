@@ -1,4 +1,4 @@
-//! The same lies about promises and what is kept for them.
+//! Lies about promises and early settlements.
 
 use async_trait::async_trait;
 use hapax_engine::model::{IdempotencyKey, Promise, Timestamp, WorkspaceId};

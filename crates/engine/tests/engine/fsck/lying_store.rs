@@ -1,4 +1,4 @@
-//! A store that answers truthfully but for one lie about one run.
+//! A truthful store, except for one lie about one run.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::*;
 
-/// What the store says instead of the truth.
+/// Lie that the store tells.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lie {
     pub(crate) head: fn(&mut RunHead),
@@ -40,8 +40,7 @@ impl Lie {
     };
 }
 
-/// The one key of a test.
-/// Changes which run the first key names, and by which fingerprint.
+/// Changes the run or the fingerprint of the test's only key.
 pub(crate) fn names(keys: &mut [(StoredKey, KeyRecord)], change: fn(&mut RunId, &mut Fingerprint)) {
     match &mut key_record(keys).target {
         KeyTarget::Run { run, fingerprint } => change(run, fingerprint),

@@ -1,4 +1,4 @@
-//! A store that one node can be cut off from, or whose writes can be held back.
+//! Store that one node can be cut off from, or whose commits can be held back.
 
 mod entity_store;
 
@@ -25,7 +25,7 @@ pub struct CutOff {
     answer_renewals_after_ms: AtomicU64,
     lose_start_after_ms: AtomicU64,
     lose_leases: AtomicBool,
-    /// What is said about operations on entities.
+    /// Calls about entity operations.
     pub operations: Operations,
 }
 
@@ -48,12 +48,12 @@ impl CutOff {
         self.cut.store(cut, Ordering::SeqCst);
     }
 
-    /// Holds writes under a lease back, or lets them go on.
+    /// Holds commits back, or lets them continue.
     pub fn hold(&self, held: bool) {
         self.held.send_replace(held);
     }
 
-    /// Writes under a lease take effect at once and are answered this much later.
+    /// Commits take effect at once and are answered this much later.
     pub fn answer_after(&self, span: Duration) {
         self.answer_after_ms.store(span.as_millis() as u64, Ordering::SeqCst);
     }

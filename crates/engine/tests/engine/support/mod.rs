@@ -1,4 +1,4 @@
-//! An engine on the memory store, with a clock that tests move.
+//! Engine on the memory store, with a clock that tests move.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub mod cut_off;
@@ -34,13 +34,13 @@ impl Bench {
         Bench { engine, clock, store }
     }
 
-    /// Another engine on the same store, as after a crash; dead leases run out first.
+    /// Launches another engine on the same store, as after a crash. Leases of dead engines expire first.
     pub fn restart(&self) -> Engine {
         self.clock.advance(Duration::from_secs(31));
         Engine::launch(self.store.clone(), self.clock.clone(), EngineOptions::default()).unwrap()
     }
 
-    /// Waits until `check` holds, letting the engine work meanwhile; fails if it never does.
+    /// Waits until `check` holds and lets the engine work. Fails if it never does.
     pub async fn eventually<T>(&self, what: &str, check: impl AsyncFn() -> Option<T>) -> T {
         let begun = std::time::Instant::now();
         for turn in 0.. {
@@ -48,11 +48,11 @@ impl Bench {
                 return found;
             }
             tokio::task::yield_now().await;
-            // Marks and backoffs need time to pass.
+            // Recorded starts and backoffs need time to pass.
             if turn < 100_000 && turn % 1_000 == 999 {
                 self.clock.advance(Duration::from_millis(100));
             }
-            // The last look at an outcome whose time is over waits by the machine's clock.
+            // The last look at an outcome after its timeout uses the machine's clock.
             if turn >= 100_000 && begun.elapsed() > Duration::from_secs(10) {
                 break;
             }
@@ -93,7 +93,7 @@ impl Bench {
         .await
     }
 
-    /// Awaits something that needs time to pass.
+    /// Awaits a future that needs time to pass.
     pub async fn advancing<T>(&self, waiting: impl Future<Output = T>) -> T {
         let mut waiting = pin!(waiting);
         for _ in 0..100_000 {
@@ -112,7 +112,7 @@ impl Bench {
         self.store.list_runs(all).await.unwrap().runs.len()
     }
 
-    /// The store is sound, and not because nothing was looked at.
+    /// Checks that the store is sound, and that the check looked at something.
     pub async fn check(&self) {
         let report = fsck(&*self.store).await.unwrap();
         assert!(report.violations.is_empty(), "{:#?}", report.violations);
@@ -120,7 +120,7 @@ impl Bench {
     }
 }
 
-/// What happened, in order.
+/// Log of events, in order.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -133,7 +133,7 @@ impl Log {
         self.0.lock().unwrap().clone()
     }
 
-    /// A step that writes "do NAME" and gives NAME.
+    /// Step that logs "do NAME" and returns NAME.
     pub fn step<'a>(
         &self,
         ctx: &'a Ctx,

@@ -162,7 +162,7 @@ pub(crate) async fn result(
     let mut draining = app.options.draining.clone();
     let waiting = async {
         tokio::select! {
-            ending = tokio::time::timeout(wait, handle.ending()) => ending.ok(),
+            ending = tokio::time::timeout(wait, handle.wait_for_end()) => ending.ok(),
             // Whoever waits comes again, to a server that is not about to stop.
             () = draining.begun() => None,
         }

@@ -141,7 +141,7 @@ async fn steer(
     let id = run_id(id)?;
     let engine = app.engine_for(identity);
     let (expected, by) = (expected_version(headers)?, identity.actor(None));
-    engine.steer_by(id, command, expected, by, reason).await.map_err(|error| problem_of(&error))?;
+    engine.command_run_by(id, command, expected, by, reason).await.map_err(|error| problem_of(&error))?;
     show(app, identity, id).await
 }
 

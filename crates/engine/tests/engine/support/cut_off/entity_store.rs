@@ -1,4 +1,4 @@
-//! The entities of such a store: how often they are asked about is counted, and the answers to ends of operations can be held back.
+//! Entity store that counts calls and can hold back the replies to the ends of operations.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::CutOff;
 
-/// What was said about operations.
+/// Counters and switches of the entity store.
 #[derive(Debug, Default)]
 pub struct Operations {
     heard: AtomicUsize,
@@ -24,12 +24,12 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// How often it was told that operations live.
+    /// Number of heartbeats.
     pub fn heard(&self) -> usize {
         self.heard.load(Ordering::SeqCst)
     }
 
-    /// How often somebody looked for those that do not.
+    /// Number of searches for stale operations.
     pub fn looked(&self) -> usize {
         self.looked.load(Ordering::SeqCst)
     }
@@ -39,12 +39,12 @@ impl Operations {
         self.held.send_replace(held);
     }
 
-    /// Those who look are answered when they are no longer held.
+    /// Searches are answered when they are no longer held.
     pub fn hold_looks(&self, held: bool) {
         self.looks_held.send_replace(held);
     }
 
-    /// Waits until an end has taken effect, whether it was answered or not.
+    /// Waits until an end has taken effect, answered or not.
     pub async fn ended(&self) {
         self.ended.subscribe().wait_for(|ended| *ended > 0).await.unwrap();
     }
@@ -85,7 +85,7 @@ impl EntityStore for CutOff {
         self.operations.answer_an_end().await;
         answer
     }
-    /// The work is what it gives.
+    /// The work is its own output.
     async fn transact_operation(&self, request: TransactOperation) -> StoreResult<TransactOperationOutcome> {
         let output = *request.work.downcast::<Payload>().expect("the work is a payload");
         let answer = match (request.finish)(output) {

@@ -1,12 +1,14 @@
-//! Outcomes that became known when their run belonged to somebody else. They change no record. They are evidence, and one that says that the
-//! effect happened settles the doubt about it, if nobody was faster.
+//! Records outcomes that became known after the run moved to another engine.
+//!
+//! They change no step record, but they are evidence. If a late outcome says that the effect happened, it
+//! resolves the doubt about it, unless another ruling came first.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::change::Change;
 use super::doubts::open_promise;
 use super::inner::{Inner, Phase};
+use super::pending_change::PendingChange;
 use crate::model::{
     Actor, Evidence, Fence, Generation, JournalEntry, JournalEvent, Occurrence, Payload, PromiseRef,
     Resolution, Role, Ruling, RunId, SettleRequest, Settlement, StepId, StepKind, StepRecord, StepState,
@@ -14,14 +16,14 @@ use crate::model::{
 };
 use crate::store::StoreError;
 
-/// How often it is tried to tell a late outcome.
+/// Number of tries to record a late outcome.
 const TRIES: u32 = 10;
-/// How long to wait before it is tried for the second time; each time twice as long.
+/// Wait before the second try. It doubles after each try.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// Who settles a doubt when the worker that vanished comes back with the answer.
+/// Actor name for a doubt that the returning worker resolves itself.
 const ITS_OWN_WORKER: &str = "the worker that made the attempt";
 
-/// What a worker knows of one of its own attempts, after it lost the run.
+/// Outcome of an attempt, known to its worker after it lost the run.
 #[derive(Debug, Clone)]
 pub(crate) struct LateOutcome {
     workspace: WorkspaceId,
@@ -35,7 +37,7 @@ pub(crate) struct LateOutcome {
     output: Option<Payload>,
 }
 
-/// The run and the lease that late outcomes belong to.
+/// Run and lease that late outcomes belong to.
 pub(crate) struct LostRun<'a> {
     pub(crate) workspace: &'a WorkspaceId,
     pub(crate) run: RunId,
@@ -44,11 +46,16 @@ pub(crate) struct LostRun<'a> {
 }
 
 impl LostRun<'_> {
-    /// The outcomes among changes that will never be written. Only what an attempt itself came to counts: a probe or a person may have
-    /// spoken of an attempt that somebody else has made since.
-    pub(crate) fn outcomes<'a>(&self, changes: impl IntoIterator<Item = &'a Change>) -> Vec<LateOutcome> {
-        let outcome = |change: &Change| {
-            let Change::Step { id, kind, transition, state, attempts, .. } = change else { return None };
+    /// Returns the outcomes among changes that can no longer be committed. Only outcomes of attempts count. A
+    /// probe or a person may refer to an attempt that another worker has made since.
+    pub(crate) fn outcomes<'a>(
+        &self,
+        changes: impl IntoIterator<Item = &'a PendingChange>,
+    ) -> Vec<LateOutcome> {
+        let outcome = |change: &PendingChange| {
+            let PendingChange::Step { id, kind, transition, state, attempts, .. } = change else {
+                return None;
+            };
             kind.effect_class()?;
             let occurrence = Occurrence::of_state(state).filter(|_| transition.is_of_attempt())?;
             let output = match state {
@@ -88,17 +95,18 @@ impl LateOutcome {
         }
     }
 
-    /// First the journal, then the doubt. False if there is no doubt yet, but there may be: whoever takes the run over opens it.
+    /// Records the outcome in the journal and then resolves the doubt. Returns false if the doubt may still
+    /// come: the next engine to take the run opens it.
     async fn tell(&self, engine: &Arc<Inner>, is_noted: &mut bool) -> Result<bool, StoreError> {
         if !*is_noted {
             let note = self.note(engine, engine.store.now());
-            engine.answer(engine.store.append_journal(vec![note])).await?;
+            engine.call_store(engine.store.append_journal(vec![note])).await?;
             *is_noted = true;
         }
         let Some(output) = self.output.as_ref().filter(|_| self.occurrence == Occurrence::Happened) else {
             return Ok(true);
         };
-        let Some(log) = engine.answer(engine.store.find_log(&self.workspace, self.run)).await? else {
+        let Some(log) = engine.call_store(engine.store.find_log(&self.workspace, self.run)).await? else {
             return Ok(true);
         };
         let is_same = |record: &&StepRecord| record.id == self.step && record.attempts == self.attempt;
@@ -112,13 +120,13 @@ impl LateOutcome {
         let Some((promise, settlement)) = promise.zip(happened(output)) else { return Ok(true) };
         tracing::info!(run = %self.run, step = %self.step, attempt = self.attempt, "a late result settles a doubt");
         let wish = SettleRequest::new(settlement);
-        // If somebody was faster, what they said counts.
+        // If another ruling came first, that one counts.
         let _ = engine.settle_promise(&self.workspace, PromiseRef::Id(promise), wish, None, None).await?;
         Ok(true)
     }
 }
 
-/// That the effect happened with this output, as a ruling says it.
+/// Settlement with the ruling that the effect happened with this output.
 fn happened(output: &Payload) -> Option<Settlement> {
     let ruling = Ruling {
         resolution: Resolution::Happened { output: output.to().ok()? },
@@ -130,20 +138,21 @@ fn happened(output: &Payload) -> Option<Settlement> {
 }
 
 impl Inner {
-    /// Tells what became known too late. Nobody waits for it: the run is somebody else's now.
-    pub(crate) fn tell_late(self: &Arc<Self>, outcomes: Vec<LateOutcome>) {
+    /// Records late outcomes in the background. No caller waits, because the run now belongs to another
+    /// engine.
+    pub(crate) fn record_late_outcomes(self: &Arc<Self>, outcomes: Vec<LateOutcome>) {
         if outcomes.is_empty() || !self.options.ledger || self.phase() == Phase::Killed {
             return;
         }
         let engine = self.clone();
         tokio::spawn(async move {
             for outcome in outcomes {
-                engine.tell_one_late(&outcome).await;
+                engine.record_late_outcome(&outcome).await;
             }
         });
     }
 
-    async fn tell_one_late(self: &Arc<Self>, outcome: &LateOutcome) {
+    async fn record_late_outcome(self: &Arc<Self>, outcome: &LateOutcome) {
         let (mut wait, mut is_noted) = (FIRST_WAIT, false);
         for _ in 0..TRIES {
             match outcome.tell(self, &mut is_noted).await {

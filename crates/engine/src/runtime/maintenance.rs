@@ -1,4 +1,4 @@
-//! Forgets what need not be kept, batch by batch until nothing is left.
+//! Deletes expired data in batches until nothing is left to delete.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use crate::limits::{KEEP_INBOUND_EVENTS_FOR, MAX_PURGE, PURGE_HURRY_AFTER, PURGE
 use crate::model::{RunId, Timestamp};
 use crate::store::{OperationCursor, Purge, PurgeOperations, StoreResult};
 
-/// Deletes expired keys, closed runs, promises and operations past their retention, and events of webhooks that are no longer sent again.
+/// Deletes expired keys, closed runs, promises and operations past their retention, and old webhook events.
 ///
-/// A pass goes on until a batch of every kind came out short, so that it keeps up with whatever comes in. Between two batches it rests for a
-/// multiple of the time that the last one took: a busy store, which is slow, is left alone for longer.
+/// A pass continues until every kind of data returned a short batch, so it keeps up with any load. Between
+/// two batches it rests for a multiple of the last batch's duration, which spares a busy store.
 pub(crate) async fn purge(inner: Arc<Inner>) {
     let mut places = Places::default();
     let mut pass: Option<Pass> = None;
     let mut took = Duration::ZERO;
     loop {
         let pause = match &pass {
-            Some(_) => rest_after(took, inner.retention_behind()),
+            Some(_) => rest_after(took, inner.retention_lag()),
             None => inner.options.purge_every,
         };
         if !wait(&inner, pause).await {
@@ -31,14 +31,14 @@ pub(crate) async fn purge(inner: Arc<Inner>) {
         took = inner.clock.monotonic().saturating_sub(since);
         if is_over {
             if !current.has_failed {
-                inner.set_retention_kept_up(inner.store.now());
+                inner.set_retention_current(inner.store.now());
             }
             pass = None;
         }
     }
 }
 
-/// How long to leave the store to others after a batch.
+/// Returns the rest after a batch.
 fn rest_after(took: Duration, behind: Duration) -> Duration {
     match behind > PURGE_HURRY_AFTER {
         true => took,
@@ -46,10 +46,10 @@ fn rest_after(took: Duration, behind: Duration) -> Duration {
     }
 }
 
-/// False once the engine has stopped.
+/// Waits. Returns false once the engine has stopped.
 async fn wait(inner: &Inner, pause: Duration) -> bool {
     let changed = inner.changed.notified();
-    // Looked at before the wait as well: the engine may have stopped before anybody listened.
+    // Checked before the wait too: the engine may have stopped before this task subscribed.
     if inner.phase() != Phase::Running {
         return false;
     }
@@ -65,14 +65,14 @@ async fn wait(inner: &Inner, pause: Duration) -> bool {
     inner.phase() == Phase::Running
 }
 
-/// Where the next batch of a kind goes on; kept when a batch failed.
+/// Position of the next batch per kind. It is kept when a batch fails.
 #[derive(Default)]
 struct Places {
     run: Option<RunId>,
     operation: Option<OperationCursor>,
 }
 
-/// One pass over everything there is: which kinds are done.
+/// One maintenance pass, with a flag for each kind that is done.
 struct Pass {
     now: Timestamp,
     closed_before: Option<Timestamp>,
@@ -101,36 +101,37 @@ impl Pass {
         }
     }
 
-    /// One batch of each kind that is not done; answers whether all are.
+    /// Deletes one batch of each kind that is still open. Returns whether all kinds are done.
     async fn purge_batches(&mut self, inner: &Inner, places: &mut Places) -> bool {
         if !self.runs {
             self.runs = self.purge_runs(inner, places).await;
         }
-        if let (false, Some(book)) = (self.requests, inner.store.request_key_store()) {
-            let purged = inner.answer(book.purge_requests(MAX_PURGE)).await;
+        if let (false, Some(store)) = (self.requests, inner.store.request_key_store()) {
+            let purged = inner.call_store(store.purge_requests(MAX_PURGE)).await;
             self.requests = self.is_done(inner, "expired request keys", purged);
         }
-        if let (false, Some(book), Some(before)) =
+        if let (false, Some(store), Some(before)) =
             (self.promises, inner.store.promise_store(), self.closed_before)
         {
-            let purged = inner.answer(book.purge_promises(before, MAX_PURGE)).await;
+            let purged = inner.call_store(store.purge_promises(before, MAX_PURGE)).await;
             self.promises = self.is_done(inner, "old promises", purged);
         }
-        if let (false, Some(book), Some(ended_before)) =
+        if let (false, Some(store), Some(ended_before)) =
             (self.operations, inner.store.entity_store(), self.closed_before)
         {
             let request = PurgeOperations { ended_before, after: places.operation.clone(), limit: MAX_PURGE };
-            let purged = inner.answer(book.purge_operations(request)).await;
+            let purged = inner.call_store(store.purge_operations(request)).await;
             let purged = purged.map(|purged| {
                 places.operation = purged.next;
-                // It looks at so many and deletes some of them, so the place tells whether there are more.
+                // The purge reads a full batch but deletes only part of it, so the position shows whether
+                // more is left.
                 if places.operation.is_some() { MAX_PURGE } else { 0 }
             });
             self.operations = self.is_done(inner, "old operations", purged);
         }
-        if let (false, Some(book)) = (self.hooks, inner.store.webhook_store()) {
+        if let (false, Some(store)) = (self.hooks, inner.store.webhook_store()) {
             let purged = inner
-                .answer(book.purge_inbound_events(self.now.minus(KEEP_INBOUND_EVENTS_FOR), MAX_PURGE))
+                .call_store(store.purge_inbound_events(self.now.minus(KEEP_INBOUND_EVENTS_FOR), MAX_PURGE))
                 .await;
             self.hooks = self.is_done(inner, "old events of webhooks", purged);
         }
@@ -139,7 +140,7 @@ impl Pass {
 
     async fn purge_runs(&mut self, inner: &Inner, places: &mut Places) -> bool {
         let request = Purge { runs_closed_before: self.closed_before, after: places.run, limit: MAX_PURGE };
-        let purged = match inner.answer(inner.store.purge(request)).await {
+        let purged = match inner.call_store(inner.store.purge(request)).await {
             Ok(purged) => purged,
             Err(error) => return self.is_done(inner, "what has expired", Err(error)),
         };
@@ -149,7 +150,7 @@ impl Pass {
         purged.next.is_none() && purged.keys < MAX_PURGE
     }
 
-    /// Is there nothing more to do for a kind in this pass? A kind that fails waits for the next one.
+    /// Returns whether a kind is done in this pass. A kind that failed waits for the next pass.
     fn is_done(&mut self, inner: &Inner, what: &str, purged: StoreResult<usize>) -> bool {
         match purged {
             Ok(count) => {

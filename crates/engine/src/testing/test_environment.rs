@@ -1,4 +1,4 @@
-//! An engine in memory, with a clock that stands still until a test moves it.
+//! In-memory engine with a clock that tests control.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,42 +9,46 @@ use crate::model::{RunId, RunStatus, Timestamp, WorkspaceId};
 use crate::store::Store;
 use crate::{Engine, EngineOptions, Error};
 
-/// How often the engine is given a turn before it counts as idle.
+/// Number of turns after which the engine counts as idle.
 const TURNS: usize = 64;
-/// How often time is moved on for a run that does nothing, before it counts as stuck: far beyond a year.
+/// Number of clock moves without progress after which a run counts as stuck. They cover far more than a year.
 const MOVES: usize = 500;
-/// How often time is moved on for a run that gets on, before it counts as one that never ends.
+/// Number of clock moves after which a progressing run counts as endless.
 const MOST_MOVES: usize = 10_000;
 
-/// A place to try workflows in. Use it in a `#[tokio::test]`, which runs on one thread.
+/// Test environment for workflows: an in-memory engine whose clock you move, like Temporal's
+/// `TestWorkflowEnvironment`.
+///
+/// Use it in a `#[tokio::test]`, which runs on one thread.
 #[derive(Debug)]
-pub struct Lab {
+pub struct TestEnvironment {
     engine: Engine,
     clock: Arc<ManualClock>,
     store: Arc<MemoryStore>,
 }
 
-impl Default for Lab {
+impl Default for TestEnvironment {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Lab {
-    /// An empty one.
+impl TestEnvironment {
+    /// Creates an empty environment.
     pub fn new() -> Self {
         Self::with(EngineOptions::default())
     }
 
-    /// An empty one whose engine has these options.
+    /// Creates an empty environment with engine options.
     ///
     /// # Panics
-    /// If the options cannot work.
+    ///
+    /// If an option is invalid.
     pub fn with(options: EngineOptions) -> Self {
         let clock = Arc::new(ManualClock::default());
         let store = Arc::new(MemoryStore::new(clock.clone()));
         let engine = launch(store.clone(), &clock, options);
-        Lab { engine, clock, store }
+        TestEnvironment { engine, clock, store }
     }
 
     /// The engine.
@@ -52,43 +56,43 @@ impl Lab {
         &self.engine
     }
 
-    /// What the engine keeps its data in.
+    /// Store of the engine.
     pub fn store(&self) -> Arc<MemoryStore> {
         self.store.clone()
     }
 
-    /// The time in here.
+    /// Current time of the environment's clock.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Moves time forward, as fast as it takes to say so, and lets the engine do what is due.
+    /// Moves the clock forward without waiting, and lets the engine process what is due.
     pub async fn advance(&self, span: Duration) {
         self.idle().await;
         self.clock.advance(span);
         self.idle().await;
     }
 
-    /// Lets the engine work until it has nothing to do.
+    /// Lets the engine work until it is idle.
     pub async fn idle(&self) {
         for _ in 0..TURNS {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Kills the engine as a crash would and launches another on the same data; register the workflows again.
+    /// Kills the engine like a crash and launches another on the same store. Register the workflows again.
     pub fn crash(&mut self) {
         self.crash_into(EngineOptions::default());
     }
 
     pub(super) fn crash_into(&mut self, options: EngineOptions) {
         self.engine.kill();
-        // Leases of the dead run out first.
+        // Leases of the killed engine expire first.
         self.clock.advance(options.lease_for + Duration::from_secs(1));
         self.engine = launch(self.store.clone(), &self.clock, options);
     }
 
-    /// Another engine on the same data, reached over `store`.
+    /// Launches another engine that reaches the same data through `store`.
     pub(super) fn launch_over(&self, store: Arc<dyn Store>, options: EngineOptions) -> Engine {
         launch(store, &self.clock, options)
     }
@@ -97,8 +101,8 @@ impl Lab {
         &self.clock
     }
 
-    /// Waits until the run has ended, waits for a person, or waits for something from outside; time moves on by itself to
-    /// whatever it waits for. Answers where it stands.
+    /// Waits until the run has ended, or waits for a person or an outside event. The clock moves to each
+    /// timer by itself. Returns the status of the run.
     pub async fn settle(&self, run: RunId) -> Result<RunStatus, Error> {
         let mut span = Duration::from_millis(10);
         let mut last = None;
@@ -110,7 +114,7 @@ impl Lab {
             if head.status().is_closed() || head.state.wake_at().is_none() {
                 return Ok(head.status());
             }
-            // Slowly while it gets on, and then ever faster to what it waits for.
+            // Moves slowly while the run progresses, and then ever faster to the next timer.
             (span, in_vain) = match last.replace(head.version) == Some(head.version) {
                 true => ((span * 2).min(Duration::from_secs(24 * 3600)), in_vain + 1),
                 false => (Duration::from_millis(10), 0),

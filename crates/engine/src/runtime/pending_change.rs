@@ -1,4 +1,4 @@
-//! Changes a driven run has collected but not yet written.
+//! Changes of a run that are queued but not yet committed.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use crate::model::{
     StepKind, StepRecord, StepState, StepStatus, StepTransition, Subscribers, Timestamp,
 };
 
-/// One collected change. It says what happened, not which version it will take, so that it can be written again
-/// on top of what others changed meanwhile.
+/// One queued change. It describes an event and not a version, so it can be committed again on top of another
+/// writer's change.
 #[derive(Debug, Clone)]
-pub(crate) enum Change {
+pub(crate) enum PendingChange {
     Step {
         id: StepId,
         kind: StepKind,
@@ -24,18 +24,19 @@ pub(crate) enum Change {
     OpenPromise(Box<Promise>),
     TimeOutPromise(PromiseId),
     ConsumeSignal(u64),
-    /// A child, and how many descendants its root may have with it.
+    /// A child run, and the maximum number of descendants that its root may have with it.
     StartChild(Box<NewRun>, u64),
-    /// An entry of the journal.
-    Note(Box<JournalEntry>),
+    /// A journal entry.
+    JournalEntry(Box<JournalEntry>),
     /// An after-effect.
     OutboxMessage(Box<OutboxMessage>),
-    /// Nobody waits for this step any more; if it has no outcome yet, it is given up.
-    GiveUp(StepId),
+    /// No branch waits for this step any more. If it has no outcome yet, it is cancelled.
+    CancelIfOpen(StepId),
 }
 
-impl Change {
-    /// A step that ends in the same write in which it began, or ends what was marked before.
+impl PendingChange {
+    /// Creates a step change: the end of a step that started in the same commit, or of a step recorded
+    /// earlier.
     pub(crate) fn finished(
         id: &StepId,
         kind: StepKind,
@@ -43,63 +44,63 @@ impl Change {
         state: StepState,
         attempts: u32,
         started_at: Timestamp,
-    ) -> Change {
-        Change::Step { id: id.clone(), kind, transition, state, attempts, started_at, child: None }
+    ) -> PendingChange {
+        PendingChange::Step { id: id.clone(), kind, transition, state, attempts, started_at, child: None }
     }
 }
 
-impl Change {
-    /// The step whose effect was attempted, if the change tells what an attempt came to.
-    pub(crate) fn attempted(&self) -> Option<StepId> {
-        let Change::Step { id, kind, transition, .. } = self else { return None };
+impl PendingChange {
+    /// Returns the step, if the change is the outcome of an attempt at its effect.
+    pub(crate) fn attempted_step(&self) -> Option<StepId> {
+        let PendingChange::Step { id, kind, transition, .. } = self else { return None };
         kind.effect_class()?;
         transition.is_of_attempt().then(|| id.clone())
     }
 }
 
-/// What a write does to the run beyond its steps.
+/// Effect of a commit on the run itself, beyond its steps.
 #[derive(Debug, Clone)]
-pub(crate) enum Closing {
-    /// Nothing: the run goes on.
-    GoOn,
-    /// It parks.
-    Wait { wake_at: Option<Timestamp>, arrivals_seen: u64 },
-    /// It stops, as people asked, or for this reason of its own.
+pub(crate) enum CommitAction {
+    /// The run keeps running.
+    KeepRunning,
+    /// The run parks.
+    Park { wake_at: Option<Timestamp>, arrivals_seen: u64 },
+    /// The run pauses: on request, or for the given reason of its own.
     Pause(Option<String>),
-    /// The lease is given back.
+    /// The lease is released.
     Release,
-    /// It begins again with this input.
-    Continue(Payload),
-    /// It ends.
-    End(RunResult),
+    /// The run starts a new generation with this input.
+    ContinueAsNew(Payload),
+    /// The run ends.
+    Close(RunResult),
 }
 
-/// What a write is built on.
-pub(crate) struct Base<'a> {
+/// State that a commit is built on.
+pub(crate) struct CommitBase<'a> {
     pub(crate) head: &'a RunHead,
-    /// The records of steps that are not final.
+    /// Records of steps that are not final.
     pub(crate) open: &'a HashMap<StepId, StepRecord>,
-    /// May a vanished holder have begun a step of which nothing tells yet?
-    pub(crate) is_hiding: bool,
-    /// If the run ends: does it end because of a cancellation?
-    pub(crate) heeds_cancel: bool,
+    /// True if a previous holder may have begun a step without a record.
+    pub(crate) has_unrecorded_steps: bool,
+    /// True if a run that ends does so because of a cancellation.
+    pub(crate) ends_by_cancel: bool,
 }
 
-/// Builds the write.
+/// Builds a commit.
 pub(crate) fn build(
-    base: &Base<'_>,
-    changes: &[Change],
-    closing: &Closing,
+    base: &CommitBase<'_>,
+    changes: &[PendingChange],
+    action: &CommitAction,
     announce: Subscribers,
     now: Timestamp,
 ) -> Result<RunCommit, IllegalChange> {
-    let Base { head, open, is_hiding, heeds_cancel } = *base;
+    let CommitBase { head, open, has_unrecorded_steps, ends_by_cancel } = *base;
     let mut write = CommitBuilder::new(head, now);
     write.announce(announce);
     let mut written: HashMap<StepId, StepRecord> = HashMap::new();
     for change in changes {
         match change {
-            Change::Step { id, kind, transition, state, attempts, started_at, child } => {
+            PendingChange::Step { id, kind, transition, state, attempts, started_at, child } => {
                 let previous = written.get(id).or_else(|| open.get(id)).cloned();
                 let record = write.step(StepChange {
                     id: id.clone(),
@@ -115,52 +116,53 @@ pub(crate) fn build(
                     written.insert(id.clone(), record);
                 }
             }
-            Change::OpenPromise(promise) => write.open_promise((**promise).clone()),
-            Change::TimeOutPromise(id) => write.time_out_promise(id.clone()),
-            Change::ConsumeSignal(seq) => write.consume_signal(*seq),
-            Change::StartChild(child, most) => {
+            PendingChange::OpenPromise(promise) => write.open_promise((**promise).clone()),
+            PendingChange::TimeOutPromise(id) => write.time_out_promise(id.clone()),
+            PendingChange::ConsumeSignal(seq) => write.consume_signal(*seq),
+            PendingChange::StartChild(child, most) => {
                 write.limit_descendants(*most);
                 write.start_child((**child).clone());
             }
-            Change::Note(note) => write.note((**note).clone()),
-            Change::OutboxMessage(post) => write.post((**post).clone()),
-            Change::GiveUp(id) => {
+            PendingChange::JournalEntry(entry) => write.note((**entry).clone()),
+            PendingChange::OutboxMessage(message) => write.post((**message).clone()),
+            PendingChange::CancelIfOpen(id) => {
                 let record = written.get(id).or_else(|| open.get(id)).cloned();
-                // What is to be undone is undone, whoever waits for it.
+                // An undo is carried out even if no branch waits for it.
                 if let Some(record) = record
                     .filter(|record| is_open(record) && record.kind != StepKind::Undo && !is_doubtful(record))
                 {
-                    written.insert(id.clone(), give_up(&mut write, &record, now)?);
+                    written.insert(id.clone(), cancel_step(&mut write, &record, now)?);
                 }
             }
         }
     }
-    match closing {
-        Closing::GoOn => {}
-        Closing::Wait { wake_at, arrivals_seen } => write.wait(*wake_at, *arrivals_seen)?,
-        Closing::Pause(why) => write.pause(why.clone())?,
-        Closing::Release => write.release()?,
-        Closing::Continue(input) => {
-            give_up_open_steps(&mut write, open, &written, now)?;
+    match action {
+        CommitAction::KeepRunning => {}
+        CommitAction::Park { wake_at, arrivals_seen } => write.wait(*wake_at, *arrivals_seen)?,
+        CommitAction::Pause(why) => write.pause(why.clone())?,
+        CommitAction::Release => write.release()?,
+        CommitAction::ContinueAsNew(input) => {
+            close_open_steps(&mut write, open, &written, now)?;
             write.continue_as_new(input.clone())?;
         }
-        Closing::End(result) => {
-            give_up_open_steps(&mut write, open, &written, now)?;
-            match heeds_cancel || head.asked != PendingRequest::Cancel {
+        CommitAction::Close(result) => {
+            close_open_steps(&mut write, open, &written, now)?;
+            match ends_by_cancel || head.asked != PendingRequest::Cancel {
                 true => write.close(result.clone())?,
                 false => write.close_before_cancel(result.clone())?,
             }
         }
     }
-    let is_given_back = matches!(closing, Closing::Pause(_) | Closing::Release | Closing::Wait { .. });
-    if is_hiding && is_given_back {
+    let is_given_back =
+        matches!(action, CommitAction::Pause(_) | CommitAction::Release | CommitAction::Park { .. });
+    if has_unrecorded_steps && is_given_back {
         write.remember_stall();
     }
     Ok(write.finish())
 }
 
-/// A run that ends leaves no step behind that looks as if it were still going on.
-fn give_up_open_steps(
+/// Closes open steps, so that a closed run has no step that looks active.
+fn close_open_steps(
     write: &mut CommitBuilder,
     open: &HashMap<StepId, StepRecord>,
     written: &HashMap<StepId, StepRecord>,
@@ -172,21 +174,21 @@ fn give_up_open_steps(
     left.sort_by_key(|record| record.started_version);
     for record in left {
         match (record.kind, record.state.status()) {
-            // Nobody may forget it: it stays in the list of doubts, ended run or not.
+            // A doubt stays in the list of doubts even after the run has ended.
             (_, StepStatus::InDoubt) => {}
             (StepKind::Claimed, StepStatus::Running) => doubt(write, record, now)?,
-            _ => drop(give_up(write, record, now)?),
+            _ => drop(cancel_step(write, record, now)?),
         }
     }
     Ok(())
 }
 
-/// The run ends in the middle of a claimed effect.
+/// Records a doubt because the run ends in the middle of a claimed effect.
 fn doubt(write: &mut CommitBuilder, record: &StepRecord, now: Timestamp) -> Result<(), IllegalChange> {
     let failure = Failure::unknown("the run ended in the middle of it").with_code("cut_off");
     let head = write.head();
     let (run, generation) = (head.id(), head.generation);
-    // The version is above every round there was.
+    // The version is higher than the number of any round.
     let id = DoubtedAttempt::new(run, generation, &record.id, record.attempts).round(head.version.get());
     let promise = Promise::pending(id, run, now, None);
     write.note(JournalEntry {
@@ -215,7 +217,7 @@ fn doubt(write: &mut CommitBuilder, record: &StepRecord, now: Timestamp) -> Resu
     Ok(())
 }
 
-/// Of such an effect nobody knows, or will know, whether it happened.
+/// Returns whether the outcome of the effect is unknown, or will be if the step is abandoned.
 fn is_doubtful(record: &StepRecord) -> bool {
     match record.state.status() {
         StepStatus::InDoubt => true,
@@ -228,7 +230,7 @@ fn is_open(record: &StepRecord) -> bool {
     !record.state.status().is_final()
 }
 
-fn give_up(
+fn cancel_step(
     write: &mut CommitBuilder,
     record: &StepRecord,
     now: Timestamp,

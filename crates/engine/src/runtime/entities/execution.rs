@@ -1,4 +1,4 @@
-//! Runs the action of an operation while its claim is kept, and writes what became of it.
+//! Runs the action of an operation while its claim holds, and records the result.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 
-use super::held::Held;
+use super::heartbeats::ActiveOperation;
 use super::probing;
 use super::registry::{ActionCode, Registered};
-use super::step_call::{Answer, StepCall};
-use super::transition::Outcome;
+use super::step_call::{ActionAnswer, StepCall};
+use super::transition::TransitionOutcome;
 use crate::model::{
     Action, AfterFailure, EffectKey, Entity, EntityJournalEntry, Failure, FinishBy, FinishOperation,
     FinishOperationOutcome, JournalEvent, Name, Occurrence, Operation, OperationEnd, OperationState,
@@ -25,49 +25,49 @@ use crate::runtime::stats::Counters;
 use crate::runtime::{Engine, Error};
 use crate::store::{EntityStore, StoreError, TransactOperation, TransactOperationOutcome};
 
-/// The code of the failure of an operation whose entity was changed by somebody else while its action ran.
-pub const CHANGED_MEANWHILE: &str = "CONCURRENCY_ERROR";
+/// Failure code of an operation whose entity was changed by another writer while its action ran.
+pub const CONCURRENCY_ERROR: &str = "CONCURRENCY_ERROR";
 
-/// How often it is tried to note an outcome that came too late.
-const LATE_NOTE_TRIES: u32 = 10;
-/// Pause before the second time; each time twice as long.
-const LATE_NOTE_WAIT: Duration = Duration::from_millis(50);
+/// Number of tries to record a late outcome.
+const LATE_RECORD_TRIES: u32 = 10;
+/// Wait before the second try. It doubles after each try.
+const LATE_RECORD_WAIT: Duration = Duration::from_millis(50);
 
-/// Runs the action of an operation that was begun here at `since`, and finishes it.
-pub(super) async fn carry_out(
+/// Runs the action of an operation that began here at `since`, and finishes the operation.
+pub(super) async fn execute_action(
     engine: Engine,
     registered: Arc<Registered>,
     view: StepView,
     operation: Operation,
     entity: Entity,
     since: Duration,
-) -> Result<Outcome, Error> {
+) -> Result<TransitionOutcome, Error> {
     let inner = engine.inner.clone();
     let patience = inner.entities.patience_of(&operation.module);
-    let held = inner.held.hold(&inner.clock, &operation, patience, since);
+    let active = inner.active_operations.start(&inner.clock, &operation, patience, since);
     let (id, attempt) = (operation.id, operation.attempt);
-    let errand = Errand { engine: engine.clone(), registered, view, operation, entity };
-    let outcome = errand.run(&held).await;
-    inner.held.let_go(id, attempt);
-    inner.operated.notify_waiters();
+    let execution = ActionExecution { engine: engine.clone(), registered, view, operation, entity };
+    let outcome = execution.run(&active).await;
+    inner.active_operations.finish(id, attempt);
+    inner.operation_finished.notify_waiters();
     if inner.phase() != Phase::Running {
-        // Who shuts down waits for the last one.
+        // A shutdown waits for the last operation.
         inner.changed.notify_waiters();
     }
     outcome
 }
 
-/// How far an action came.
-enum Acted {
-    /// This is to be written.
-    End(OperationEnd),
-    /// It wrote by itself, in its transaction.
-    Written(FinishOperationOutcome),
-    /// It goes on without this process: whoever follows it writes its end.
-    Left(Error),
+/// End of an action.
+enum ActionEnd {
+    /// The action ended; its result must be recorded.
+    Ended(OperationEnd),
+    /// The action committed its result in its own transaction.
+    Committed(FinishOperationOutcome),
+    /// The action continues without this process. The next follower records its end.
+    Detached(Error),
 }
 
-struct Errand {
+struct ActionExecution {
     engine: Engine,
     registered: Arc<Registered>,
     view: StepView,
@@ -75,33 +75,35 @@ struct Errand {
     entity: Entity,
 }
 
-impl Errand {
-    async fn run(&self, held: &Held) -> Result<Outcome, Error> {
+impl ActionExecution {
+    async fn run(&self, active: &ActiveOperation) -> Result<TransitionOutcome, Error> {
         if self.is_in_transaction() {
-            held.ends();
+            active.set_ending();
         }
         let mut tries = self.operation.tries;
         loop {
-            let end = match self.enter(held, tries).await {
-                Entered::Acted(Acted::End(end)) => end,
-                Entered::Acted(Acted::Written(finished)) => return self.finished(finished, tries).await,
-                Entered::Acted(Acted::Left(error)) => return Err(error),
-                Entered::Lost(late) => return self.given_up(late, tries).await,
+            let end = match self.attempt(active, tries).await {
+                AttemptOutcome::FinishOperationOutcome(ActionEnd::Ended(end)) => end,
+                AttemptOutcome::FinishOperationOutcome(ActionEnd::Committed(finished)) => {
+                    return self.handle_finished(finished, tries).await;
+                }
+                AttemptOutcome::FinishOperationOutcome(ActionEnd::Detached(error)) => return Err(error),
+                AttemptOutcome::ClaimLost(late) => return self.handle_lost_claim(late, tries).await,
             };
             let (end, notes) = match end {
                 OperationEnd::Failed(failure) if !self.is_in_transaction() => {
                     match decide_after_failure(&self.view, &self.operation, &failure, tries) {
                         AfterFailure::Release => (OperationEnd::Failed(failure), Vec::new()),
                         AfterFailure::Doubt => {
-                            let attempt = self.try_number(tries);
+                            let attempt = self.attempt_number(tries);
                             (
                                 OperationEnd::InDoubt,
                                 vec![self.note(JournalEvent::Doubted { attempt, failure })],
                             )
                         }
                         AfterFailure::TryAgain { after } => {
-                            if !self.try_again(held, failure, after, &mut tries).await? {
-                                return self.given_up(None, tries).await;
+                            if !self.try_again(active, failure, after, &mut tries).await? {
+                                return self.handle_lost_claim(None, tries).await;
                             }
                             continue;
                         }
@@ -109,49 +111,50 @@ impl Errand {
                 }
                 end => (end, Vec::new()),
             };
-            held.ends();
+            active.set_ending();
             let finished = tokio::select! {
                 biased;
                 finished = self.finish(end.clone(), tries, notes) => finished?,
-                () = held.lost() => return self.given_up(Some(end), tries).await,
+                () = active.lost() => return self.handle_lost_claim(Some(end), tries).await,
             };
             return match finished {
-                FinishOperationOutcome::Lost(_) => self.given_up(Some(end), tries).await,
-                finished => self.finished(finished, tries).await,
+                FinishOperationOutcome::Lost(_) => self.handle_lost_claim(Some(end), tries).await,
+                finished => self.handle_finished(finished, tries).await,
             };
         }
     }
 
-    /// Enters the action once. What it has answered counts, whatever else has happened meanwhile.
-    async fn enter(&self, held: &Held, tries: u32) -> Entered {
+    /// Runs the action once. Its answer counts even if the claim was lost in between.
+    async fn attempt(&self, active: &ActiveOperation, tries: u32) -> AttemptOutcome {
         let key = self.operation.effect_key();
         let (operation, step, entity) = (self.operation.id, &self.operation.step, &self.operation.entity);
-        let number = self.try_number(tries);
+        let number = self.attempt_number(tries);
         if tries > 0 {
             Counters::add(&self.engine.inner.counters.effects);
             tracing::info!(%key, %operation, %step, %entity, attempt = number, "effect begun");
         }
-        let acting = self.act(held, number);
+        let acting = self.act(active, number);
         tokio::pin!(acting);
         let acted = tokio::select! {
             biased;
             acted = &mut acting => acted,
-            () = held.lost() => match self.wait_for_answer(acting).await {
-                Some(Acted::End(end)) => return Entered::Lost(Some(end)),
-                _ => return Entered::Lost(None),
+            () = active.lost() => match self.wait_for_answer(acting).await {
+                Some(ActionEnd::Ended(end)) => return AttemptOutcome::ClaimLost(Some(end)),
+                _ => return AttemptOutcome::ClaimLost(None),
             },
         };
         if tries > 0
-            && let Acted::End(end) = &acted
+            && let ActionEnd::Ended(end) = &acted
         {
-            let outcome = word_of(end);
+            let outcome = outcome_label(end);
             tracing::info!(%key, %operation, %step, %entity, attempt = number, outcome, "effect ended");
         }
-        Entered::Acted(acted)
+        AttemptOutcome::FinishOperationOutcome(acted)
     }
 
-    /// The claim is gone, so nothing is sent any more. A request that is under way may still be answered, which is evidence; code is stopped at once.
-    async fn wait_for_answer(&self, acting: impl Future<Output = Acted>) -> Option<Acted> {
+    /// Waits for the answer after the claim was lost. Nothing more is sent. A request in flight may still be
+    /// answered, which is evidence. Code is stopped at once.
+    async fn wait_for_answer(&self, acting: impl Future<Output = ActionEnd>) -> Option<ActionEnd> {
         let inner = &self.engine.inner;
         if inner.phase() == Phase::Killed || !matches!(self.view.action, Some(Action::Hosted(_))) {
             return None;
@@ -165,10 +168,10 @@ impl Errand {
         }
     }
 
-    /// Puts on record that the action is entered again, and waits for its time. False if the operation was lost meanwhile.
+    /// Records that the action is retried, and waits until it is due. Returns false if the claim was lost.
     async fn try_again(
         &self,
-        held: &Held,
+        active: &ActiveOperation,
         failure: Failure,
         after: Duration,
         tries: &mut u32,
@@ -181,79 +184,90 @@ impl Errand {
         while inner.clock.now() < at {
             tokio::select! {
                 biased;
-                () = held.lost() => return Ok(false),
+                () = active.lost() => return Ok(false),
                 () = inner.clock.sleep_until(at) => {}
             }
         }
-        let attempt = self.try_number(*tries);
+        let attempt = self.attempt_number(*tries);
         let notes = vec![self.note(JournalEvent::Failed { attempt, failure })];
         let writing = self.finish(OperationEnd::TryAgain, *tries + 1, notes);
         let finished = tokio::select! {
             biased;
-            () = held.lost() => return Ok(false),
+            () = active.lost() => return Ok(false),
             finished = writing => finished?,
         };
         *tries += 1;
         Ok(matches!(finished, FinishOperationOutcome::Finished { .. } | FinishOperationOutcome::Again(_)))
     }
 
-    /// Number of a try among all under the effect key.
-    fn try_number(&self, tries: u32) -> u32 {
+    /// Number of an attempt among all attempts under the effect key.
+    fn attempt_number(&self, tries: u32) -> u32 {
         self.operation.tries_before + tries.max(1)
     }
 
-    /// What a write came to that took effect, or found the entity changed.
-    async fn finished(&self, finished: FinishOperationOutcome, tries: u32) -> Result<Outcome, Error> {
+    /// Converts a write that took effect, or that found the entity changed.
+    async fn handle_finished(
+        &self,
+        finished: FinishOperationOutcome,
+        tries: u32,
+    ) -> Result<TransitionOutcome, Error> {
         match finished {
             FinishOperationOutcome::Finished { operation, entity, .. } => {
-                self.engine.inner.posted.notify_one();
+                self.engine.inner.outbox_ready.notify_one();
                 if matches!(operation.state, OperationState::InDoubt { .. }) {
                     Counters::add(&self.engine.inner.counters.doubts);
                     tracing::warn!(key = %operation.effect_key(), operation = %operation.id, "effect in doubt");
-                    probing::ask_in_time(&self.engine, &operation);
+                    probing::schedule_probe(&self.engine, &operation);
                 }
-                Ok(Outcome::of(*operation, entity, false))
+                Ok(TransitionOutcome::of(*operation, entity, false))
             }
-            FinishOperationOutcome::Again(operation) => Ok(Outcome::of(*operation, None, false)),
-            FinishOperationOutcome::Lost(_) => self.given_up(None, tries).await,
+            FinishOperationOutcome::Again(operation) => Ok(TransitionOutcome::of(*operation, None, false)),
+            FinishOperationOutcome::Lost(_) => self.handle_lost_claim(None, tries).await,
             FinishOperationOutcome::Stale(_) => {
                 Counters::add(&self.engine.inner.counters.stale_writes);
-                // Nothing was written: somebody changed the entity while the action ran.
+                // Nothing was written: another writer changed the entity while the action ran.
                 let why = format!("{} was modified concurrently", self.operation.entity);
-                // Only what reached beyond the store may have happened.
+                // Only an action with an effect outside the store may have happened.
                 let failure = match tries > 0 || self.operation.run.is_some() {
                     true => Failure::unknown(why),
                     false => Failure::retryable(why),
                 };
-                let end = OperationEnd::Failed(failure.with_code(CHANGED_MEANWHILE));
-                // The action did it, whatever becomes of the operation.
-                let number = self.try_number(tries);
+                let end = OperationEnd::Failed(failure.with_code(CONCURRENCY_ERROR));
+                // The action happened, whatever the result of the operation.
+                let number = self.attempt_number(tries);
                 let what = JournalEvent::Attempted { attempt: number, occurrence: Occurrence::Happened };
                 let evidence = self.operation.evidence(number, Occurrence::Happened);
                 let notes = evidence
                     .map(|evidence| EntityJournalEntry { evidence: Some(evidence), ..self.note(what) });
                 match self.finish(end, tries, notes.into_iter().collect()).await? {
                     FinishOperationOutcome::Finished { operation, entity, .. } => {
-                        Ok(Outcome::of(*operation, entity, false))
+                        Ok(TransitionOutcome::of(*operation, entity, false))
                     }
-                    FinishOperationOutcome::Again(operation) => Ok(Outcome::of(*operation, None, false)),
+                    FinishOperationOutcome::Again(operation) => {
+                        Ok(TransitionOutcome::of(*operation, None, false))
+                    }
                     FinishOperationOutcome::Lost(_) | FinishOperationOutcome::Stale(_) => {
-                        self.given_up(None, tries).await
+                        self.handle_lost_claim(None, tries).await
                     }
                 }
             }
         }
     }
 
-    /// Does its action write what becomes of it?
+    /// Returns whether the action commits its result itself.
     fn is_in_transaction(&self) -> bool {
         let Some(Action::Handler { name, .. }) = &self.view.action else { return false };
         matches!(self.engine.inner.entities.find_action(name), Some(ActionCode::InTransaction(_)))
     }
 
-    /// This process no longer holds the operation. If nobody has decided about it meanwhile, what is known of it is written all the same. A result that comes
-    /// later than that settles a doubt if it says that the action happened. Otherwise it is evidence, and nothing else.
-    async fn given_up(&self, late: Option<OperationEnd>, tries: u32) -> Result<Outcome, Error> {
+    /// Handles the loss of the claim. If no other decision was made, the known result is still recorded. A
+    /// result after that resolves a doubt if it shows that the action happened. Otherwise it is only
+    /// evidence.
+    async fn handle_lost_claim(
+        &self,
+        late: Option<OperationEnd>,
+        tries: u32,
+    ) -> Result<TransitionOutcome, Error> {
         let inner = &self.engine.inner;
         if inner.phase() == Phase::Killed {
             return Err(Error::ShuttingDown);
@@ -261,9 +275,10 @@ impl Errand {
         Counters::add(&inner.counters.fenced_writes);
         let Operation { id, attempt, .. } = self.operation;
         let key = self.operation.effect_key();
-        let occurrence = late.as_ref().and_then(known_of);
+        let occurrence = late.as_ref().and_then(known_occurrence);
         tracing::warn!(%key, operation = %id, ?occurrence, "the operation was taken from this process; nothing more is sent");
-        let evidence = occurrence.and_then(|known| self.operation.evidence(self.try_number(tries), known));
+        let evidence =
+            occurrence.and_then(|known| self.operation.evidence(self.attempt_number(tries), known));
         let note =
             EntityJournalEntry { evidence, ..self.note(JournalEvent::Refused { attempt, occurrence }) };
         if let (Some(occurrence), Some(end)) = (occurrence, late) {
@@ -271,7 +286,7 @@ impl Errand {
                 FinishOperationOutcome::Lost(_) if occurrence == Occurrence::Happened => {
                     let now = inner.store.now();
                     let request =
-                        finishing(&self.operation, Some(&self.view), FinishBy::LateResult, end, now);
+                        finish_request(&self.operation, Some(&self.view), FinishBy::LateResult, end, now);
                     let request = FinishOperation { notes: vec![note.clone()], ..request };
                     finish(&self.engine, request).await?
                 }
@@ -279,26 +294,30 @@ impl Errand {
             };
             match written {
                 FinishOperationOutcome::Finished { operation, entity, .. } => {
-                    inner.posted.notify_one();
-                    return Ok(Outcome::of(*operation, entity, false));
+                    inner.outbox_ready.notify_one();
+                    return Ok(TransitionOutcome::of(*operation, entity, false));
                 }
-                FinishOperationOutcome::Again(operation) => return Ok(Outcome::of(*operation, None, false)),
+                FinishOperationOutcome::Again(operation) => {
+                    return Ok(TransitionOutcome::of(*operation, None, false));
+                }
                 FinishOperationOutcome::Lost(_) | FinishOperationOutcome::Stale(_) => {}
             }
         }
-        let book = self.engine.entity_store()?;
-        self.note_late(book, vec![note]).await;
-        let stands = inner.answer(book.find_operation(&self.operation.workspace, id)).await?;
-        Ok(Outcome::of(stands.ok_or(Error::NoSuchOperation(id))?, None, false))
+        let store = self.engine.entity_store()?;
+        self.record_late_notes(store, vec![note]).await;
+        let stands = inner.call_store(store.find_operation(&self.operation.workspace, id)).await?;
+        Ok(TransitionOutcome::of(stands.ok_or(Error::NoSuchOperation(id))?, None, false))
     }
 
-    /// Keeps what came too late: it is evidence, so it is sent more than once if the store does not answer.
-    async fn note_late(&self, book: &dyn EntityStore, notes: Vec<EntityJournalEntry>) {
+    /// Records late notes. They are evidence, so the write is repeated if the store does not answer.
+    async fn record_late_notes(&self, store: &dyn EntityStore, notes: Vec<EntityJournalEntry>) {
         let inner = &self.engine.inner;
         let (key, operation) = (self.operation.effect_key(), self.operation.id);
-        let mut wait = LATE_NOTE_WAIT;
-        for _ in 0..LATE_NOTE_TRIES {
-            let Err(error) = inner.answer(book.append_entity_journal(notes.clone())).await else { return };
+        let mut wait = LATE_RECORD_WAIT;
+        for _ in 0..LATE_RECORD_TRIES {
+            let Err(error) = inner.call_store(store.append_entity_journal(notes.clone())).await else {
+                return;
+            };
             tracing::warn!(%key, %error, %operation, "a late outcome could not be noted yet");
             if !error.is_retryable() || inner.phase() == Phase::Killed {
                 return;
@@ -320,28 +339,30 @@ impl Errand {
         }
     }
 
-    async fn act(&self, held: &Held, number: u32) -> Acted {
+    async fn act(&self, active: &ActiveOperation, number: u32) -> ActionEnd {
         let Some(action) = &self.view.action else {
-            return Acted::End(OperationEnd::Done { result: Payload::null(), data: None });
+            return ActionEnd::Ended(OperationEnd::Done { result: Payload::null(), data: None });
         };
         let acting = async {
-            // The task may have waited for its turn: whoever lost the claim meanwhile enters nothing.
-            if let Err(failure) = held.hold.ensure_still_held() {
-                return Acted::End(OperationEnd::Failed(failure));
+            // The task may have waited to be scheduled. After losing the claim it must not run the action.
+            if let Err(failure) = active.hold.ensure_still_held() {
+                return ActionEnd::Ended(OperationEnd::Failed(failure));
             }
             match action {
-                Action::Hosted(_) => self.judge(self.registered.host.act(self.call(held, number)).await),
-                Action::Workflow(workflow) => self.follow_run(workflow, held, number).await,
+                Action::Hosted(_) => {
+                    self.to_action_end(self.registered.host.act(self.call(active, number)).await)
+                }
+                Action::Workflow(workflow) => self.follow_run(workflow, active, number).await,
                 Action::Handler { name, .. } => match self.engine.inner.entities.find_action(name) {
-                    Some(ActionCode::Free(code)) => self.judge(code(self.call(held, number)).await),
+                    Some(ActionCode::Free(code)) => self.to_action_end(code(self.call(active, number)).await),
                     Some(ActionCode::InTransaction(make)) => {
-                        self.transact(make(self.call(held, number))).await
+                        self.transact(make(self.call(active, number))).await
                     }
                     None => {
                         let failure = Failure::permanent(format!(
                             "no action {name} is registered here; register it before its steps are taken"
                         ));
-                        Acted::End(OperationEnd::Failed(failure.with_code("unknown_action")))
+                        ActionEnd::Ended(OperationEnd::Failed(failure.with_code("unknown_action")))
                     }
                 },
             }
@@ -352,84 +373,87 @@ impl Errand {
                 let text = panic_text(&*panic);
                 tracing::error!(operation = %self.operation.id, step = %self.operation.step, "the action panicked: {text}");
                 let failure = Failure::unknown(format!("the action panicked: {text}")).with_code(PANICKED);
-                Acted::End(OperationEnd::Failed(failure))
+                ActionEnd::Ended(OperationEnd::Failed(failure))
             }
         }
     }
 
-    fn call(&self, held: &Held, number: u32) -> StepCall {
-        StepCall::of(&self.operation, &self.entity, number, held.hold.clone())
+    fn call(&self, active: &ActiveOperation, number: u32) -> StepCall {
+        StepCall::of(&self.operation, &self.entity, number, active.hold.clone())
     }
 
-    fn judge(&self, answer: Result<Answer, Failure>) -> Acted {
-        let end = match answer.and_then(|answer| end_of(&self.operation, answer)) {
+    fn to_action_end(&self, answer: Result<ActionAnswer, Failure>) -> ActionEnd {
+        let end = match answer.and_then(|answer| to_operation_end(&self.operation, answer)) {
             Ok(end) => end,
             Err(failure) => OperationEnd::Failed(failure),
         };
-        Acted::End(end)
+        ActionEnd::Ended(end)
     }
 
-    /// The run has the operation's number, so however often it is started there is one.
-    async fn follow_run(&self, workflow: &Name, held: &Held, number: u32) -> Acted {
-        let input = match self.registered.host.run_input(&self.call(held, number)).await {
+    /// Starts the run with the operation's id, so that repeated starts give one run, and waits for its end.
+    async fn follow_run(&self, workflow: &Name, active: &ActiveOperation, number: u32) -> ActionEnd {
+        let input = match self.registered.host.run_input(&self.call(active, number)).await {
             Ok(input) => input,
-            Err(failure) => return Acted::End(OperationEnd::Failed(failure)),
+            Err(failure) => return ActionEnd::Ended(OperationEnd::Failed(failure)),
         };
         let start = self.engine.start_payload(workflow.as_str(), input).run_id(self.operation.id.as_run());
         let run = match start.await {
             Ok(run) => run,
-            // It may have been started: whoever looks next finds out.
-            Err(error @ (Error::Store(_) | Error::ShuttingDown)) => return Acted::Left(error),
+            // The run may have been started. The next follower finds out.
+            Err(error @ (Error::Store(_) | Error::ShuttingDown)) => return ActionEnd::Detached(error),
             Err(error) => {
                 let failure = Failure::permanent(error.to_string()).with_code("run_not_started");
-                return Acted::End(OperationEnd::Failed(failure));
+                return ActionEnd::Ended(OperationEnd::Failed(failure));
             }
         };
-        match run.ending().await {
-            Ok(result) => Acted::End(end_of_run(result)),
-            Err(error) => Acted::Left(error),
+        match run.wait_for_end().await {
+            Ok(result) => ActionEnd::Ended(operation_end_of_run(result)),
+            Err(error) => ActionEnd::Detached(error),
         }
     }
 
-    /// The action's writes, the new status and the record are one commit.
-    async fn transact(&self, work: Box<dyn std::any::Any + Send + Sync>) -> Acted {
+    /// Commits the action's writes, the new status and the record together.
+    async fn transact(&self, work: Box<dyn std::any::Any + Send + Sync>) -> ActionEnd {
         let rejected = Arc::new(Mutex::new(None));
         let (stash, operation, view) = (rejected.clone(), self.operation.clone(), self.view.clone());
         let (owner, now) = (self.engine.inner.owner, self.engine.inner.store.now());
         let finish = Box::new(move |output: Payload| {
-            let answer = output.to::<Answer>().map_err(|error| {
-                Failure::permanent(format!("the work of an action gives an Answer: {error}"))
+            let answer = output.to::<ActionAnswer>().map_err(|error| {
+                Failure::permanent(format!("the work of an action gives an ActionAnswer: {error}"))
                     .with_code("answer_mismatch")
             })?;
-            match end_of(&operation, answer)? {
+            match to_operation_end(&operation, answer)? {
                 OperationEnd::Rejected(failure) => {
-                    // Its writes are taken back as if it had failed; only what is recorded differs.
+                    // The writes are rolled back as for a failure. Only the record differs.
                     *stash.lock().expect("no holder panics") = Some(failure.clone());
                     Err(failure)
                 }
-                end => Ok(finishing(&operation, Some(&view), FinishBy::Holder(owner), end, now)),
+                end => Ok(finish_request(&operation, Some(&view), FinishBy::Holder(owner), end, now)),
             }
         });
         let inner = &self.engine.inner;
-        let book = match self.engine.entity_store() {
-            Ok(book) => book,
-            Err(error) => return Acted::End(OperationEnd::Failed(Failure::permanent(error.to_string()))),
+        let store = match self.engine.entity_store() {
+            Ok(store) => store,
+            Err(error) => {
+                return ActionEnd::Ended(OperationEnd::Failed(Failure::permanent(error.to_string())));
+            }
         };
-        match inner.answer(book.transact_operation(TransactOperation { work, finish })).await {
-            Ok(TransactOperationOutcome::Worked(finished)) => Acted::Written(finished),
+        match inner.call_store(store.transact_operation(TransactOperation { work, finish })).await {
+            Ok(TransactOperationOutcome::Worked(finished)) => ActionEnd::Committed(finished),
             Ok(TransactOperationOutcome::WorkFailed(failure)) => {
                 match rejected.lock().expect("no holder panics").take() {
-                    Some(failure) => Acted::End(OperationEnd::Rejected(failure)),
-                    None => Acted::End(OperationEnd::Failed(failure)),
+                    Some(failure) => ActionEnd::Ended(OperationEnd::Rejected(failure)),
+                    None => ActionEnd::Ended(OperationEnd::Failed(failure)),
                 }
             }
-            // If it took effect after all, it is what stands: to say that it failed is then refused. If that is not refused, it did not happen.
+            // If the transaction took effect after all, recording a failure is refused. If it is not refused,
+            // the transaction did not happen.
             Err(error @ (StoreError::Unknown(_) | StoreError::Unavailable(_))) => {
-                Acted::End(OperationEnd::Failed(Failure::retryable(error)))
+                ActionEnd::Ended(OperationEnd::Failed(Failure::retryable(error)))
             }
             Err(error) => {
                 let failure = Failure::permanent(error).with_code("transaction_refused");
-                Acted::End(OperationEnd::Failed(failure))
+                ActionEnd::Ended(OperationEnd::Failed(failure))
             }
         }
     }
@@ -445,21 +469,21 @@ impl Errand {
             None => FinishBy::Holder(self.engine.inner.owner),
         };
         let now = self.engine.inner.store.now();
-        let request = finishing(&self.operation, Some(&self.view), by, end, now);
+        let request = finish_request(&self.operation, Some(&self.view), by, end, now);
         finish(&self.engine, FinishOperation { tries: Some(tries), notes, ..request }).await
     }
 }
 
-/// How entering an action ended.
-enum Entered {
-    /// It came so far.
-    Acted(Acted),
-    /// The operation was lost meanwhile; the action may have answered all the same.
-    Lost(Option<OperationEnd>),
+/// Outcome of one attempt at an action.
+enum AttemptOutcome {
+    /// The action ended while the claim held.
+    FinishOperationOutcome(ActionEnd),
+    /// The claim was lost. The action may still have answered.
+    ClaimLost(Option<OperationEnd>),
 }
 
-/// What the end of an action tells of the try that ended so; `None` if nobody knows.
-fn known_of(end: &OperationEnd) -> Option<Occurrence> {
+/// Returns whether the attempt happened, as far as the end of the action shows; `None` if it is unknown.
+fn known_occurrence(end: &OperationEnd) -> Option<Occurrence> {
     let known = match end {
         OperationEnd::Done { .. } => Occurrence::Happened,
         OperationEnd::Rejected(_) => Occurrence::DidNotHappen,
@@ -472,7 +496,7 @@ fn known_of(end: &OperationEnd) -> Option<Occurrence> {
     (known != Occurrence::MayHaveHappened).then_some(known)
 }
 
-fn word_of(end: &OperationEnd) -> &'static str {
+fn outcome_label(end: &OperationEnd) -> &'static str {
     match end {
         OperationEnd::Done { .. } => "completed",
         OperationEnd::Rejected(_) => "rejected",
@@ -483,15 +507,15 @@ fn word_of(end: &OperationEnd) -> &'static str {
     }
 }
 
-/// Sends it until the store has answered: a claim that is not given back waits for the janitor.
+/// Sends the request until the store has answered. A claim that is not released must wait for the janitor.
 pub(super) async fn finish(
     engine: &Engine,
     request: FinishOperation,
 ) -> Result<FinishOperationOutcome, Error> {
-    let (inner, book) = (&engine.inner, engine.entity_store()?);
+    let (inner, store) = (&engine.inner, engine.entity_store()?);
     let mut wait = Duration::from_millis(5);
     loop {
-        match inner.answer(book.finish_operation(request.clone())).await {
+        match inner.call_store(store.finish_operation(request.clone())).await {
             Err(error) if error.is_retryable() && inner.phase() != Phase::Killed => {
                 tracing::warn!(%error, operation = %request.operation, "what became of an operation is not written yet; trying again");
                 inner.clock.sleep_until(inner.clock.now().plus(wait)).await;
@@ -502,9 +526,9 @@ pub(super) async fn finish(
     }
 }
 
-fn end_of(operation: &Operation, answer: Answer) -> Result<OperationEnd, Failure> {
+fn to_operation_end(operation: &Operation, answer: ActionAnswer) -> Result<OperationEnd, Failure> {
     Ok(match answer {
-        Answer::Done { result, data } => {
+        ActionAnswer::Done { result, data } => {
             if data.is_some() && operation.home.table().is_some() {
                 let why = format!(
                     "{} lives in a table of yours: write what is known of it in the action's transaction",
@@ -519,12 +543,12 @@ fn end_of(operation: &Operation, answer: Answer) -> Result<OperationEnd, Failure
             let data = data.as_ref().map(Payload::of).transpose()?;
             OperationEnd::Done { result: Payload::of(&result)?, data }
         }
-        Answer::Rejected { failure } => OperationEnd::Rejected(failure),
+        ActionAnswer::Rejected { failure } => OperationEnd::Rejected(failure),
     })
 }
 
-/// What the end of the run that carries out an operation means to it.
-pub(super) fn end_of_run(result: RunResult) -> OperationEnd {
+/// Converts the result of the run that carries out an operation.
+pub(super) fn operation_end_of_run(result: RunResult) -> OperationEnd {
     match result {
         RunResult::Completed(output) => OperationEnd::Done { result: output, data: None },
         RunResult::Failed(failure) => OperationEnd::Failed(failure),
@@ -532,8 +556,8 @@ pub(super) fn end_of_run(result: RunResult) -> OperationEnd {
     }
 }
 
-/// The write that finishes an operation, with the after-effects that its step asks for, if there still is one.
-pub(super) fn finishing(
+/// Request that finishes an operation, with the after-effects of its step, if the step still exists.
+pub(super) fn finish_request(
     operation: &Operation,
     view: Option<&StepView>,
     by: FinishBy,
@@ -584,7 +608,8 @@ fn after_effect(
         "input": read(&operation.input),
     });
     payload[came.0] = came.1;
-    // An input and a result that are each as large as may be are too much for one: they can be read from the operation.
+    // A maximum-size input and a maximum-size result do not fit into one message. The receiver can read them
+    // from the operation.
     let payload = Payload::of(&payload).or_else(|_| {
         payload["input"] = Value::Null;
         payload[came.0] = Value::Null;

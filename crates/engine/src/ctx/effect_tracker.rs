@@ -1,14 +1,15 @@
-//! What is known of an effect while its step is under way, so that one which may have happened is never forgotten, whoever drops its code.
+//! Tracks an effect while its step is in progress, so that one that may have happened is never lost, even
+//! when its code is dropped.
 
 use std::sync::{Mutex, PoisonError};
 
-use super::claimed::{Claim, Claimed};
+use super::claimed::{Claim, ClaimedStep};
 use super::scope::{Scope, Undo};
 use super::step::Effect;
 use crate::model::{Failure, Payload, StepKind, StepState, StepTransition, Timestamp};
 use crate::runtime::Activation;
 
-/// The attempt of a step that is in doubt.
+/// Attempt of a step in doubt.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DoubtedStep {
     pub(super) kind: StepKind,
@@ -16,27 +17,28 @@ pub(super) struct DoubtedStep {
     pub(super) began: Timestamp,
 }
 
-/// How far an effect has come.
+/// Progress of an effect.
 #[derive(Debug, Clone)]
 pub(super) enum Progress {
-    /// It did not happen, as far as this process knows.
+    /// The effect did not happen, as far as this process knows.
     NotBegun,
-    /// The holder before this one vanished, and may have begun this attempt without a record.
+    /// The previous holder vanished and may have begun this attempt without a record.
     Unrecorded { attempt: u32 },
-    /// That it begins is on record, or about to be; its code was not entered.
+    /// The start is recorded, or about to be. The code did not run yet.
     Marked { attempts: u32, began: Timestamp },
-    /// Its code was entered, and its outcome is not known.
+    /// The code has started, and its outcome is unknown.
     MayHaveHappened { attempts: u32, began: Timestamp },
-    /// Its step is in doubt on record.
+    /// The step is recorded as in doubt.
     InDoubt { attempts: u32, began: Timestamp },
-    /// It happened.
+    /// The effect happened.
     Done(Payload),
-    /// Nothing is left to do about it.
+    /// Nothing is left to do.
     Over,
 }
 
-/// Follows one step from its beginning to its end. If its code is dropped in between, whatever may have happened is left to be undone.
-pub(super) struct Tracked<'a> {
+/// Tracks one step from its start to its end. If its code is dropped in between, an effect that may have
+/// happened is left for undo.
+pub(super) struct EffectTracker<'a> {
     activation: &'a Activation,
     scope: &'a Scope,
     effect: &'a Effect,
@@ -44,14 +46,14 @@ pub(super) struct Tracked<'a> {
     progress: Mutex<Progress>,
 }
 
-impl<'a> Tracked<'a> {
+impl<'a> EffectTracker<'a> {
     pub(super) fn new(
         activation: &'a Activation,
         scope: &'a Scope,
         effect: &'a Effect,
         undo: Option<&'a Undo>,
     ) -> Self {
-        Tracked { activation, scope, effect, undo, progress: Mutex::new(Progress::NotBegun) }
+        EffectTracker { activation, scope, effect, undo, progress: Mutex::new(Progress::NotBegun) }
     }
 
     pub(super) fn set(&self, progress: Progress) {
@@ -63,15 +65,17 @@ impl<'a> Tracked<'a> {
         self.scope.push_in_doubt(self.effect.id.clone(), doubted, undo.clone());
     }
 
-    /// Puts on record that nobody waits for the effect any more. What cannot be undone is not settled by anybody, but it is counted.
+    /// Records that no code waits for the effect any more. An effect without undo is not resolved, but it is
+    /// counted.
     fn give_up(&self, progress: &Progress) {
         let (effect, activation) = (self.effect, self.activation);
         let now = activation.now();
         let (is_in_turn, is_ending) = {
-            let desk = activation.desk();
-            (desk.in_turn, desk.ending)
+            let replay = activation.replay();
+            (replay.in_turn, replay.ending)
         };
-        // If it is the engine that drops the code of a run that goes on, whoever drives it next finds out from the records.
+        // If the engine drops the code of a run that continues, the next holder finds the state in the
+        // records.
         if effect.kind != StepKind::Effect || !(is_in_turn || is_ending) {
             return;
         }
@@ -85,7 +89,7 @@ impl<'a> Tracked<'a> {
     }
 }
 
-impl Drop for Tracked<'_> {
+impl Drop for EffectTracker<'_> {
     fn drop(&mut self) {
         let progress = std::mem::replace(
             self.progress.get_mut().unwrap_or_else(PoisonError::into_inner),
@@ -96,15 +100,15 @@ impl Drop for Tracked<'_> {
             self.give_up(&progress);
             return;
         };
-        // If it is the engine that drops the code, whoever drives the run next finds out from the records.
-        let is_dropped_by_code = activation.desk().in_turn;
+        // If the engine drops the code, the next holder of the run finds the state in the records.
+        let is_dropped_by_code = activation.replay().in_turn;
         match progress {
             Progress::Done(output) => self.scope.push_done(self.effect.id.clone(), output, undo.clone()),
             Progress::InDoubt { attempts, began } => self.leave_in_doubt(undo, attempts, began),
             Progress::MayHaveHappened { attempts, began } if is_dropped_by_code => {
                 let claim = Claim::<serde_json::Value>::default();
                 let failure = Failure::unknown("it was dropped in the middle").with_code("cut_off");
-                Claimed::about(self.effect, activation, &claim, Some(undo), attempts, began)
+                ClaimedStep::about(self.effect, activation, &claim, Some(undo), attempts, began)
                     .doubt(activation.now(), failure);
                 self.leave_in_doubt(undo, attempts, began);
             }
