@@ -180,14 +180,6 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         Claimed { effect, activation, claim, undo, key, attempts, before, began, doubted_at, holder_vanished }
     }
 
-    /// The change by which people or a probe say that the effect happened.
-    fn happened(&self) -> StepTransition {
-        match self.before {
-            0 => StepTransition::Happened,
-            _ => StepTransition::Stands,
-        }
-    }
-
     fn settle_time(&self) -> SettleTime {
         SettleTime::new(self.effect.timeout, self.claim.probe_settle, self.claim.rejects_stale_fences)
     }
@@ -477,7 +469,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     Probed::Happened(value) => match Payload::of(&value) {
                         Ok(output) => {
                             let state = StepState::Completed { at: activation.now(), output: output.clone() };
-                            self.close(&promise, self.happened(), state);
+                            self.close(&promise, StepTransition::Happened, state);
                             return Settled::Happened(value, output);
                         }
                         Err(invalid) => {
@@ -585,7 +577,12 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             Resolution::Happened { output: given } => match output(given) {
                 Ok((value, output)) => {
                     let state = StepState::Completed { at, output: output.clone() };
-                    activation.queue([effect.change(self.happened(), state, self.attempts, self.began)]);
+                    activation.queue([effect.change(
+                        StepTransition::Happened,
+                        state,
+                        self.attempts,
+                        self.began,
+                    )]);
                     Settled::Happened(value, output)
                 }
                 Err(failure) => Settled::Again(failure),

@@ -114,9 +114,14 @@ fn check_waiting(snapshot: &Snapshot, wake_at: Option<Timestamp>, now: Timestamp
     let head = &snapshot.log.head;
     let is_to_end =
         head.asked == PendingRequest::Cancel || head.facts.deadline_at.is_some_and(|at| at <= now);
-    let is_in_doubt = |step: &StepRecord| step.state.status() == StepStatus::InDoubt;
-    if is_to_end && snapshot.log.steps.iter().any(is_in_doubt) {
-        // It looks at nothing any more, and ends when people have ruled.
+    let is_unsettled = |step: &StepRecord| match step.state.status() {
+        StepStatus::InDoubt => true,
+        // It is tried again until it is known whether it must be undone.
+        StepStatus::Pending => wake_at.is_some(),
+        _ => false,
+    };
+    if is_to_end && snapshot.log.steps.iter().any(is_unsettled) {
+        // It looks at nothing any more, and ends when that is settled.
         return;
     }
     let mut is_moved = wake_at.is_some();

@@ -6,9 +6,10 @@ use super::MemoryStore;
 use super::state::State;
 use crate::limits::{MAX_HEARD, MAX_PAGE, MAX_STALE_CLAIMS};
 use crate::model::{
-    BeginFacts, BeginOperation, CatalogKind, Entity, EntityId, EntityNote, EntityRef, FinishOperation,
-    Finished, Home, IdempotencyKey, Name, Operation, OperationBegun, OperationId, OperationState, OwnerId,
-    TableRef, Timestamp, Version, WorkspaceId, decide_begin_operation, decide_finish_operation,
+    BeginFacts, BeginOperation, CatalogKind, Entity, EntityId, EntityNote, EntityRef, FinishFacts,
+    FinishOperation, Finished, Home, IdempotencyKey, Name, Operation, OperationBegun, OperationId,
+    OperationState, OwnerId, TableRef, Timestamp, Version, WorkspaceId, decide_begin_operation,
+    decide_finish_operation,
 };
 use crate::store::{
     CreatedEntity, EntityStore, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
@@ -100,7 +101,10 @@ impl State {
         let item =
             request.document.as_ref().map(|document| (CatalogKind::EntityWorkflow, document.item.clone()));
         let document = item.and_then(|item| self.items.get(&item)).map(|item| item.version);
-        let facts = BeginFacts { known, entity, holder, last, document };
+        let mut facts = BeginFacts { known, entity, holder, last, document, last_try: 0 };
+        if let Some(effect) = facts.continued_effect(&request) {
+            facts.last_try = self.last_try(workspace, &effect);
+        }
         let begun = decide_begin_operation(&request, facts, now);
         if let OperationBegun::Begun { operation, entity, notes, evidence } = &begun {
             if operation.claim.is_some() {
@@ -119,7 +123,13 @@ impl State {
             Some(operation) => self.find_entity(&request.workspace, &operation.entity, &operation.home)?,
             None => None,
         };
-        let finished = decide_finish_operation(&request, operation, entity, now)
+        let last_try = match &operation {
+            Some(operation) if request.asks_for_last_try() => {
+                self.last_try(&request.workspace, &operation.effect_key())
+            }
+            _ => 0,
+        };
+        let finished = decide_finish_operation(&request, FinishFacts { operation, entity, last_try }, now)
             .map_err(|error| StoreError::Refused(error.to_string()))?;
         if let Finished::Finished { operation, entity, evidence } = &finished {
             if let Some(entity) = entity {

@@ -116,7 +116,7 @@ pub enum JournalEvent {
     Superseded {
         /// The last attempt of the dropped record.
         attempt: u32,
-        /// What was known of it.
+        /// What the record said of it.
         occurrence: Occurrence,
     },
     /// A person allowed an effect that has happened to run again, with a retry of the run.

@@ -57,7 +57,7 @@ pub struct Operation {
     pub grace: Duration,
     /// How often its action was entered in the current attempt. 0 if it has no effect outside the store, or is carried out by a run.
     pub tries: u32,
-    /// How often the action was entered under its effect key before.
+    /// Number of the last try under its effect key before its own.
     pub tries_before: u32,
     /// The run that carries it out, if a run does: then it is the run that says how it ends, not whether its holder lives.
     pub run: Option<RunId>,

@@ -1,11 +1,11 @@
 //! What the record of an operation proves of the tries of its action.
 //!
-//! Tries are counted by effect key, over all operations that share it. A first try that ends in a known way costs nothing: its operation tells of it. Every
-//! other try is in the journal, with the write that tells of it.
+//! Tries are counted by effect key, over all operations that share it, and no two have the same number. A first try of the operation that began the effect
+//! costs nothing if it ends in a known way: its operation tells of it. Every other try is in the journal, with the write that tells of it.
 
 use super::{
-    EffectClass, EntityNote, Evidence, JournalEntry, JournalEvent, Occurrence, Operation, OperationState,
-    Recovery, Timestamp,
+    EffectClass, EntityNote, Evidence, FinishBy, JournalEntry, JournalEvent, Occurrence, Operation,
+    OperationState, Recovery, Timestamp,
 };
 use crate::limits::MAX_SETTLED_TRIES;
 
@@ -41,7 +41,7 @@ impl Operation {
     /// Evidence about one of its tries; `None` if its action has no effect outside the store.
     pub fn evidence(&self, number: u32, occurrence: Occurrence) -> Option<Evidence> {
         let (effect, class) = (self.effect_key(), self.effect_class());
-        (self.tries > 0).then_some(Evidence { effect, class, attempt: number, occurrence })
+        (self.tries > 0).then_some(Evidence { effect, class, attempt: number, by_key: false, occurrence })
     }
 
     /// An entry of the journal that says what is known of one of its tries.
@@ -58,31 +58,51 @@ impl Operation {
         note.journalled().map(|note| JournalEntry { owner: Some(self.owner), ..note })
     }
 
-    /// What its beginning proves: a first try nothing that it does not tell by itself.
-    pub(super) fn proofs_of_begin(&self, at: Timestamp) -> Vec<JournalEntry> {
-        let number = self.last_try();
-        let is_again = number > 1;
-        is_again.then(|| self.proof(number, Occurrence::MayHaveHappened, at)).flatten().into_iter().collect()
+    /// Does it alone not tell of its last try? The record of an operation that began an effect tells of the first try under its key.
+    fn is_told_by_journal(&self) -> bool {
+        self.last_try() > 1 || self.effect_of != self.id
     }
 
-    /// What a change proves that made `before` what it is now.
-    pub(super) fn proofs_of_change(&self, before: &Operation, at: Timestamp) -> Vec<JournalEntry> {
+    /// What its beginning proves: a first try nothing that it does not tell by itself.
+    pub(super) fn proofs_of_begin(&self, at: Timestamp) -> Vec<JournalEntry> {
+        let proof = || self.proof(self.last_try(), Occurrence::MayHaveHappened, at);
+        self.is_told_by_journal().then(proof).flatten().into_iter().collect()
+    }
+
+    /// What a change by `by` proves that made `before` what it is now.
+    pub(super) fn proofs_of_change(
+        &self,
+        before: &Operation,
+        by: FinishBy,
+        at: Timestamp,
+    ) -> Vec<JournalEntry> {
         let (number, occurrence) = (self.last_try(), self.occurrence());
         let is_pending = matches!(self.state, OperationState::Pending { .. });
         let was_in_doubt = matches!(before.state, OperationState::InDoubt { .. });
         let is_open = occurrence == Occurrence::MayHaveHappened && !is_pending;
-        let first = match occurrence {
+        let numbers = match occurrence {
             // The action is entered again because nobody knows how it went before.
-            _ if is_pending => before.last_try(),
+            _ if is_pending => vec![before.last_try(), number],
             // Whoever looked for the key and did not find it speaks of every try under it.
             Occurrence::DidNotHappen if was_in_doubt => {
-                number.saturating_sub(MAX_SETTLED_TRIES).saturating_add(1)
+                (number.saturating_sub(MAX_SETTLED_TRIES).saturating_add(1)..=number).collect()
             }
-            _ if number > 1 || was_in_doubt || is_open => number,
+            // Whoever found it does as well: any of them may have made the effect.
+            Occurrence::Happened if matches!(by, FinishBy::Probe | FinishBy::People) => {
+                return self.proof(number, occurrence, at).map(found_by_key).into_iter().collect();
+            }
+            _ if self.is_told_by_journal() || was_in_doubt || is_open => vec![number],
             _ => return Vec::new(),
         };
-        (first.max(1)..=number).filter_map(|number| self.proof(number, occurrence, at)).collect()
+        numbers.into_iter().filter_map(|number| self.proof(number, occurrence, at)).collect()
     }
+}
+
+fn found_by_key(mut proof: JournalEntry) -> JournalEntry {
+    if let Some(evidence) = &mut proof.evidence {
+        evidence.by_key = true;
+    }
+    proof
 }
 
 #[cfg(test)]
@@ -111,7 +131,8 @@ mod tests {
     /// What is said when an operation whose action was entered `tries` times, after `tries_before` under the same key, ends so.
     fn ending(before: OperationState, counts: (u32, u32), state: OperationState) -> Vec<(u32, Occurrence)> {
         let before = operation(counts.0, counts.1, before);
-        said(Operation { state, ..before.clone() }.proofs_of_change(&before, NOW))
+        let holder = FinishBy::Holder(before.owner);
+        said(Operation { state, ..before.clone() }.proofs_of_change(&before, holder, NOW))
     }
 
     #[test]
@@ -148,7 +169,37 @@ mod tests {
     fn an_action_that_is_entered_again_leaves_evidence_of_both_tries() {
         let before = operation(0, 1, pending());
         let again = Operation { tries: 2, ..before.clone() };
-        assert_eq!(said(again.proofs_of_change(&before, NOW)), [(1, MayHaveHappened), (2, MayHaveHappened)]);
+        let proofs = again.proofs_of_change(&before, FinishBy::Holder(before.owner), NOW);
+        assert_eq!(said(proofs), [(1, MayHaveHappened), (2, MayHaveHappened)]);
+    }
+
+    /// A probe and people find an effect by its key. The worker that made a try knows of that try.
+    #[test]
+    fn whoever_finds_a_key_speaks_of_some_try_under_it() {
+        let before = operation(1, 1, OperationState::InDoubt { since: NOW });
+        let done =
+            Operation { state: OperationState::Done { at: NOW, result: Payload::null() }, ..before.clone() };
+        for (by, by_key) in [(FinishBy::Probe, true), (FinishBy::People, true), (FinishBy::LateResult, false)]
+        {
+            let proofs = done.proofs_of_change(&before, by, NOW);
+            let evidence: Vec<_> = proofs.into_iter().filter_map(|note| note.evidence).collect();
+            assert!(
+                matches!(&evidence[..], [one] if (one.attempt, one.by_key, one.occurrence) == (2, by_key, Happened)),
+                "{by:?}: {evidence:?}"
+            );
+        }
+    }
+
+    /// The operation that began the effect may be tried again later: then nothing else would tell that the number is taken.
+    #[test]
+    fn a_try_under_the_key_of_another_operation_is_always_in_the_journal() {
+        let other =
+            Operation { effect_of: crate::model::OperationId::from_u128(9), ..operation(0, 1, pending()) };
+        assert_eq!(said(other.proofs_of_begin(NOW)), [(1, MayHaveHappened)]);
+        let done =
+            Operation { state: OperationState::Done { at: NOW, result: Payload::null() }, ..other.clone() };
+        let proofs = done.proofs_of_change(&other, FinishBy::Holder(other.owner), NOW);
+        assert_eq!(said(proofs), [(1, Happened)]);
     }
 
     #[test]

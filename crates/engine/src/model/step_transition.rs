@@ -25,8 +25,6 @@ pub enum StepTransition {
     Doubt,
     /// People or a probe say that the effect happened.
     Happened,
-    /// The same, of an effect that a retry of the run repeats. They know it by its key, so an attempt before the retry may have made it.
-    Stands,
     /// People or a probe say that it did not; it may run.
     DidNotHappen,
     /// People give it up.
@@ -53,7 +51,6 @@ pub const STEP_TRANSITIONS: &[(Option<StepStatus>, StepTransition, StepStatus)] 
     (Some(InDoubt), StepTransition::Begin, Running),
     (Some(InDoubt), StepTransition::Doubt, InDoubt),
     (Some(InDoubt), StepTransition::Happened, Completed),
-    (Some(InDoubt), StepTransition::Stands, Completed),
     (Some(InDoubt), StepTransition::DidNotHappen, Pending),
     (Some(InDoubt), StepTransition::Abandon, Failed),
 ];
@@ -75,7 +72,6 @@ impl StepTransition {
             | StepTransition::Withdraw
             | StepTransition::Doubt
             | StepTransition::Happened
-            | StepTransition::Stands
             | StepTransition::DidNotHappen
             | StepTransition::Abandon => false,
         }
@@ -94,7 +90,6 @@ impl StepTransition {
             StepTransition::Withdraw => "withdraw",
             StepTransition::Doubt => "doubt",
             StepTransition::Happened => "happened",
-            StepTransition::Stands => "stands",
             StepTransition::DidNotHappen => "did not happen",
             StepTransition::Abandon => "abandon",
         }

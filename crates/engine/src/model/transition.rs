@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::{
-    Actor, ClaimTo, Entity, EntityNote, EntityRef, Fingerprint, Home, IdempotencyKey, Invalid, Irreversible,
-    JournalEntry, JournalEvent, Name, Operation, OperationEnd, OperationId, OperationState, OutboxMessage,
-    OwnerId, Payload, Recovery, RetryAnswer, RunId, Timestamp, Version, WorkspaceId, merge_data,
+    Actor, ClaimTo, EffectKey, Entity, EntityNote, EntityRef, Fingerprint, Home, IdempotencyKey, Invalid,
+    Irreversible, JournalEntry, JournalEvent, Name, Operation, OperationEnd, OperationId, OperationState,
+    OutboxMessage, OwnerId, Payload, Recovery, RetryAnswer, RunId, Timestamp, Version, WorkspaceId,
+    merge_data,
 };
 
 /// A transition that somebody asks for, with all that the configured step says about it.
@@ -96,6 +97,18 @@ pub struct BeginFacts {
     pub last: Option<Operation>,
     /// Version of the document now. It must not change before the operation is committed. Only needed if the request names a document.
     pub document: Option<Version>,
+    /// Highest number of a try in the journal under the effect key of [`BeginFacts::continued_effect`]. Only needed if there is one.
+    pub last_try: u32,
+}
+
+impl BeginFacts {
+    /// The effect that a new operation goes on with, once the other facts are known. The stores look up [`BeginFacts::last_try`] for it.
+    pub fn continued_effect(&self, request: &BeginOperation) -> Option<EffectKey> {
+        let before =
+            self.known.as_ref().filter(|known| matches!(known.state, OperationState::Reverted { .. }));
+        let continued = request.continued(before, self.last.as_ref())?;
+        Some(EffectKey::of_operation(continued.effect_of, request.step.as_str()))
+    }
 }
 
 /// What a request to begin came to.
@@ -144,11 +157,36 @@ impl BeginOperation {
     pub fn may_ask_for_last(&self) -> bool {
         self.has_effect || self.irreversible == Irreversible::Once || self.retry == RetryAnswer::Returns
     }
+
+    /// Does `last` bar it, so that only a manager may have it done?
+    fn is_barred_by(&self, last: &Operation) -> bool {
+        self.irreversible == Irreversible::Once && last.needs_override()
+    }
+
+    /// Does it make a new effect, on a manager's word, although that of `last` may have happened?
+    fn overrides(&self, last: &Operation) -> bool {
+        self.overridden.is_some() && (self.is_barred_by(last) || last.leaves_doubt())
+    }
+
+    /// The operation whose effect it goes on with: `before`, which it tries again, or the `last` one of the step.
+    fn continued<'a>(
+        &self,
+        before: Option<&'a Operation>,
+        last: Option<&'a Operation>,
+    ) -> Option<&'a Operation> {
+        let goes_on = |last: &&Operation| {
+            self.has_effect
+                && !self.overrides(last)
+                && last.is_continued_by(self.claim.is_some(), &self.fingerprint)
+        };
+        // An operation that is tried again keeps its own key.
+        before.or_else(|| last.filter(goes_on))
+    }
 }
 
 /// Decides whether an operation begins. A store writes the operation, the entity, the notes and the evidence of `Begun`, and nothing else.
 pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: Timestamp) -> OperationBegun {
-    let BeginFacts { known, entity, holder, last, document } = facts;
+    let BeginFacts { known, entity, holder, last, document, last_try } = facts;
     let mut before = None;
     if let Some(known) = known {
         if known.fingerprint != request.fingerprint {
@@ -203,14 +241,11 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
         let (workspace, entity) = (request.workspace.clone(), request.entity.clone());
         notes.push(EntityNote { workspace, entity, operation: Some(id), at: now, by, what, evidence: None });
     };
-    let is_barred = |last: &Operation| request.irreversible == Irreversible::Once && last.needs_override();
-    let mut is_new_effect = false;
     match (&request.overridden, &last) {
-        (None, Some(last)) if is_barred(last) => {
+        (None, Some(last)) if request.is_barred_by(last) => {
             return OperationBegun::OverrideRequired(Box::new(last.clone()));
         }
-        (Some(word), Some(last)) if is_barred(last) || last.leaves_doubt() => {
-            is_new_effect = true;
+        (Some(word), Some(last)) if request.overrides(last) => {
             let operation = Some(last.id.to_string());
             note(Some(word.by.clone()), JournalEvent::Overridden { operation, reason: word.reason.clone() });
         }
@@ -225,18 +260,12 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
             }
         }
     }
-    let continues = |last: &&Operation| {
-        !is_new_effect
-            && request.has_effect
-            && last.is_continued_by(request.claim.is_some(), &request.fingerprint)
-    };
-    // An operation that is tried again keeps its own key.
-    let continued = before.as_ref().or_else(|| last.as_ref().filter(continues));
+    let continued = request.continued(before.as_ref(), last.as_ref());
     let effect_of = continued.map_or(id, |continued| continued.effect_of);
     let may_repeat = continued.is_some_and(Operation::leaves_doubt);
-    // Another operation may have gone on with the effect since this one was given back.
-    let of_effect = before.iter().chain(&last).filter(|other| other.effect_of == effect_of);
-    let tries_before = of_effect.map(|other| other.tries_before + other.tries).max().unwrap_or(0);
+    // Other operations may have gone on with the effect since: the journal knows all of their tries.
+    let tries_before =
+        continued.map_or(0, |continued| last_try.max(continued.tries_before + continued.tries));
     let done_before = last.as_ref().is_some_and(Operation::is_done)
         || before.as_ref().is_some_and(|before| before.done_before);
     if before.is_some() {
@@ -345,13 +374,31 @@ pub enum Finished {
     Stale(Option<Entity>),
 }
 
+/// What a store knows that bears on what becomes of an operation.
+#[derive(Debug, Clone, Default)]
+pub struct FinishFacts {
+    /// The operation.
+    pub operation: Option<Operation>,
+    /// The entity.
+    pub entity: Option<Entity>,
+    /// Highest number of a try in the journal under the operation's effect key. Only needed if [`FinishOperation::asks_for_last_try`].
+    pub last_try: u32,
+}
+
+impl FinishOperation {
+    /// Must a store look for the last try under the effect key before it decides?
+    pub fn asks_for_last_try(&self) -> bool {
+        matches!(self.end, OperationEnd::TryAgain)
+    }
+}
+
 /// Decides what becomes of an operation. A store writes what `Finished` says, evidence included, with the posts and notes, or nothing.
 pub fn decide_finish_operation(
     request: &FinishOperation,
-    operation: Option<Operation>,
-    entity: Option<Entity>,
+    facts: FinishFacts,
     now: Timestamp,
 ) -> Result<Finished, Invalid> {
+    let FinishFacts { operation, entity, last_try } = facts;
     let Some(mut operation) = operation else { return Ok(Finished::Lost(None)) };
     if operation.attempt != request.attempt || !may_finish(request.by, &request.end, &operation) {
         let again = operation.attempt == request.attempt
@@ -398,8 +445,14 @@ pub fn decide_finish_operation(
         OperationEnd::InDoubt => OperationState::InDoubt { since: now },
         OperationEnd::TryAgain => OperationState::Pending { heard_at: now },
     };
-    operation.tries = request.tries.unwrap_or(operation.tries);
-    let evidence = operation.proofs_of_change(&before, now);
+    let tries = request.tries.unwrap_or(operation.tries);
+    if request.asks_for_last_try() && tries > operation.tries {
+        // An unclaimed step may have several operations under one effect key at a time: the next number is not always free.
+        let number = last_try.max(operation.last_try()).saturating_add(1);
+        operation.tries_before = operation.tries_before.max(number.saturating_sub(tries));
+    }
+    operation.tries = tries;
+    let evidence = operation.proofs_of_change(&before, request.by, now);
     Ok(Finished::Finished { operation: Box::new(operation), entity, evidence })
 }
 

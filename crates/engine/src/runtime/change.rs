@@ -49,11 +49,12 @@ impl Change {
 }
 
 impl Change {
-    /// The step whose effect was attempted, if the change tells what an attempt came to.
+    /// The step whose effect was attempted, if the change tells what an attempt came to, or that nobody waited for that.
     pub(crate) fn attempted(&self) -> Option<StepId> {
         let Change::Step { id, kind, transition, .. } = self else { return None };
         kind.effect_class()?;
-        transition.is_of_attempt().then(|| id.clone())
+        let was_entered = transition.is_of_attempt() || *transition == StepTransition::Cancel;
+        was_entered.then(|| id.clone())
     }
 }
 

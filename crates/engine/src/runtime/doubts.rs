@@ -231,12 +231,8 @@ impl Engine {
             workspace: self.workspace.clone(),
             ..JournalEntry::on_run(&log.head, Some(step.clone()), ruling.by.clone(), at, what)
         };
-        let is_repeated = log.attempts_before.iter().any(|(dropped, _)| *dropped == step);
-        let generation = log.head.generation;
-        let note = JournalEntry {
-            evidence: Evidence::of_ruling(&ruling.resolution, run, generation, record, is_repeated),
-            ..note
-        };
+        let evidence = Evidence::of_ruling(&ruling.resolution, run, log.head.generation, record);
+        let note = JournalEntry { evidence, ..note };
         // An equal ruling of somebody else is not this one: only the request tells them apart.
         let rule = SettleRule::SameKey { key, strict: true };
         let wish = Wish { rule, ..Wish::new(Settlement::Resolved(Payload::of(&ruling)?)) };

@@ -118,7 +118,8 @@ pub trait EntityStore: Send + Sync {
     /// Notes about an entity, oldest first.
     async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>>;
 
-    /// What the journal says of the tries under one effect key, in the order of tries; of one try the weakest evidence first, then the oldest.
+    /// What the journal says of the tries under one effect key: first that the effect was found by its key, after the most tries first; then in the order of
+    /// tries, of one try the weakest evidence first, then the oldest.
     async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedEntry>>;
 
     /// Refuses a table that cannot be used: not there, without one of its columns, or without a unique index on the id alone.
@@ -279,7 +280,7 @@ pub struct ListEvidence {
     pub workspace: WorkspaceId,
     /// About this effect.
     pub effect: EffectKey,
-    /// Only about tries after this one; 0 for all.
+    /// Only about single tries after this one; 0 for all evidence.
     pub after_try: u32,
     /// How many entries at most; cut to [`crate::limits::MAX_PAGE`].
     pub limit: usize,

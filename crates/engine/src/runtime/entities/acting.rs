@@ -45,7 +45,7 @@ pub(super) async fn carry_out(
     let patience = inner.entities.patience_of(&operation.module);
     let held = inner.held.hold(&inner.clock, &operation, patience, since);
     let (id, attempt) = (operation.id, operation.attempt);
-    let errand = Errand { engine: engine.clone(), registered, view, operation, entity };
+    let mut errand = Errand { engine: engine.clone(), registered, view, operation, entity };
     let outcome = errand.run(&held).await;
     inner.held.let_go(id, attempt);
     inner.operated.notify_waiters();
@@ -75,7 +75,7 @@ struct Errand {
 }
 
 impl Errand {
-    async fn run(&self, held: &Held) -> Result<Outcome, Error> {
+    async fn run(&mut self, held: &Held) -> Result<Outcome, Error> {
         if self.is_in_transaction() {
             held.ends();
         }
@@ -166,7 +166,7 @@ impl Errand {
 
     /// Puts on record that the action is entered again, and waits for its time. False if the operation was lost meanwhile.
     async fn try_again(
-        &self,
+        &mut self,
         held: &Held,
         failure: Failure,
         after: Duration,
@@ -193,7 +193,14 @@ impl Errand {
             finished = writing => finished?,
         };
         *tries += 1;
-        Ok(matches!(finished, Finished::Finished { .. } | Finished::Again(_)))
+        match finished {
+            Finished::Finished { operation, .. } | Finished::Again(operation) => {
+                // Other operations may have used numbers under the same effect key meanwhile.
+                self.operation.tries_before = operation.tries_before;
+                Ok(true)
+            }
+            Finished::Lost(_) | Finished::Stale(_) => Ok(false),
+        }
     }
 
     /// Number of a try among all under the effect key.
