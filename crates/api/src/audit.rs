@@ -41,7 +41,7 @@ pub enum JournalKind {
     /// A person had an after-effect delivered once more.
     Redelivered,
     /// A person left a note.
-    JournalEvent,
+    Noted,
     /// A person released an idempotency key.
     KeyReleased,
     /// A credential was issued, rotated or revoked.

@@ -127,7 +127,7 @@ fn action_in_store(text: &str) -> Result<String> {
         JournalKind::PromiseSettled => "settled".into(),
         JournalKind::SettleTokenIssued => "token_issued".into(),
         JournalKind::StepTaken => "stepped".into(),
-        JournalKind::JournalEvent => "remarked".into(),
+        JournalKind::Noted => "remarked".into(),
         JournalKind::CredentialChanged => "set_up:credential".into(),
         JournalKind::WorkspaceChanged => "set_up:workspace".into(),
         JournalKind::DefinitionUploaded => "set_up:definition".into(),

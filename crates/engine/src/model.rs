@@ -74,7 +74,9 @@ pub use entity_workflow::{
     RevertRule, StepView, UncoveredClaim,
 };
 pub use event::{EventKind, RunEvent};
-pub use evidence::{EffectTally, Evidence, Occurrence, RepeatCount, TallyCount, count_repeats};
+pub use evidence::{
+    EffectTally, Evidence, KnownAttempts, Occurrence, RepeatCount, TallyCount, count_repeats,
+};
 pub use failure::{Failure, FailureClass};
 pub use family::{CancelledFamily, ChildrenRefused, Family, decide_add_children};
 pub use fingerprint::{Fingerprint, IgnorePaths};
@@ -122,7 +124,7 @@ pub use step::{StepKind, StepRecord, StepState, StepStatus};
 pub use step_transition::{STEP_TRANSITIONS, StepTransition, draw_step_lifecycle};
 pub use time::Timestamp;
 pub use transition::{
-    BeginFacts, BeginOperation, BeginOperationOutcome, DocumentRef, FinishBy, FinishOperation,
+    BeginFacts, BeginOperation, BeginOperationOutcome, DocumentRef, FinishBy, FinishFacts, FinishOperation,
     FinishOperationOutcome, Override, decide_begin_operation, decide_finish_operation,
 };
 pub use unknown_outcome::{ANSWER_UNUSABLE, AfterFailure, PANICKED, decide_after_failure};

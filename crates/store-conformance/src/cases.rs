@@ -322,6 +322,8 @@ macro_rules! with_every_case {
                 effects_of_one_workspace_are_counted_apart
                 a_step_tried_again_leaves_evidence_and_a_clean_one_none
                 a_retry_keeps_what_is_known_of_the_records_it_drops
+                an_effect_that_is_found_by_its_key_is_one_of_its_attempts
+                a_retry_does_not_learn_from_a_record_that_only_the_key_proves
                 evidence_goes_with_its_run
             }
             doubts {
@@ -494,6 +496,9 @@ macro_rules! with_every_case {
                 a_refused_end_leaves_no_evidence
                 a_ruling_is_evidence_about_every_try_under_the_key
                 a_late_result_changes_the_counts_alone
+                a_late_result_and_a_found_key_may_be_one_effect
+                no_two_tries_under_a_key_have_the_same_number
+                tries_side_by_side_have_numbers_of_their_own
                 evidence_is_listed_by_effect_in_pages
                 evidence_outlives_its_operation
             }

@@ -1,17 +1,27 @@
--- Effects that happened more than once, or may have, by class and by how often. The strongest evidence of an attempt counts.
+-- Effects that happened more than once, or may have, by class and by how often. The strongest evidence of an attempt counts. A negative attempt
+-- means that the effect was found by its key after so many attempts: one of those made it, so it adds to the count only if none is known to have.
 -- $1 is the workspace or NULL; 0 is may have happened, 2 is happened.
 SELECT class, happened, may_have_happened, count(*)
 FROM (
-    SELECT min(class) AS class,
-        count(*) FILTER (WHERE occurrence = 2) AS happened,
-        count(*) FILTER (WHERE occurrence = 0) AS may_have_happened
+    SELECT class, known + is_found AS happened, open - least(is_found, open_until_found) AS may_have_happened
     FROM (
-        SELECT workspace, effect, min(effect_class) AS class, max(occurrence) AS occurrence
-        FROM notes
-        WHERE effect IS NOT NULL AND ($1::int4 IS NULL OR workspace = $1)
-        GROUP BY workspace, effect, attempt
-    ) AS attempts
-    GROUP BY workspace, effect
+        SELECT min(class) AS class,
+            count(*) FILTER (WHERE attempt >= 0 AND occurrence = 2) AS known,
+            count(*) FILTER (WHERE attempt >= 0 AND occurrence = 0) AS open,
+            count(*) FILTER (WHERE attempt BETWEEN 0 AND found_after AND occurrence = 0) AS open_until_found,
+            CASE
+                WHEN max(found_after) > 0 AND count(*) FILTER (WHERE attempt BETWEEN 0 AND found_after AND occurrence = 2) = 0 THEN 1
+                ELSE 0
+            END AS is_found
+        FROM (
+            SELECT workspace, effect, attempt, min(effect_class) AS class, max(occurrence) AS occurrence,
+                coalesce(-max(CASE WHEN attempt < 0 THEN attempt END) OVER (PARTITION BY workspace, effect), 0) AS found_after
+            FROM notes
+            WHERE effect IS NOT NULL AND ($1::int4 IS NULL OR workspace = $1)
+            GROUP BY workspace, effect, attempt
+        ) AS attempts
+        GROUP BY workspace, effect
+    ) AS counted
 ) AS effects
 WHERE happened + may_have_happened > 1
 GROUP BY class, happened, may_have_happened

@@ -1,4 +1,4 @@
--- The index that counts effects finds those of one effect.
+-- The index that counts effects finds those of one effect. A negative attempt means that the effect was found by its key after so many.
 SELECT place, run, generation, step, at, fence, owner, actor, role, origin, body, effect, effect_class, attempt, occurrence
 FROM notes
 WHERE workspace = $1 AND effect = $2 AND attempt > $3

@@ -54,13 +54,17 @@ impl Verb for Begin {
         let asks_for_last = entity.as_ref().is_some_and(|entity| request.asks_for_last(entity));
         let last = known.last(workspace, &request.entity, &request.step).filter(|_| asks_for_last);
         let keyed = request.key.as_ref().and_then(|key| known.keyed(workspace, key));
-        let facts = BeginFacts {
+        let mut facts = BeginFacts {
             known: keyed.or_else(|| known.operation(workspace, request.id)).cloned(),
             entity,
             holder: known.holder(workspace, &request.entity).cloned(),
             last: last.cloned(),
             document: request.document.as_ref().and_then(|document| known.document(&document.item)),
+            last_try: 0,
         };
+        if let Some(effect) = facts.continued_effect(request) {
+            facts.last_try = entities::find_last_try(session, workspace, &effect).await?;
+        }
         let begun = decide_begin_operation(request, facts, session.now);
         if let BeginOperationOutcome::Begun { operation, entity, notes, evidence } = &begun
             && session.entities.operation(workspace, operation.id) != Some(&**operation)

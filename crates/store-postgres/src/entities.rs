@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hapax_engine::model::{
-    CatalogKind, Entity, EntityId, EntityJournalEntry, EntityRef, EntityStorage, IdempotencyKey,
+    CatalogKind, EffectKey, Entity, EntityId, EntityJournalEntry, EntityRef, EntityStorage, IdempotencyKey,
     JournalEntry, Name, Operation, OperationId, OutboxMessage, Payload, TableRef, Version, WorkspaceId,
 };
 
@@ -15,7 +15,7 @@ use crate::codes::{Code, count, millis};
 use crate::entity_notes::insert_entity_notes;
 use crate::fault::Fault;
 use crate::interned_names::WorkspaceRowId;
-use crate::journal::insert_notes;
+use crate::journal::{self, insert_notes};
 use crate::link::Sql;
 use crate::operations::{OperationColumns, home, operation, operation_id, operation_uuid};
 use crate::outbox::insert_posts;
@@ -183,6 +183,15 @@ impl KnownEntities {
         self.notes.extend(notes);
     }
 
+    /// Highest number of a try under an effect key in what is not written yet.
+    pub(crate) fn last_try(&self, workspace: WorkspaceRowId, effect: &EffectKey) -> u32 {
+        let changed = self.operations.range((workspace, OperationId::from_u128(0))..);
+        let of_workspace = changed.take_while(|((other, _), _)| *other == workspace);
+        let operations = of_workspace.filter_map(|(_, known)| known.as_ref().map(|(operation, _)| operation));
+        let of_effect = operations.filter(|operation| operation.effect_key() == *effect);
+        of_effect.map(Operation::last_try).max().unwrap_or(0)
+    }
+
     pub(crate) fn prove(&mut self, evidence: &[JournalEntry]) {
         self.evidence.extend_from_slice(evidence);
     }
@@ -325,6 +334,16 @@ pub(crate) async fn prepare(session: &mut Session<'_>, needs: &EntityNeeds) -> R
         }
     }
     Ok(())
+}
+
+/// Highest number of a try under an effect key. Whoever asks holds the entity, so no other transaction makes one meanwhile.
+pub(crate) async fn find_last_try(
+    session: &mut Session<'_>,
+    workspace: WorkspaceRowId,
+    effect: &EffectKey,
+) -> Result<u32, Fault> {
+    let written = journal::find_last_try(session, workspace, effect).await?;
+    Ok(written.max(session.entities.last_try(workspace, effect)))
 }
 
 /// Where the entities of operations lie.

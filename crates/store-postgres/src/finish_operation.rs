@@ -1,6 +1,6 @@
 //! Finishing an operation: the guarded write after the action.
 
-use hapax_engine::model::{FinishOperation, FinishOperationOutcome, decide_finish_operation};
+use hapax_engine::model::{FinishFacts, FinishOperation, FinishOperationOutcome, decide_finish_operation};
 
 use crate::entities::{self, EntityNeeds, Place};
 use crate::fault::Fault;
@@ -39,7 +39,14 @@ impl Verb for FinishOperation {
                 Some((Place::new(workspace, &operation.entity, &operation.home), operation.entity.clone()));
         }
         let entity = place.as_ref().and_then(|(place, entity)| session.entities.entity(place, entity));
-        let finished = decide_finish_operation(self, operation, entity, session.now)
+        let last_try = match &operation {
+            Some(operation) if self.asks_for_last_try() => {
+                entities::find_last_try(session, workspace, &operation.effect_key()).await?
+            }
+            _ => 0,
+        };
+        let facts = FinishFacts { operation, entity, last_try };
+        let finished = decide_finish_operation(self, facts, session.now)
             .map_err(|invalid| Fault::Refused(invalid.to_string()))?;
         if let FinishOperationOutcome::Finished { operation, entity, evidence } = &finished {
             if let (Some((place, _)), Some(entity)) = (place, entity) {

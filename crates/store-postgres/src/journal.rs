@@ -57,7 +57,7 @@ impl JournalColumns {
         let evidence = note.evidence.as_ref();
         self.effect.push(evidence.map(|evidence| evidence.effect.to_string()));
         self.effect_class.push(evidence.map(|evidence| evidence.class.code()));
-        self.attempt.push(evidence.map(|evidence| evidence.attempt.cast_signed()));
+        self.attempt.push(evidence.map(signed_attempt));
         self.occurrence.push(evidence.map(|evidence| evidence.occurrence.code()));
         self.is_rerun.push(note.is_superseded_record());
         Ok(())
@@ -84,6 +84,24 @@ impl JournalColumns {
             &self.is_rerun,
         ]
     }
+}
+
+/// The attempt that evidence is about; negative if the effect was found by its key.
+fn signed_attempt(evidence: &Evidence) -> i32 {
+    let attempt = evidence.attempt.cast_signed();
+    if evidence.by_key { -attempt } else { attempt }
+}
+
+/// Highest number of a try under an effect key, as far as it is written.
+pub(crate) async fn find_last_try(
+    session: &mut Session<'_>,
+    workspace: WorkspaceRowId,
+    effect: &EffectKey,
+) -> Result<u32, Fault> {
+    let of_effect = params![workspace.0, effect.to_string()];
+    let found = session.query(include_str!("../sql/find_last_try.sql"), of_effect).await?;
+    let last = rows::at_most_one(&found, |mut row| row.small())?;
+    Ok(last.unwrap_or(0))
 }
 
 /// Appends entries, in their order.
@@ -159,7 +177,8 @@ fn evidence(row: &mut Columns<'_>) -> Result<Option<Evidence>, Fault> {
         (Some(effect), Some(class), Some(attempt), Some(occurrence)) => Some(Evidence {
             effect,
             class: Code::from_code(class)?,
-            attempt: attempt.cast_unsigned(),
+            attempt: attempt.unsigned_abs(),
+            by_key: attempt < 0,
             occurrence: Code::from_code(occurrence)?,
         }),
         _ => None,

@@ -47,7 +47,9 @@ pub(crate) async fn list_evidence(
     let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(Vec::new());
     };
-    let (after, limit) = (request.after_try.cast_signed(), request.limit.clamp(1, MAX_PAGE) as i64);
+    // No attempt is 0, and those of effects that were found by their key are negative.
+    let after = if request.after_try == 0 { i32::MIN } else { request.after_try.cast_signed() };
+    let limit = request.limit.clamp(1, MAX_PAGE) as i64;
     let wanted: [&(dyn ToSql + Sync); 4] = [&workspace.0, &request.effect.as_str(), &after, &limit];
     let found = query(&held, include_str!("../sql/list_evidence.sql"), &wanted).await?;
     rows::collect(&found, |row| journal::note(&request.workspace, row))

@@ -169,6 +169,7 @@ impl OperationColumns {
             self.outcome,
             self.tries,
             self.settled,
+            self.tries_before,
         ]
     }
 }

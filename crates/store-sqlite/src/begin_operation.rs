@@ -10,7 +10,7 @@ use crate::entity_notes::insert_entity_notes;
 use crate::fault::Fault;
 use crate::items::find_item_version;
 use crate::job::Verb;
-use crate::journal::insert_notes;
+use crate::journal::{find_last_try, insert_notes};
 use crate::operations::{
     Workspace, find_holder, find_keyed_operation_in, find_last_operation, find_operation_in, put_operation,
 };
@@ -34,6 +34,9 @@ impl Verb for BeginOperation {
             facts.holder = find_holder(connection, workspace, &self.entity)?;
             if facts.entity.as_ref().is_some_and(|entity| self.asks_for_last(entity)) {
                 facts.last = find_last_operation(connection, workspace, &self.entity, &self.step)?;
+            }
+            if let Some(effect) = facts.continued_effect(self) {
+                facts.last_try = find_last_try(connection, number, &effect)?;
             }
         }
         let is_pending = |known: &Operation| known.state.status() == OperationStatus::Pending;

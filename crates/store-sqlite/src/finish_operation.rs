@@ -1,14 +1,15 @@
 //! Ending an operation: the entity's new status, what became of it, its after-effects and notes are one write.
 
 use hapax_engine::model::{
-    EntityStorage, FinishOperation, FinishOperationOutcome, OperationEnd, decide_finish_operation,
+    EntityStorage, FinishFacts, FinishOperation, FinishOperationOutcome, OperationEnd,
+    decide_finish_operation,
 };
 
 use crate::entities::{find_entity_in, write_entity};
 use crate::entity_notes::insert_entity_notes;
 use crate::fault::Fault;
 use crate::job::Verb;
-use crate::journal::insert_notes;
+use crate::journal::{find_last_try, insert_notes};
 use crate::operations::{Workspace, find_operation_in, write_state};
 use crate::outbox::insert_posts;
 use crate::session::Session;
@@ -27,7 +28,14 @@ impl Verb for FinishOperation {
             None => None,
         };
         let entity = found.as_ref().map(|found| found.entity.clone());
-        let finished = decide_finish_operation(self, operation, entity, session.now)
+        let last_try = match &operation {
+            Some(operation) if self.asks_for_last_try() => {
+                find_last_try(connection, number, &operation.effect_key())?
+            }
+            _ => 0,
+        };
+        let facts = FinishFacts { operation, entity, last_try };
+        let finished = decide_finish_operation(self, facts, session.now)
             .map_err(|error| Fault::Refused(error.to_string()))?;
         if let FinishOperationOutcome::Finished { operation, entity, evidence } = &finished {
             refuse_foreign_data(self, &operation.home)?;

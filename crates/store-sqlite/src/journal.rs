@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::operations::actor;
 use crate::read::find_workspace;
 use crate::rows::{self, Columns, broken, bytes};
-use crate::session::Session;
+use crate::session::{Session, WorkspaceRowId};
 
 /// Appends entries, in their order.
 pub(crate) fn insert_notes(session: &mut Session<'_, '_>, notes: &[JournalEntry]) -> Result<(), Fault> {
@@ -34,12 +34,28 @@ pub(crate) fn insert_notes(session: &mut Session<'_, '_>, notes: &[JournalEntry]
             body,
             note.evidence.as_ref().map(|evidence| evidence.effect.as_str()),
             note.evidence.as_ref().map(|evidence| evidence.class.code()),
-            note.evidence.as_ref().map(|evidence| evidence.attempt),
+            note.evidence.as_ref().map(signed_attempt),
             note.evidence.as_ref().map(|evidence| evidence.occurrence.code()),
             note.is_superseded_record(),
         ])?;
     }
     Ok(())
+}
+
+/// The attempt that evidence is about; negative if the effect was found by its key.
+fn signed_attempt(evidence: &Evidence) -> i64 {
+    let attempt = i64::from(evidence.attempt);
+    if evidence.by_key { -attempt } else { attempt }
+}
+
+/// Highest number of a try under an effect key.
+pub(crate) fn find_last_try(
+    connection: &Connection,
+    workspace: WorkspaceRowId,
+    effect: &EffectKey,
+) -> Result<u32, Fault> {
+    let mut find = connection.prepare_cached(include_str!("../sql/find_last_try.sql"))?;
+    Ok(find.query_row(params![workspace.0, effect.as_str()], |row| row.get(0))?)
 }
 
 /// A row of the journal of `workspace`.
@@ -76,12 +92,13 @@ pub(crate) fn person(row: &mut Columns<'_>) -> Result<Option<Actor>, Fault> {
 fn evidence(row: &mut Columns<'_>) -> Result<Option<Evidence>, Fault> {
     let effect = row.maybe_text()?.map(EffectKey::from_stored);
     let (class, attempt, occurrence) =
-        (row.get::<Option<i64>>()?, row.get::<Option<u32>>()?, row.get::<Option<i64>>()?);
+        (row.get::<Option<i64>>()?, row.get::<Option<i64>>()?, row.get::<Option<i64>>()?);
     Ok(match (effect, class, attempt, occurrence) {
         (Some(effect), Some(class), Some(attempt), Some(occurrence)) => Some(Evidence {
             effect,
             class: Code::from_code(class)?,
-            attempt,
+            attempt: u32::try_from(attempt.unsigned_abs()).map_err(broken)?,
+            by_key: attempt < 0,
             occurrence: Code::from_code(occurrence)?,
         }),
         _ => None,

@@ -164,6 +164,7 @@ pub(crate) fn write_state(
         state_value(&operation.state)?,
         operation.tries,
         is_settled(&operation.state),
+        operation.tries_before,
     ])?;
     match changed {
         1 => Ok(()),

@@ -8,9 +8,9 @@ use hapax_documents::{CheckedEntity, Format, Known, Problem, Severity, check_ent
 use hapax_engine::Failure;
 use hapax_engine::model::{
     BeginFacts, BeginOperation, BeginOperationOutcome, Entity, EntityId, EntityRef, EntityWorkflow,
-    Fingerprint, FinishBy, FinishOperation, FinishOperationOutcome, Name, Operation, OperationEnd,
-    OperationId, OperationState, OperationStatus, OwnerId, Payload, Recovery, Timestamp, Version,
-    WorkspaceId, decide_begin_operation, decide_finish_operation,
+    Fingerprint, FinishBy, FinishFacts, FinishOperation, FinishOperationOutcome, Name, Operation,
+    OperationEnd, OperationId, OperationState, OperationStatus, OwnerId, Payload, Recovery, Timestamp,
+    Version, WorkspaceId, decide_begin_operation, decide_finish_operation,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -197,6 +197,7 @@ impl World {
             entity: Some(self.entity.clone()),
             holder: self.operations.iter().find(|known| known.holds_entity()).cloned(),
             last: self.operations.iter().rev().find(|known| known.step == request.step).cloned(),
+            last_try: 0,
         };
         if let BeginOperationOutcome::Begun { operation, entity, .. } =
             decide_begin_operation(&request, facts, self.now)
@@ -219,7 +220,8 @@ impl World {
             posts: Vec::new(),
             notes: Vec::new(),
         };
-        match decide_finish_operation(&request, Some(known), Some(self.entity.clone()), self.now).unwrap() {
+        let facts = FinishFacts { operation: Some(known), entity: Some(self.entity.clone()), last_try: 0 };
+        match decide_finish_operation(&request, facts, self.now).unwrap() {
             FinishOperationOutcome::Finished { operation, entity, .. } => {
                 self.operations[at] = *operation;
                 self.entity = entity.unwrap_or(self.entity.clone());

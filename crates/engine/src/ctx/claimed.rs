@@ -194,14 +194,6 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> ClaimedStep<'a, 'c, T> {
         }
     }
 
-    /// Transition for a ruling or probe that the effect happened.
-    fn happened(&self) -> StepTransition {
-        match self.before {
-            0 => StepTransition::Happened,
-            _ => StepTransition::Stands,
-        }
-    }
-
     fn settle_time(&self) -> SettleTime {
         SettleTime::new(self.effect.timeout, self.claim.probe_settle, self.claim.rejects_stale_fences)
     }
@@ -503,7 +495,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> ClaimedStep<'a, 'c, T> {
                     ProbeAnswer::Happened(value) => match Payload::of(&value) {
                         Ok(output) => {
                             let state = StepState::Completed { at: activation.now(), output: output.clone() };
-                            self.close_doubt(&promise, self.happened(), state);
+                            self.close_doubt(&promise, StepTransition::Happened, state);
                             return DoubtResolution::Happened(value, output);
                         }
                         Err(invalid) => {
@@ -616,7 +608,12 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> ClaimedStep<'a, 'c, T> {
             Resolution::Happened { output: given } => match output(given) {
                 Ok((value, output)) => {
                     let state = StepState::Completed { at, output: output.clone() };
-                    activation.queue([effect.change(self.happened(), state, self.attempts, self.began)]);
+                    activation.queue([effect.change(
+                        StepTransition::Happened,
+                        state,
+                        self.attempts,
+                        self.began,
+                    )]);
                     DoubtResolution::Happened(value, output)
                 }
                 Err(failure) => DoubtResolution::Unusable(failure),

@@ -115,9 +115,14 @@ fn check_waiting(snapshot: &Snapshot, wake_at: Option<Timestamp>, now: Timestamp
     let head = &snapshot.log.head;
     let is_to_end =
         head.asked == PendingRequest::Cancel || head.facts.deadline_at.is_some_and(|at| at <= now);
-    let is_in_doubt = |step: &StepRecord| step.state.status() == StepStatus::InDoubt;
-    if is_to_end && snapshot.log.steps.iter().any(is_in_doubt) {
-        // The run is ending. It waits only for a ruling.
+    let is_unsettled = |step: &StepRecord| match step.state.status() {
+        StepStatus::InDoubt => true,
+        // The step is tried again until the run knows whether to undo it.
+        StepStatus::Pending => wake_at.is_some(),
+        _ => false,
+    };
+    if is_to_end && snapshot.log.steps.iter().any(is_unsettled) {
+        // The run is ending. It waits only until this is settled.
         return;
     }
     let mut is_moved = wake_at.is_some();

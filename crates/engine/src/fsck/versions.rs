@@ -85,8 +85,7 @@ fn check_holes(snapshot: &Snapshot, base: Version, taken: impl Iterator<Item = V
         let mut missing = next.get() - last.get() - 1;
         while missing > 0 {
             while let Some(step) = steps.pop_if(|step| step.started_version <= last) {
-                let rulings = rulings_on(snapshot, step);
-                open.push(Reverse((step.changed_version, unseen_versions(step) + rulings)));
+                open.push(Reverse((step.changed_version, unseen_versions(step, rulings_on(snapshot, step)))));
             }
             match open.pop() {
                 Some(Reverse((changed, _))) if changed < next => {}
@@ -117,8 +116,9 @@ fn rulings_on(snapshot: &Snapshot, step: &StepRecord) -> u64 {
 }
 
 /// Maximum number of versions a step used beyond those its record shows. An attempt begins and ends, its end
-/// may be doubted first, and a step may be cancelled between two attempts.
-fn unseen_versions(step: &StepRecord) -> u64 {
+/// may be doubted first, and a step may be cancelled or left to people between two attempts. Each request for
+/// a ruling takes one version.
+fn unseen_versions(step: &StepRecord, rulings: u64) -> u64 {
     let per_attempt = match step.kind {
         StepKind::Effect | StepKind::Claimed | StepKind::Transaction | StepKind::Undo => 3,
         StepKind::Sleep
@@ -129,7 +129,7 @@ fn unseen_versions(step: &StepRecord) -> u64 {
         | StepKind::Select
         | StepKind::AfterEffect => 2,
     };
-    let given_up = u64::from(step.state.status() == StepStatus::Cancelled);
+    let given_up = u64::from(step.state.status() == StepStatus::Cancelled || rulings > 0);
     let shown = if step.started_version == step.changed_version { 1 } else { 2 };
-    (u64::from(step.attempts.max(1)) * per_attempt + given_up).saturating_sub(shown)
+    (u64::from(step.attempts.max(1)) * per_attempt + given_up + rulings).saturating_sub(shown)
 }

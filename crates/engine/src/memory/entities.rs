@@ -7,9 +7,9 @@ use super::state::State;
 use crate::limits::{MAX_HEARTBEATS, MAX_PAGE, MAX_STALE_CLAIMS};
 use crate::model::{
     BeginFacts, BeginOperation, BeginOperationOutcome, CatalogKind, Entity, EntityId, EntityJournalEntry,
-    EntityRef, EntityStorage, FinishOperation, FinishOperationOutcome, IdempotencyKey, Name, Operation,
-    OperationId, OperationState, OwnerId, TableRef, Timestamp, Version, WorkspaceId, decide_begin_operation,
-    decide_finish_operation,
+    EntityRef, EntityStorage, FinishFacts, FinishOperation, FinishOperationOutcome, IdempotencyKey, Name,
+    Operation, OperationId, OperationState, OwnerId, TableRef, Timestamp, Version, WorkspaceId,
+    decide_begin_operation, decide_finish_operation,
 };
 use crate::store::{
     CreateEntityOutcome, EntityStore, FindLatestOperations, HeldOperation, LatestOperations, ListEntities,
@@ -117,7 +117,10 @@ impl State {
         let item =
             request.document.as_ref().map(|document| (CatalogKind::EntityWorkflow, document.item.clone()));
         let document = item.and_then(|item| self.items.get(&item)).map(|item| item.version);
-        let facts = BeginFacts { known, entity, holder, last, document };
+        let mut facts = BeginFacts { known, entity, holder, last, document, last_try: 0 };
+        if let Some(effect) = facts.continued_effect(&request) {
+            facts.last_try = self.last_try(workspace, &effect);
+        }
         let begun = decide_begin_operation(&request, facts, now);
         if let BeginOperationOutcome::Begun { operation, entity, notes, evidence } = &begun {
             if operation.claim.is_some() {
@@ -140,7 +143,13 @@ impl State {
             Some(operation) => self.find_entity(&request.workspace, &operation.entity, &operation.home)?,
             None => None,
         };
-        let finished = decide_finish_operation(&request, operation, entity, now)
+        let last_try = match &operation {
+            Some(operation) if request.asks_for_last_try() => {
+                self.last_try(&request.workspace, &operation.effect_key())
+            }
+            _ => 0,
+        };
+        let finished = decide_finish_operation(&request, FinishFacts { operation, entity, last_try }, now)
             .map_err(|error| StoreError::Refused(error.to_string()))?;
         if let FinishOperationOutcome::Finished { operation, entity, evidence } = &finished {
             if let Some(entity) = entity {

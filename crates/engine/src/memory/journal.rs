@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::state::State;
 use crate::limits::MAX_PAGE;
 use crate::model::{
-    EffectClass, EffectKey, EffectTally, Evidence, JournalEntry, Occurrence, RunHead, StepId, StepState,
+    EffectClass, EffectKey, EffectTally, Evidence, JournalEntry, KnownAttempts, RunHead, StepId, StepState,
     TallyCount, WorkspaceId,
 };
 use crate::store::{
@@ -44,15 +44,24 @@ impl State {
             if let Some(evidence) = &note.evidence
                 && note.workspace == request.workspace
                 && evidence.effect == request.effect
-                && evidence.attempt > request.after_try
+                && (request.after_try == 0 || (!evidence.by_key && evidence.attempt > request.after_try))
             {
                 found.push((evidence, StoredJournalEntry { place: *place, note: note.clone() }));
             }
         }
         found.sort_by_key(|(evidence, placed)| {
-            (evidence.attempt, evidence.occurrence, evidence.class, placed.place)
+            let attempt = i64::from(evidence.attempt);
+            let number = if evidence.by_key { -attempt } else { attempt };
+            (number, evidence.occurrence, evidence.class, placed.place)
         });
         found.into_iter().map(|(_, placed)| placed).take(request.limit.clamp(1, MAX_PAGE)).collect()
+    }
+
+    /// Highest number of a try under an effect key.
+    pub(super) fn last_try(&self, workspace: &WorkspaceId, effect: &EffectKey) -> u32 {
+        let of_workspace = self.notes().values().filter(|note| note.workspace == *workspace);
+        let proofs = of_workspace.filter_map(|note| note.evidence.as_ref());
+        proofs.filter(|proof| proof.effect == *effect).map(|proof| proof.attempt).max().unwrap_or(0)
     }
 
     /// Steps of the current generation of a run whose records were deleted by retries, with the last deleted
@@ -74,8 +83,7 @@ impl State {
 
     /// Counts effects that happened more than once, or may have.
     pub(super) fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> Vec<TallyCount> {
-        type Attempts = (EffectClass, BTreeMap<u32, Occurrence>);
-        let mut effects: BTreeMap<(&WorkspaceId, &EffectKey), Attempts> = BTreeMap::new();
+        let mut effects: BTreeMap<(&WorkspaceId, &EffectKey), (EffectClass, KnownAttempts)> = BTreeMap::new();
         for note in self.notes().values() {
             let Some(evidence) = &note.evidence else { continue };
             if workspace.is_some_and(|wanted| *wanted != note.workspace) {
@@ -83,14 +91,13 @@ impl State {
             }
             let known = effects
                 .entry((&note.workspace, &evidence.effect))
-                .or_insert_with(|| (evidence.class, BTreeMap::new()));
+                .or_insert_with(|| (evidence.class, KnownAttempts::default()));
             known.0 = known.0.min(evidence.class);
-            let occurrence = known.1.entry(evidence.attempt).or_insert(evidence.occurrence);
-            *occurrence = evidence.occurrence.max(*occurrence);
+            known.1.learn(evidence);
         }
         let mut counts: BTreeMap<(EffectClass, EffectTally), u64> = BTreeMap::new();
         for (class, attempts) in effects.into_values() {
-            let tally = EffectTally::of(attempts.into_values());
+            let tally = attempts.tally();
             if tally.is_repeated() {
                 *counts.entry((class, tally)).or_default() += 1;
             }

@@ -153,6 +153,8 @@ impl CommitBuilder {
     fn prove(&mut self, step: StepId, generation: Generation, evidence: Evidence) {
         let tells_of_it = |note: &&mut JournalEntry| {
             let attempt = match note.what {
+                // That it happened is told of the key, not of the attempt that went wrong.
+                _ if evidence.by_key => return false,
                 JournalEvent::Failed { attempt, .. } | JournalEvent::Doubted { attempt, .. } => attempt,
                 JournalEvent::Claimed { attempt } if evidence.occurrence == Occurrence::MayHaveHappened => {
                     attempt
@@ -220,7 +222,8 @@ impl CommitBuilder {
         let previous = change.previous.as_ref();
         if let Some(evidence) = Evidence::of_change(run, generation, previous, change.transition, &record) {
             self.proven.retain(|(_, _, known)| {
-                (&known.effect, known.attempt) != (&evidence.effect, evidence.attempt)
+                (&known.effect, known.attempt, known.by_key)
+                    != (&evidence.effect, evidence.attempt, evidence.by_key)
                     || known.occurrence > evidence.occurrence
             });
             self.proven.push((record.id.clone(), generation, evidence));

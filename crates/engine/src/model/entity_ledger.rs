@@ -1,10 +1,9 @@
 //! Ledger entries of effects caused by operations on entities, built from the operation and the journal.
 
-use std::collections::BTreeSet;
-
 use super::{
-    EffectTally, EntityJournalEntry, Evidence, JournalEntry, JournalEvent, LedgerAttempt, LedgerEntity,
-    LedgerEntry, LedgerOutcome, LedgerRuling, Occurrence, Operation, OperationId, OperationState, StepStatus,
+    EffectTally, EntityJournalEntry, Evidence, JournalEntry, JournalEvent, KnownAttempts, LedgerAttempt,
+    LedgerEntity, LedgerEntry, LedgerOutcome, LedgerRuling, Occurrence, Operation, OperationId,
+    OperationState, StepStatus,
 };
 
 /// Everything known about one effect of an operation.
@@ -43,10 +42,16 @@ impl EntityEffect<'_> {
             (None, None) => return None,
         };
         let step = key.as_str().split_once(':').map_or("", |(_, step)| step).to_owned();
-        let mut numbers: BTreeSet<u32> = self.proofs().map(|(_, proof)| proof.attempt).collect();
-        numbers.extend(operation.map(Operation::last_try));
-        let attempts: Vec<LedgerAttempt> =
-            numbers.into_iter().map(|number| self.attempt(number, operation)).collect();
+        let mut known = KnownAttempts::default();
+        self.proofs().for_each(|(_, proof)| known.learn(proof));
+        if let Some(operation) = operation {
+            known.learn_from_record(operation.last_try(), Some(operation.occurrence()));
+        }
+        let attempts: Vec<LedgerAttempt> = known
+            .settled()
+            .into_iter()
+            .map(|(number, occurrence)| self.attempt(number, occurrence, operation))
+            .collect();
         let tally = EffectTally::of(attempts.iter().map(|attempt| attempt.outcome.occurrence()));
         let probes = self.notes.iter().filter_map(|note| match &note.what {
             JournalEvent::Probed { answer } => Some(answer.clone()),
@@ -81,17 +86,16 @@ impl EntityEffect<'_> {
         self.evidence.iter().filter_map(|note| Some((note, note.evidence.as_ref()?)))
     }
 
-    fn attempt(&self, number: u32, operation: Option<&Operation>) -> LedgerAttempt {
-        let of_try = || self.proofs().filter(|(_, proof)| proof.attempt == number);
+    fn attempt(&self, number: u32, known: Occurrence, operation: Option<&Operation>) -> LedgerAttempt {
+        let of_try = || self.proofs().filter(|(_, proof)| proof.attempt == number && !proof.by_key);
         let strongest = of_try().max_by_key(|(note, proof)| (proof.occurrence, std::cmp::Reverse(note.at)));
         let record = operation.filter(|operation| operation.last_try() == number);
-        let known = strongest.map(|(_, proof)| proof.occurrence).max(record.map(Operation::occurrence));
         let is_open = record.is_some_and(|record| matches!(record.state, OperationState::Pending { .. }));
         let outcome = match known {
-            Some(Occurrence::Happened) => LedgerOutcome::Completed,
-            Some(Occurrence::MayHaveHappened) if is_open => LedgerOutcome::Open,
-            Some(Occurrence::MayHaveHappened) => LedgerOutcome::Unknown,
-            Some(Occurrence::DidNotHappen) | None => LedgerOutcome::Failed,
+            Occurrence::Happened => LedgerOutcome::Completed,
+            Occurrence::MayHaveHappened if is_open => LedgerOutcome::Open,
+            Occurrence::MayHaveHappened => LedgerOutcome::Unknown,
+            Occurrence::DidNotHappen => LedgerOutcome::Failed,
         };
         let noted_at = strongest.map(|(note, _)| note.at);
         let ended_at = noted_at.or(record.map(|record| record.state.at()));
@@ -129,7 +133,7 @@ fn status_of(state: &OperationState) -> StepStatus {
 mod tests {
     use super::*;
     use crate::model::transition::example_operation;
-    use crate::model::{EffectClass, Failure, Payload, Timestamp};
+    use crate::model::{EffectClass, Failure, FinishBy, Payload, Timestamp};
 
     const NOW: Timestamp = Timestamp::from_millis(100);
 
@@ -157,7 +161,8 @@ mod tests {
         let pending = operation(1, OperationState::Pending { heard_at: NOW });
         let reverted =
             Operation { state: OperationState::Reverted { at: NOW, settled: false }, ..pending.clone() };
-        let mut evidence = reverted.proofs_of_change(&pending, NOW);
+        let janitor = FinishBy::Janitor { unheard_since: NOW };
+        let mut evidence = reverted.proofs_of_change(&pending, janitor, NOW);
         assert_eq!(entry(&reverted, &evidence).may_have_happened, 1);
         let next = Operation {
             id: OperationId::from_u128(2),
@@ -168,7 +173,7 @@ mod tests {
         evidence.extend(next.proofs_of_begin(NOW));
         let done =
             Operation { state: OperationState::Done { at: NOW, result: Payload::null() }, ..next.clone() };
-        evidence.extend(done.proofs_of_change(&next, NOW));
+        evidence.extend(done.proofs_of_change(&next, FinishBy::Holder(next.owner), NOW));
         let entry = entry(&done, &evidence);
         assert_eq!((entry.happened, entry.may_have_happened), (1, 1));
         assert_eq!((entry.happened_twice, entry.may_have_happened_twice), (0, 1));
@@ -180,7 +185,7 @@ mod tests {
     fn what_is_only_in_the_journal_is_told_without_a_status() {
         let lost = operation(1, OperationState::Failed { at: NOW, failure: Failure::unknown("cut") });
         let pending = operation(1, OperationState::Pending { heard_at: NOW });
-        let evidence = lost.proofs_of_change(&pending, NOW);
+        let evidence = lost.proofs_of_change(&pending, FinishBy::Holder(pending.owner), NOW);
         let entry = EntityEffect { operation: None, evidence: &evidence, notes: &[] }.entry().unwrap();
         assert_eq!((entry.status, entry.may_have_happened), (None, 1));
         assert_eq!(entry.entity.unwrap().operation, lost.id.to_string());

@@ -2,6 +2,9 @@
 //!
 //! Evidence is only ever added. The strongest evidence about an attempt counts, so neither order nor
 //! repetition matters. All counts of repeated effects are computed from evidence and from nothing else.
+//!
+//! Probes and people find an effect by its key. Their "happened" proves that one of the attempts so far
+//! happened, but not which one. It adds to the count only if no attempt is known to have happened.
 
 use std::collections::BTreeMap;
 
@@ -59,6 +62,9 @@ pub struct Evidence {
     pub class: EffectClass,
     /// Number of the attempt, from 1. The count continues across retries of the run.
     pub attempt: u32,
+    /// Whether the effect was found by its key. Then the evidence is about this attempt and all before it: at
+    /// least one of them happened.
+    pub by_key: bool,
     /// Whether the attempt had its effect.
     pub occurrence: Occurrence,
 }
@@ -77,26 +83,25 @@ impl Evidence {
         // Effect and record commit together: an effect without a record did not happen.
         let is_certain = class == EffectClass::Transactional && occurrence != Occurrence::Happened;
         let occurrence = if is_certain { Occurrence::DidNotHappen } else { occurrence };
-        Some(Evidence { effect: EffectKey::new(run, generation, step), class, attempt, occurrence })
+        let effect = EffectKey::new(run, generation, step);
+        Some(Evidence { effect, class, attempt, by_key: false, occurrence })
     }
 
-    /// What a ruling shows about the attempt in doubt. People look up an effect by its key. If a retry of the
-    /// run repeats the effect (`is_repeated`), an earlier attempt may have caused it, so the ruling leaves
-    /// the outcome of this attempt unknown.
+    /// What a ruling shows about the effect in doubt. What it does not show stays unknown.
     pub fn of_ruling(
         ruling: &Resolution,
         run: RunId,
         generation: Generation,
         record: &StepRecord,
-        is_repeated: bool,
     ) -> Option<Self> {
-        let occurrence = match ruling {
-            Resolution::Happened { .. } if is_repeated => Occurrence::MayHaveHappened,
-            Resolution::Happened { .. } => Occurrence::Happened,
-            Resolution::DidNotHappen => Occurrence::DidNotHappen,
+        let (occurrence, by_key) = match ruling {
+            Resolution::Happened { .. } => (Occurrence::Happened, true),
+            Resolution::DidNotHappen => (Occurrence::DidNotHappen, false),
             Resolution::Compensate { .. } | Resolution::Abandon => return None,
         };
-        Evidence::of_step(run, generation, &record.id, record.kind, record.attempts, occurrence)
+        let evidence =
+            Evidence::of_step(run, generation, &record.id, record.kind, record.attempts, occurrence)?;
+        Some(Evidence { by_key, ..evidence })
     }
 
     /// What a changed record shows, unless the record alone shows as much. The record suffices for a first
@@ -113,7 +118,6 @@ impl Evidence {
             // The outcome of the attempt will not be recorded.
             StepTransition::Cancel if was_under_way => Occurrence::MayHaveHappened,
             StepTransition::Withdraw => Occurrence::DidNotHappen,
-            StepTransition::Stands => Occurrence::MayHaveHappened,
             _ => Occurrence::of_state(&record.state)?,
         };
         let was_in_doubt = previous.is_some_and(|previous| previous.state.status() == StepStatus::InDoubt);
@@ -129,7 +133,64 @@ impl Evidence {
             Evidence::of_step(run, generation, &record.id, record.kind, record.attempts, occurrence)?;
         let tells_nothing =
             evidence.class == EffectClass::Transactional && evidence.occurrence == Occurrence::DidNotHappen;
-        (!tells_nothing).then_some(evidence)
+        let by_key = transition == StepTransition::Happened;
+        (!tells_nothing).then_some(Evidence { by_key, ..evidence })
+    }
+}
+
+/// What is known of the attempts at one effect.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KnownAttempts {
+    attempts: BTreeMap<u32, Occurrence>,
+    /// The effect was found by its key when it had been attempted so often; the first time counts.
+    found_after: Option<u32>,
+}
+
+impl KnownAttempts {
+    /// Takes evidence into account.
+    pub fn learn(&mut self, evidence: &Evidence) {
+        match evidence.by_key {
+            true => {
+                let found = self.found_after.map_or(evidence.attempt, |found| found.min(evidence.attempt));
+                self.found_after = Some(found);
+            }
+            false => {
+                let known = self.attempts.entry(evidence.attempt).or_insert(evidence.occurrence);
+                *known = evidence.occurrence.max(*known);
+            }
+        }
+    }
+
+    /// Takes into account what a record says of its last attempt. An attempt after the first is never without evidence, which knows more: a record
+    /// that is completed does not tell whether its last attempt made the effect, or an earlier one.
+    pub fn learn_from_record(&mut self, attempt: u32, occurrence: Option<Occurrence>) {
+        let Some(occurrence) = occurrence else { return };
+        let known = self.attempts.entry(attempt).or_insert(occurrence);
+        if attempt == 1 {
+            *known = occurrence.max(*known);
+        }
+    }
+
+    /// Each attempt of which something is known. An effect that was found by its key, and that no attempt before that is known to have made, is taken
+    /// for that of the last attempt that may have.
+    pub fn settled(&self) -> BTreeMap<u32, Occurrence> {
+        let mut settled = self.attempts.clone();
+        let Some(found_after) = self.found_after else { return settled };
+        let is_known = |occurrence: &Occurrence| *occurrence == Occurrence::Happened;
+        if settled.range(..=found_after).any(|(_, occurrence)| is_known(occurrence)) {
+            return settled;
+        }
+        let may_have = |(number, occurrence): (&u32, &Occurrence)| {
+            (*occurrence == Occurrence::MayHaveHappened).then_some(*number)
+        };
+        let made_by = settled.range(..=found_after).rev().find_map(may_have).unwrap_or(found_after);
+        settled.insert(made_by, Occurrence::Happened);
+        settled
+    }
+
+    /// How often the effect happened, and how often more it may have.
+    pub fn tally(&self) -> EffectTally {
+        EffectTally::of(self.settled().into_values())
     }
 }
 
@@ -228,6 +289,47 @@ mod tests {
         assert_eq!(tally(3, 0), (2, 0));
     }
 
+    /// How often an effect happened and may have, by what was said of attempts, and after which attempts it was found by its key.
+    fn counted(said: &[(u32, Occurrence)], found_after: &[u32]) -> (u32, u32) {
+        let effect = EffectKey::new(RunId::from_u128(1), Generation::default(), &StepId::from_stored("wire"));
+        let of = |attempt, by_key, occurrence| {
+            let (effect, class) = (effect.clone(), EffectClass::Claimed);
+            Evidence { effect, class, attempt, by_key, occurrence }
+        };
+        let mut all: Vec<Evidence> =
+            said.iter().map(|(attempt, occurrence)| of(*attempt, false, *occurrence)).collect();
+        all.extend(found_after.iter().map(|attempt| of(*attempt, true, Occurrence::Happened)));
+        let tally = |all: &[Evidence]| {
+            let mut known = KnownAttempts::default();
+            all.iter().for_each(|evidence| known.learn(evidence));
+            known.tally()
+        };
+        let forth = tally(&all);
+        all.reverse();
+        assert_eq!(forth, tally(&all), "whatever comes first");
+        (forth.happened, forth.may_have_happened)
+    }
+
+    /// That an effect was found by its key is explained by any attempt until then.
+    #[test]
+    fn an_effect_that_is_found_by_its_key_happened_at_least_once() {
+        use Occurrence::{DidNotHappen, Happened, MayHaveHappened};
+        assert_eq!(counted(&[(1, MayHaveHappened)], &[1]), (1, 0));
+        assert_eq!(counted(&[(1, MayHaveHappened), (2, MayHaveHappened)], &[2]), (1, 1));
+        assert_eq!(counted(&[(1, Happened), (2, MayHaveHappened)], &[2]), (1, 1), "it was the first");
+        assert_eq!(counted(&[(1, DidNotHappen), (2, MayHaveHappened)], &[2]), (1, 0));
+        assert_eq!(
+            counted(&[(1, MayHaveHappened), (2, Happened)], &[2, 2]),
+            (1, 1),
+            "saying it twice is nothing"
+        );
+        assert_eq!(counted(&[(1, DidNotHappen)], &[1]), (1, 0), "whoever denied it erred");
+        // One of the first two, and the third, which began after the effect was found.
+        assert_eq!(counted(&[(1, MayHaveHappened), (2, MayHaveHappened), (3, Happened)], &[2]), (2, 1));
+        assert_eq!(counted(&[(1, MayHaveHappened), (2, Happened), (3, MayHaveHappened)], &[1, 3]), (2, 1));
+        assert_eq!(counted(&[(1, Happened), (2, MayHaveHappened), (3, MayHaveHappened)], &[2, 3]), (1, 2));
+    }
+
     #[test]
     fn the_strongest_evidence_of_an_attempt_counts() {
         assert!(Occurrence::MayHaveHappened < Occurrence::DidNotHappen);
@@ -288,8 +390,8 @@ mod tests {
         assert_eq!(cut_off(Some(failed), 2), None, "of its last attempt all is known");
         let doubt = StepState::InDoubt { since: NOW, failure: Failure::unknown("reset") };
         let completed = StepState::Completed { at: NOW, output: Payload::null() };
-        let by_key = evidence_by(StepTransition::Stands, Some(doubt), 2, completed);
-        assert_eq!(by_key, Some(Occurrence::MayHaveHappened), "an earlier attempt may have made it");
+        let by_key = evidence_by(StepTransition::Happened, Some(doubt), 2, completed);
+        assert_eq!(by_key, Some(Occurrence::Happened));
         let withdrawn =
             |attempts| evidence_by(StepTransition::Withdraw, Some(StepState::Running), attempts, cancelled());
         assert_eq!(withdrawn(1), Some(Occurrence::DidNotHappen));

@@ -118,7 +118,7 @@ pub enum JournalEvent {
     Superseded {
         /// Last attempt of the deleted record.
         attempt: u32,
-        /// The knowledge about it at that time.
+        /// Outcome according to the deleted record.
         occurrence: Occurrence,
     },
     /// A person allowed a retry of the run to repeat an effect that has happened.

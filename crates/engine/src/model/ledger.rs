@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     Actor, EffectClass, EffectKey, EffectTally, EventKind, Evidence, Fence, Generation, JournalEntry,
-    JournalEvent, Occurrence, RunEvent, RunId, StepRecord, StepState, StepStatus,
+    JournalEvent, KnownAttempts, Occurrence, RunEvent, RunId, StepRecord, StepState, StepStatus,
 };
 
 /// One effect.
@@ -170,10 +170,17 @@ fn entry_of(
 ) -> LedgerEntry {
     let proven: Vec<(&JournalEntry, &Evidence)> =
         about.iter().filter_map(|note| Some((*note, note.evidence.as_ref()?))).collect();
-    let last_proven = proven.iter().map(|(_, evidence)| evidence.attempt).max().unwrap_or(0);
-    let last = record.map_or(0, |record| record.attempts).max(last_proven);
-    let attempts: Vec<LedgerAttempt> =
-        (1..=last).map(|number| attempt_of(number, record, &proven, events, about)).collect();
+    let mut known = KnownAttempts::default();
+    proven.iter().for_each(|(_, evidence)| known.learn(evidence));
+    if let Some(record) = record {
+        known.learn_from_record(record.attempts, Occurrence::of_state(&record.state));
+    }
+    let known = known.settled();
+    let last_known = known.keys().next_back().copied().unwrap_or(0);
+    let last = record.map_or(0, |record| record.attempts).max(last_known);
+    let attempts: Vec<LedgerAttempt> = (1..=last)
+        .map(|number| attempt_of(number, known.get(&number).copied(), record, &proven, events, about))
+        .collect();
     let probes = about.iter().filter_map(|note| match &note.what {
         JournalEvent::Probed { answer } => Some(answer.clone()),
         _ => None,
@@ -204,6 +211,7 @@ fn entry_of(
 
 fn attempt_of(
     number: u32,
+    known: Option<Occurrence>,
     record: Option<&StepRecord>,
     proven: &[(&JournalEntry, &Evidence)],
     events: &[RunEvent],
@@ -215,21 +223,18 @@ fn attempt_of(
         _ => false,
     });
     // Among equally strong evidence, the first tells when the outcome became known.
-    let strongest = proven.iter().filter(|(_, evidence)| evidence.attempt == number).fold(
-        None,
-        |best: Option<&(&JournalEntry, &Evidence)>, next| match best {
-            Some(best) if best.1.occurrence >= next.1.occurrence => Some(best),
-            _ => Some(next),
-        },
-    );
+    let of_attempt =
+        |(_, evidence): &&(&JournalEntry, &Evidence)| evidence.attempt == number && !evidence.by_key;
+    let strongest =
+        proven.iter().filter(of_attempt).fold(None, |best: Option<&(&JournalEntry, &Evidence)>, next| {
+            match best {
+                Some(best) if best.1.occurrence >= next.1.occurrence => Some(best),
+                _ => Some(next),
+            }
+        });
     let record = record.filter(|record| record.attempts == number);
-    let recorded = record.and_then(|record| Occurrence::of_state(&record.state));
-    let proven = strongest.map(|(_, evidence)| evidence.occurrence);
-    // A record with several attempts always has evidence, and the evidence is more precise: that a repeated
-    // effect exists does not show which attempt caused it.
-    let occurrence = if number > 1 { proven.or(recorded) } else { proven.max(recorded) };
     let is_open = record.is_some_and(|record| record.state == StepState::Running);
-    let outcome = match occurrence {
+    let outcome = match known {
         Some(Occurrence::Happened) => LedgerOutcome::Completed,
         Some(Occurrence::MayHaveHappened) if is_open => LedgerOutcome::Open,
         Some(Occurrence::MayHaveHappened) => LedgerOutcome::Unknown,
@@ -380,10 +385,18 @@ mod tests {
     #[test]
     fn a_repeated_effect_that_a_probe_finds_is_known_to_have_happened_once() {
         let dropped = JournalEvent::Superseded { attempt: 1, occurrence: Occurrence::Happened };
-        let notes = [note(dropped, Some((1, Occurrence::Happened))), tried(2, Occurrence::MayHaveHappened)];
+        let mut by_key = tried(2, Occurrence::Happened);
+        by_key.evidence.as_mut().expect("it is evidence").by_key = true;
+        let doubted = tried(2, Occurrence::MayHaveHappened);
+        let notes = [note(dropped, Some((1, Occurrence::Happened))), doubted.clone(), by_key.clone()];
         let found = entry(2, &notes);
         assert_eq!((found.happened, found.may_have_happened), (1, 1));
         assert_eq!((found.happened_twice, found.may_have_happened_twice), (0, 1));
+        let failed = JournalEvent::Superseded { attempt: 1, occurrence: Occurrence::DidNotHappen };
+        let notes = [note(failed, Some((1, Occurrence::DidNotHappen))), doubted, by_key];
+        let found = entry(2, &notes);
+        assert_eq!((found.happened, found.may_have_happened), (1, 0), "it can only be the second");
+        assert_eq!(found.attempts[1].outcome, LedgerOutcome::Completed);
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub struct Operation {
     /// How often its action was entered in the current attempt. 0 if it has no effect outside the store, or
     /// if a run carries it out.
     pub tries: u32,
-    /// How often the action was entered under its effect key before.
+    /// Number of the last try under its effect key before its own.
     pub tries_before: u32,
     /// The run that carries it out, if one does. The run then decides how the operation ends; heartbeats do
     /// not matter.

@@ -1,11 +1,12 @@
 //! Evidence in the record of an operation about the attempts at its action.
 //!
-//! Attempts are counted by effect key, over all operations that share it. A first attempt with a known
-//! outcome needs no evidence: the operation itself shows it. Evidence about every other attempt is written to
-//! the journal together with the change that shows it.
+//! Attempts are counted by effect key, over all operations that share it. No two attempts have the same
+//! number. The first attempt of the operation that began the effect needs no evidence if its outcome is known:
+//! the operation itself shows it. Evidence about every other attempt is written to the journal together with
+//! the change that shows it.
 
 use super::{
-    EffectClass, EntityJournalEntry, Evidence, JournalEntry, JournalEvent, Occurrence, Operation,
+    EffectClass, EntityJournalEntry, Evidence, FinishBy, JournalEntry, JournalEvent, Occurrence, Operation,
     OperationState, Recovery, Timestamp,
 };
 use crate::limits::MAX_SETTLED_TRIES;
@@ -44,7 +45,7 @@ impl Operation {
     /// Evidence about one of its attempts. `None` if its action has no effect outside the store.
     pub fn evidence(&self, number: u32, occurrence: Occurrence) -> Option<Evidence> {
         let (effect, class) = (self.effect_key(), self.effect_class());
-        (self.tries > 0).then_some(Evidence { effect, class, attempt: number, occurrence })
+        (self.tries > 0).then_some(Evidence { effect, class, attempt: number, by_key: false, occurrence })
     }
 
     /// A journal entry with the evidence about one of its attempts.
@@ -61,31 +62,52 @@ impl Operation {
         note.to_journal_entry().map(|note| JournalEntry { owner: Some(self.owner), ..note })
     }
 
-    /// Evidence in its beginning. For a first attempt that is nothing beyond the operation itself.
-    pub(super) fn proofs_of_begin(&self, at: Timestamp) -> Vec<JournalEntry> {
-        let number = self.last_try();
-        let is_again = number > 1;
-        is_again.then(|| self.proof(number, Occurrence::MayHaveHappened, at)).flatten().into_iter().collect()
+    /// Returns whether only the journal shows the last attempt. The operation that began an effect shows the
+    /// first attempt under its key.
+    fn is_told_by_journal(&self) -> bool {
+        self.last_try() > 1 || self.effect_of != self.id
     }
 
-    /// Evidence in the change from `before` to this state.
-    pub(super) fn proofs_of_change(&self, before: &Operation, at: Timestamp) -> Vec<JournalEntry> {
+    /// Evidence in its beginning. For a first attempt that is nothing beyond the operation itself.
+    pub(super) fn proofs_of_begin(&self, at: Timestamp) -> Vec<JournalEntry> {
+        let proof = || self.proof(self.last_try(), Occurrence::MayHaveHappened, at);
+        self.is_told_by_journal().then(proof).flatten().into_iter().collect()
+    }
+
+    /// Evidence in the change by `by` from `before` to this state.
+    pub(super) fn proofs_of_change(
+        &self,
+        before: &Operation,
+        by: FinishBy,
+        at: Timestamp,
+    ) -> Vec<JournalEntry> {
         let (number, occurrence) = (self.last_try(), self.occurrence());
         let is_pending = matches!(self.state, OperationState::Pending { .. });
         let was_in_doubt = matches!(before.state, OperationState::InDoubt { .. });
         let is_open = occurrence == Occurrence::MayHaveHappened && !is_pending;
-        let first = match occurrence {
+        let numbers = match occurrence {
             // The action is entered again because its previous outcome is unknown.
-            _ if is_pending => before.last_try(),
+            _ if is_pending => vec![before.last_try(), number],
             // A search for the key that finds nothing is evidence about every attempt under it.
             Occurrence::DidNotHappen if was_in_doubt => {
-                number.saturating_sub(MAX_SETTLED_TRIES).saturating_add(1)
+                (number.saturating_sub(MAX_SETTLED_TRIES).saturating_add(1)..=number).collect()
             }
-            _ if number > 1 || was_in_doubt || is_open => number,
+            // Whoever found it does as well: any of them may have made the effect.
+            Occurrence::Happened if matches!(by, FinishBy::Probe | FinishBy::People) => {
+                return self.proof(number, occurrence, at).map(found_by_key).into_iter().collect();
+            }
+            _ if self.is_told_by_journal() || was_in_doubt || is_open => vec![number],
             _ => return Vec::new(),
         };
-        (first.max(1)..=number).filter_map(|number| self.proof(number, occurrence, at)).collect()
+        numbers.into_iter().filter_map(|number| self.proof(number, occurrence, at)).collect()
     }
+}
+
+fn found_by_key(mut proof: JournalEntry) -> JournalEntry {
+    if let Some(evidence) = &mut proof.evidence {
+        evidence.by_key = true;
+    }
+    proof
 }
 
 #[cfg(test)]
@@ -114,7 +136,8 @@ mod tests {
     /// Evidence written when an operation with `counts` (attempts before, attempts now) ends in `state`.
     fn ending(before: OperationState, counts: (u32, u32), state: OperationState) -> Vec<(u32, Occurrence)> {
         let before = operation(counts.0, counts.1, before);
-        said(Operation { state, ..before.clone() }.proofs_of_change(&before, NOW))
+        let holder = FinishBy::Holder(before.owner);
+        said(Operation { state, ..before.clone() }.proofs_of_change(&before, holder, NOW))
     }
 
     #[test]
@@ -151,7 +174,37 @@ mod tests {
     fn an_action_that_is_entered_again_leaves_evidence_of_both_tries() {
         let before = operation(0, 1, pending());
         let again = Operation { tries: 2, ..before.clone() };
-        assert_eq!(said(again.proofs_of_change(&before, NOW)), [(1, MayHaveHappened), (2, MayHaveHappened)]);
+        let proofs = again.proofs_of_change(&before, FinishBy::Holder(before.owner), NOW);
+        assert_eq!(said(proofs), [(1, MayHaveHappened), (2, MayHaveHappened)]);
+    }
+
+    /// A probe and people find an effect by its key. The worker that made a try knows of that try.
+    #[test]
+    fn whoever_finds_a_key_speaks_of_some_try_under_it() {
+        let before = operation(1, 1, OperationState::InDoubt { since: NOW });
+        let done =
+            Operation { state: OperationState::Done { at: NOW, result: Payload::null() }, ..before.clone() };
+        for (by, by_key) in [(FinishBy::Probe, true), (FinishBy::People, true), (FinishBy::LateResult, false)]
+        {
+            let proofs = done.proofs_of_change(&before, by, NOW);
+            let evidence: Vec<_> = proofs.into_iter().filter_map(|note| note.evidence).collect();
+            assert!(
+                matches!(&evidence[..], [one] if (one.attempt, one.by_key, one.occurrence) == (2, by_key, Happened)),
+                "{by:?}: {evidence:?}"
+            );
+        }
+    }
+
+    /// The operation that began the effect may be tried again later: then nothing else would tell that the number is taken.
+    #[test]
+    fn a_try_under_the_key_of_another_operation_is_always_in_the_journal() {
+        let other =
+            Operation { effect_of: crate::model::OperationId::from_u128(9), ..operation(0, 1, pending()) };
+        assert_eq!(said(other.proofs_of_begin(NOW)), [(1, MayHaveHappened)]);
+        let done =
+            Operation { state: OperationState::Done { at: NOW, result: Payload::null() }, ..other.clone() };
+        let proofs = done.proofs_of_change(&other, FinishBy::Holder(other.owner), NOW);
+        assert_eq!(said(proofs), [(1, Happened)]);
     }
 
     #[test]

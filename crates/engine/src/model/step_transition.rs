@@ -25,9 +25,6 @@ pub enum StepTransition {
     Doubt,
     /// A probe or a ruling says that the effect happened.
     Happened,
-    /// The same, for an effect that a retry of the run repeats. The effect was found by its key, so an
-    /// attempt before the retry may have caused it.
-    Stands,
     /// A probe or a ruling says that the effect did not happen. It may run.
     DidNotHappen,
     /// A ruling gives it up.
@@ -54,7 +51,6 @@ pub const STEP_TRANSITIONS: &[(Option<StepStatus>, StepTransition, StepStatus)] 
     (Some(InDoubt), StepTransition::Begin, Running),
     (Some(InDoubt), StepTransition::Doubt, InDoubt),
     (Some(InDoubt), StepTransition::Happened, Completed),
-    (Some(InDoubt), StepTransition::Stands, Completed),
     (Some(InDoubt), StepTransition::DidNotHappen, Pending),
     (Some(InDoubt), StepTransition::Abandon, Failed),
 ];
@@ -77,7 +73,6 @@ impl StepTransition {
             | StepTransition::Withdraw
             | StepTransition::Doubt
             | StepTransition::Happened
-            | StepTransition::Stands
             | StepTransition::DidNotHappen
             | StepTransition::Abandon => false,
         }
@@ -96,7 +91,6 @@ impl StepTransition {
             StepTransition::Withdraw => "withdraw",
             StepTransition::Doubt => "doubt",
             StepTransition::Happened => "happened",
-            StepTransition::Stands => "stands",
             StepTransition::DidNotHappen => "did not happen",
             StepTransition::Abandon => "abandon",
         }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{
-    Actor, ClaimTo, Entity, EntityJournalEntry, EntityRef, EntityStorage, Fingerprint, IdempotencyKey,
-    Invalid, Irreversible, JournalEntry, JournalEvent, Name, Operation, OperationEnd, OperationId,
-    OperationState, OutboxMessage, OwnerId, Payload, Recovery, RetryAnswer, RunId, Timestamp, Version,
-    WorkspaceId, merge_data,
+    Actor, ClaimTo, EffectKey, Entity, EntityJournalEntry, EntityRef, EntityStorage, Fingerprint,
+    IdempotencyKey, Invalid, Irreversible, JournalEntry, JournalEvent, Name, Operation, OperationEnd,
+    OperationId, OperationState, OutboxMessage, OwnerId, Payload, Recovery, RetryAnswer, RunId, Timestamp,
+    Version, WorkspaceId, merge_data,
 };
 
 /// A requested transition, with everything the configured step says about it.
@@ -101,6 +101,18 @@ pub struct BeginFacts {
     /// Current version of the document. It must not change before the operation is committed. Needed only if
     /// the request names a document.
     pub document: Option<Version>,
+    /// Highest number of a try in the journal under the effect key of [`BeginFacts::continued_effect`]. Only needed if there is one.
+    pub last_try: u32,
+}
+
+impl BeginFacts {
+    /// The effect that a new operation goes on with, once the other facts are known. The stores look up [`BeginFacts::last_try`] for it.
+    pub fn continued_effect(&self, request: &BeginOperation) -> Option<EffectKey> {
+        let before =
+            self.known.as_ref().filter(|known| matches!(known.state, OperationState::Reverted { .. }));
+        let continued = request.continued(before, self.last.as_ref())?;
+        Some(EffectKey::of_operation(continued.effect_of, request.step.as_str()))
+    }
 }
 
 /// Outcome of a request to begin.
@@ -150,6 +162,31 @@ impl BeginOperation {
     pub fn may_ask_for_last(&self) -> bool {
         self.has_effect || self.irreversible == Irreversible::Once || self.retry == RetryAnswer::Returns
     }
+
+    /// Does `last` bar it, so that only a manager may have it done?
+    fn is_barred_by(&self, last: &Operation) -> bool {
+        self.irreversible == Irreversible::Once && last.needs_override()
+    }
+
+    /// Does it make a new effect, on a manager's word, although that of `last` may have happened?
+    fn overrides(&self, last: &Operation) -> bool {
+        self.overridden.is_some() && (self.is_barred_by(last) || last.leaves_doubt())
+    }
+
+    /// The operation whose effect it goes on with: `before`, which it tries again, or the `last` one of the step.
+    fn continued<'a>(
+        &self,
+        before: Option<&'a Operation>,
+        last: Option<&'a Operation>,
+    ) -> Option<&'a Operation> {
+        let goes_on = |last: &&Operation| {
+            self.has_effect
+                && !self.overrides(last)
+                && last.is_continued_by(self.claim.is_some(), &self.fingerprint)
+        };
+        // An operation that is tried again keeps its own key.
+        before.or_else(|| last.filter(goes_on))
+    }
 }
 
 /// Decides whether an operation begins. A store writes the operation, the entity, the entries and the
@@ -159,7 +196,7 @@ pub fn decide_begin_operation(
     facts: BeginFacts,
     now: Timestamp,
 ) -> BeginOperationOutcome {
-    let BeginFacts { known, entity, holder, last, document } = facts;
+    let BeginFacts { known, entity, holder, last, document, last_try } = facts;
     let mut before = None;
     if let Some(known) = known {
         if known.fingerprint != request.fingerprint {
@@ -222,14 +259,11 @@ pub fn decide_begin_operation(
             evidence: None,
         });
     };
-    let is_barred = |last: &Operation| request.irreversible == Irreversible::Once && last.needs_override();
-    let mut is_new_effect = false;
     match (&request.overridden, &last) {
-        (None, Some(last)) if is_barred(last) => {
+        (None, Some(last)) if request.is_barred_by(last) => {
             return BeginOperationOutcome::OverrideRequired(Box::new(last.clone()));
         }
-        (Some(word), Some(last)) if is_barred(last) || last.leaves_doubt() => {
-            is_new_effect = true;
+        (Some(word), Some(last)) if request.overrides(last) => {
             let operation = Some(last.id.to_string());
             note(Some(word.by.clone()), JournalEvent::Overridden { operation, reason: word.reason.clone() });
         }
@@ -244,18 +278,12 @@ pub fn decide_begin_operation(
             }
         }
     }
-    let continues = |last: &&Operation| {
-        !is_new_effect
-            && request.has_effect
-            && last.is_continued_by(request.claim.is_some(), &request.fingerprint)
-    };
-    // An operation that is tried again keeps its own key.
-    let continued = before.as_ref().or_else(|| last.as_ref().filter(continues));
+    let continued = request.continued(before.as_ref(), last.as_ref());
     let effect_of = continued.map_or(id, |continued| continued.effect_of);
     let may_repeat = continued.is_some_and(Operation::leaves_doubt);
-    // Another operation may have continued the effect since this one was reverted.
-    let of_effect = before.iter().chain(&last).filter(|other| other.effect_of == effect_of);
-    let tries_before = of_effect.map(|other| other.tries_before + other.tries).max().unwrap_or(0);
+    // Other operations may have continued the effect since. The journal has all their attempts.
+    let tries_before =
+        continued.map_or(0, |continued| last_try.max(continued.tries_before + continued.tries));
     let done_before = last.as_ref().is_some_and(Operation::is_done)
         || before.as_ref().is_some_and(|before| before.done_before);
     if before.is_some() {
@@ -365,14 +393,33 @@ pub enum FinishOperationOutcome {
     Stale(Option<Entity>),
 }
 
+/// Facts that a store loads before an operation ends.
+#[derive(Debug, Clone, Default)]
+pub struct FinishFacts {
+    /// The operation.
+    pub operation: Option<Operation>,
+    /// The entity.
+    pub entity: Option<Entity>,
+    /// Highest attempt number in the journal under the operation's effect key. Only needed if
+    /// [`FinishOperation::asks_for_last_try`].
+    pub last_try: u32,
+}
+
+impl FinishOperation {
+    /// Returns whether the decision needs the last attempt number under the effect key.
+    pub fn asks_for_last_try(&self) -> bool {
+        matches!(self.end, OperationEnd::TryAgain)
+    }
+}
+
 /// Decides how an operation ends. A store writes everything in `Finished`, together with the messages and
 /// entries of the request, or nothing.
 pub fn decide_finish_operation(
     request: &FinishOperation,
-    operation: Option<Operation>,
-    entity: Option<Entity>,
+    facts: FinishFacts,
     now: Timestamp,
 ) -> Result<FinishOperationOutcome, Invalid> {
+    let FinishFacts { operation, entity, last_try } = facts;
     let Some(mut operation) = operation else { return Ok(FinishOperationOutcome::Lost(None)) };
     if operation.attempt != request.attempt || !may_finish(request.by, &request.end, &operation) {
         let again = operation.attempt == request.attempt
@@ -419,8 +466,14 @@ pub fn decide_finish_operation(
         OperationEnd::InDoubt => OperationState::InDoubt { since: now },
         OperationEnd::TryAgain => OperationState::Pending { heard_at: now },
     };
-    operation.tries = request.tries.unwrap_or(operation.tries);
-    let evidence = operation.proofs_of_change(&before, now);
+    let tries = request.tries.unwrap_or(operation.tries);
+    if request.asks_for_last_try() && tries > operation.tries {
+        // Several operations of an unclaimed step can share one effect key, so the next number may be taken.
+        let number = last_try.max(operation.last_try()).saturating_add(1);
+        operation.tries_before = operation.tries_before.max(number.saturating_sub(tries));
+    }
+    operation.tries = tries;
+    let evidence = operation.proofs_of_change(&before, request.by, now);
     Ok(FinishOperationOutcome::Finished { operation: Box::new(operation), entity, evidence })
 }
 

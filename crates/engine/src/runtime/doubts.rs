@@ -232,10 +232,9 @@ impl Engine {
             request: Some(request.into()),
         };
         let at = self.inner.store.now();
-        let is_repeated = log.attempts_before.iter().any(|(dropped, _)| *dropped == step);
-        let generation = log.head.generation;
+        let evidence = Evidence::of_ruling(&ruling.resolution, run, log.head.generation, record);
         let note = JournalEntry {
-            evidence: Evidence::of_ruling(&ruling.resolution, run, generation, record, is_repeated),
+            evidence,
             ..JournalEntry::on_run(&log.head, Some(step.clone()), ruling.by.clone(), at, what)
         };
         // Another person may give an equal ruling, so only the request id identifies this one.

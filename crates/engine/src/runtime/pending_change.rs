@@ -50,11 +50,12 @@ impl PendingChange {
 }
 
 impl PendingChange {
-    /// Returns the step, if the change is the outcome of an attempt at its effect.
+    /// Returns the step, if the change is the outcome of an attempt at its effect or gives the attempt up.
     pub(crate) fn attempted_step(&self) -> Option<StepId> {
         let PendingChange::Step { id, kind, transition, .. } = self else { return None };
         kind.effect_class()?;
-        transition.is_of_attempt().then(|| id.clone())
+        let was_entered = transition.is_of_attempt() || *transition == StepTransition::Cancel;
+        was_entered.then(|| id.clone())
     }
 }
 

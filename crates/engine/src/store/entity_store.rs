@@ -130,8 +130,9 @@ pub trait EntityStore: Send + Sync {
     /// Lists entries about an entity, oldest first.
     async fn list_entity_journal(&self, request: ListEntityJournal) -> StoreResult<Vec<StoredEntityEntry>>;
 
-    /// Lists the evidence in the journal about one effect key, in the order of attempts. For one attempt, the
-    /// weakest evidence comes first, then the oldest.
+    /// Lists the evidence in the journal about one effect key. Evidence found by the key comes first, the one
+    /// after the most attempts leading. Then come single attempts in their order; for one attempt, the weakest
+    /// evidence comes first, then the oldest.
     async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<StoredJournalEntry>>;
 
     /// Rejects a table that cannot be used: it does not exist, lacks one of its columns, or has no unique
@@ -294,7 +295,7 @@ pub struct ListEvidence {
     pub workspace: WorkspaceId,
     /// The effect.
     pub effect: EffectKey,
-    /// Only attempts after this one. 0 for all.
+    /// Only single attempts after this one. 0 for all evidence.
     pub after_try: u32,
     /// Page size, at most [`crate::limits::MAX_PAGE`].
     pub limit: usize,

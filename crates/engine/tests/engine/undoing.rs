@@ -755,6 +755,39 @@ async fn a_charge_that_lost_a_race_is_settled_before_the_run_is_undone() {
     }
 }
 
+/// The code drops a step that waits for its second attempt.
+#[tokio::test]
+async fn a_charge_that_lost_a_race_between_two_attempts_is_settled_before_the_run_is_undone() {
+    let bench = Bench::new();
+    let provider = Provider::losing(1);
+    let kept = provider.clone();
+    let workflow = move |ctx: Ctx, _: ()| {
+        let provider = kept.clone();
+        async move {
+            let hourly = RetryPolicy::default().first_wait(Duration::from_secs(3600));
+            let charge = async { provider.step(&ctx).retry(hourly).await.map(drop) };
+            let patience = async { ctx.sleep(Duration::from_secs(60)).await };
+            ctx.select((charge, patience)).await?.1?;
+            Err::<(), _>(Failure::permanent("too slow"))
+        }
+    };
+    bench.engine.register("race", workflow).unwrap();
+    let run = bench.engine.start("race", &()).await.unwrap();
+    bench.until_step(run.id(), "charge", StepStatus::Pending).await;
+    bench.clock.advance(Duration::from_secs(61));
+    let output = serde_json::json!("charge 7");
+    bench
+        .eventually("asked anew", async || {
+            let page = bench.engine.list_doubts(None, 10).await.unwrap();
+            page.doubts.iter().any(|doubt| doubt.failure.code() == Some("unsettled")).then_some(())
+        })
+        .await;
+    bench.rule(&bench.engine, "charge", Resolution::Happened { output }).await;
+    bench.until(run.id(), RunStatus::Failed).await;
+    assert_eq!(*provider.refunded.lock().unwrap(), ["charge 7"]);
+    bench.check().await;
+}
+
 /// A refused refund is not the end.
 #[tokio::test]
 async fn an_undo_that_fails_is_left_to_people() {

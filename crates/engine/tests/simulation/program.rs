@@ -59,6 +59,14 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// Is it a race that a booking may lose while the provider still works on it?
+    fn may_drop_a_booking(&self) -> bool {
+        let is_booking = |op: &Op| matches!(op, Op::Book(_));
+        matches!(self, Op::First(branches) if branches.iter().flatten().any(is_booking))
+    }
+}
+
 /// What an effect takes.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Effort {
@@ -135,11 +143,13 @@ impl Program {
 
     fn draw_generation(dice: &mut Rng, generation: u32, last: u32) -> Self {
         let count = dice.usize(1..=5);
-        let ops = (0..count).map(|_| draw_op(dice, 0)).collect();
+        let ops: Vec<Op> = (0..count).map(|_| draw_op(dice, 0)).collect();
         let then = match dice.u32(0..6) {
             _ if generation < last => {
                 Then::Again(Box::new(Self::draw_generation(dice, generation + 1, last)))
             }
+            // Whether a booking that was dropped half way is undone shows only in a run that fails.
+            0..=3 if ops.iter().any(Op::may_drop_a_booking) => Then::Fail,
             0 => Then::Fail,
             _ => Then::Complete,
         };
@@ -203,9 +213,11 @@ pub fn shared_key(n: u8) -> String {
 }
 
 fn draw_rival(dice: &mut Rng) -> Op {
-    match dice.u32(0..3) {
+    match dice.u32(0..5) {
         0 => Op::Step(Effort::draw(dice)),
         1 => Op::Promise { timeout_ms: None, key: draw_key(dice) },
-        _ => Op::Signal { timeout_ms: None },
+        2 => Op::Signal { timeout_ms: None },
+        // It takes a while, so that it is often dropped in the middle.
+        _ => Op::Book(Effort { ms: dice.u64(20..2_000), ..Effort::draw(dice) }),
     }
 }

@@ -1,7 +1,7 @@
 //! The provider outside. It works slowly, loses answers, charges and then fails, and answers a lookup with what it has done
 //! so far. It counts every effect, and judges each entry into a step's code and each request at the instant it happens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ pub struct Account {
     pub generation: Generation,
     /// Times the code of the step was entered.
     pub entries: u32,
+    /// The numbers of its tries, if it is the action of an operation.
+    tries: BTreeSet<u64>,
     /// How many are inside the code now, by the fence they entered under.
     inside: BTreeMap<Fence, u32>,
     /// Requests that have arrived and are not finished.
@@ -158,12 +160,23 @@ impl Provider {
     }
 
     /// The code of an entity's action begins; it is left when the answer is dropped.
-    pub fn enter_action(&self, world: &Arc<World>, key: &str, honours_key: bool) -> ActionEntered {
-        self.with(key, |account| {
+    pub fn enter_action(
+        &self,
+        world: &Arc<World>,
+        key: &str,
+        number: u64,
+        honours_key: bool,
+    ) -> ActionEntered {
+        let is_new = self.with(key, |account| {
             account.entries += 1;
             account.honours_key = honours_key;
             *account.inside.entry(Fence::default()).or_default() += 1;
+            account.tries.insert(number)
         });
+        if !is_new {
+            world
+                .expect(Rule::EntityTriesNumbered, || format!("try {number} of {key} is made a second time"));
+        }
         ActionEntered { world: world.clone(), key: key.to_string() }
     }
 

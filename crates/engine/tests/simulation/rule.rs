@@ -23,10 +23,12 @@ pub enum Rule {
     EntityEffectOnce,
     /// The same as `LedgerBounds`, for the actions of operations.
     EntityEffectsCounted,
+    /// No two tries under the effect key of operations have the same number: they would be counted as one, and a provider could not tell which is older.
+    EntityTriesNumbered,
 }
 
 impl Rule {
-    const ALL: [Rule; 9] = [
+    const ALL: [Rule; 10] = [
         Rule::StaleHolderNeverSends,
         Rule::ClaimedOnce,
         Rule::UndoneOrInDoubt,
@@ -36,6 +38,7 @@ impl Rule {
         Rule::StaleActionNeverSends,
         Rule::EntityEffectOnce,
         Rule::EntityEffectsCounted,
+        Rule::EntityTriesNumbered,
     ];
 
     /// The rules to hold the engine to: all, or those that `HAPAX_SIM_RULES` names.

@@ -1,5 +1,5 @@
 //! Orders: entities that several callers move at once, through nodes that crash and stop in the middle of an action. Janitors
-//! free what is left behind, or leave it to people.
+//! free what is left behind, or leave it to people. One step is unclaimed, so that callers act side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,11 +30,13 @@ const MODULE: &str = "sales";
 const PAY: &str = "pay";
 /// Its provider does not; after a crash people decide.
 const REFUND: &str = "refund";
+/// It is unclaimed, so that several may be under way at once. Its provider honours keys.
+const REMIND: &str = "remind";
 const MOST_TRIES: u32 = 4;
 
 /// Lets `engine` move orders.
 pub fn open(engine: &Engine, world: &Arc<World>, node: &Arc<Node>) {
-    for step in [PAY, REFUND] {
+    for step in [PAY, REFUND, REMIND] {
         let (world, node) = (world.clone(), node.clone());
         let code = move |call: StepCall| act(world.clone(), node.clone(), call);
         engine.register_action(step, code).expect("a fresh engine knows no action");
@@ -51,7 +53,9 @@ pub fn open(engine: &Engine, world: &Arc<World>, node: &Arc<Node>) {
     };
     let statuses = ["new", "paying", "paid", "refunding", "refunded"];
     let workflow = EntityWorkflow::new("orders", MODULE, KIND, &statuses).expect("sound names");
-    let steps = vec![step(10, PAY, "new", "paid", claim("paying", "new")), refund];
+    let remind = EntityStep::new(30, REMIND, &["paid"], "paid").expect("sound names");
+    let remind = remind.doing(Action::handler(REMIND).expect("a sound name"));
+    let steps = vec![step(10, PAY, "new", "paid", claim("paying", "new")), refund, remind];
     let workflow = EntityWorkflow { steps, ..workflow };
     let registered = engine.register_entity_workflow(workflow, Arc::new(CodeOnlyHost));
     registered.now_or_never().expect("its entities live in the store").expect("the workflow is sound");
@@ -59,12 +63,13 @@ pub fn open(engine: &Engine, world: &Arc<World>, node: &Arc<Node>) {
     engine.module(MODULE).janitor(lease_for, lease_for * 2).expect("a fresh engine has no janitor");
 }
 
-/// The code of both actions.
+/// The code of all actions.
 async fn act(world: Arc<World>, node: Arc<Node>, call: StepCall) -> Result<ActionAnswer, Failure> {
     let key = call.idempotency_key().to_string();
     let shown = format!("{} of {} #{}", call.step, call.entity.entity, call.attempt);
     world.log(&node.name, &format!("enters {shown}"));
-    let _inside = world.provider.enter_action(&world, &key, call.step.as_str() == PAY);
+    let honours_key = call.step.as_str() != REFUND;
+    let _inside = world.provider.enter_action(&world, &key, call.fence, honours_key);
     world.may_pause(&node).await;
     call.ensure_still_held()?;
     let found = at_once(EntityStore::find_operation(&world.store, &call.workspace, call.operation));
@@ -86,7 +91,7 @@ async fn act(world: Arc<World>, node: Arc<Node>, call: StepCall) -> Result<Actio
         _ => ("done", true),
     });
     // A provider that honours keys answers with what it has done.
-    let is_repeat = call.step.as_str() == PAY && world.provider.has_happened(&key);
+    let is_repeat = honours_key && world.provider.has_happened(&key);
     let (answer, happens) = if world.is_calm() || is_repeat { ("done", true) } else { (answer, happens) };
     let longest = if world.chance(4) { Duration::from_millis(1_500) } else { Duration::from_millis(50) };
     let treatment = Treatment { happens, works_for: world.span(longest), answers_after: world.span(longest) };
@@ -169,6 +174,9 @@ impl Shop {
             sleep(world.span(Duration::from_millis(200))).await;
         }
         self.take(&order, PAY, caller).await;
+        if world.chance(2) {
+            self.take(&order, REMIND, caller).await;
+        }
         sleep(world.span(Duration::from_millis(500))).await;
         self.take(&order, REFUND, caller).await;
     }

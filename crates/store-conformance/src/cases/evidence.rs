@@ -1,8 +1,9 @@
 //! What is known of attempts at effects, and the counts of those that happened twice or may have.
 
 use hapax_engine::model::{
-    EffectClass, EffectKey, EffectTally, Evidence, Failure, JournalEntry, JournalEvent, Occurrence,
-    RunCommand, RunHead, StepId, StepKind, StepState, StepTransition, TallyCount, WorkspaceId,
+    Actor, EffectClass, EffectKey, EffectTally, Evidence, Failure, JournalEntry, JournalEvent, Occurrence,
+    RepeatPermission, Role, RunCommand, RunHead, StepId, StepKind, StepState, StepTransition, TallyCount,
+    WorkspaceId,
 };
 use hapax_engine::store::Purge;
 
@@ -12,7 +13,7 @@ use Occurrence::{DidNotHappen, Happened, MayHaveHappened};
 
 fn seen(run: &RunHead, step: &str, attempt: u32, occurrence: Occurrence) -> JournalEntry {
     let effect = EffectKey::new(run.id(), run.generation, &StepId::from_stored(step));
-    let evidence = Evidence { effect, class: EffectClass::Claimed, attempt, occurrence };
+    let evidence = Evidence { effect, class: EffectClass::Claimed, attempt, by_key: false, occurrence };
     JournalEntry {
         step: Some(StepId::from_stored(step)),
         evidence: Some(evidence),
@@ -57,6 +58,47 @@ pub(super) async fn the_strongest_evidence_of_each_attempt_counts(t: &Stage) {
     }
     let expected = [tally(EffectClass::Claimed, 1, 1, 2), tally(EffectClass::Claimed, 2, 0, 1)];
     assert_eq!(tallies(t).await, expected);
+}
+
+/// The effect was found by its key after so many attempts.
+fn found(run: &RunHead, step: &str, attempt: u32) -> JournalEntry {
+    let mut note = seen(run, step, attempt, Happened);
+    note.evidence.as_mut().expect("it is evidence").by_key = true;
+    note
+}
+
+/// CONTRACT 6: that a probe or a person finds an effect by its key is explained by any attempt until then. It is one more only if none of
+/// them is known to have made it.
+pub(super) async fn an_effect_that_is_found_by_its_key_is_one_of_its_attempts(t: &Stage) {
+    let run = t.driven().await;
+    type Case<'a> = (&'a [Occurrence], &'a [u32], (u32, u32));
+    let cases: [Case<'_>; 8] = [
+        (&[MayHaveHappened, MayHaveHappened], &[2], (1, 1)),
+        (&[Happened, MayHaveHappened], &[2], (1, 1)),
+        (&[MayHaveHappened, Happened], &[1], (2, 0)),
+        (&[MayHaveHappened, MayHaveHappened, Happened], &[2], (2, 1)),
+        (&[MayHaveHappened, MayHaveHappened, Happened], &[2, 3], (2, 1)),
+        (&[Happened, MayHaveHappened, MayHaveHappened], &[3, 2], (1, 2)),
+        (&[DidNotHappen, MayHaveHappened, MayHaveHappened], &[3, 3], (1, 1)),
+        (&[DidNotHappen, MayHaveHappened], &[1], (1, 1)),
+    ];
+    let mut expected = Vec::new();
+    for (n, (attempts, found_after, (happened, may_have_happened))) in cases.into_iter().enumerate() {
+        let step = format!("wire{n}");
+        let mut notes: Vec<JournalEntry> =
+            found_after.iter().map(|attempt| found(&run, &step, *attempt)).collect();
+        notes.extend((1..).zip(attempts).map(|(attempt, known)| seen(&run, &step, attempt, *known)));
+        t.store.append_journal(notes).await.unwrap();
+        let count = tally(EffectClass::Claimed, happened, may_have_happened, 1);
+        match expected.iter_mut().find(|other: &&mut TallyCount| other.tally == count.tally) {
+            Some(other) => other.effects += 1,
+            None => expected.push(count),
+        }
+        expected.sort();
+        assert_eq!(tallies(t).await, expected, "{attempts:?}, found after {found_after:?}");
+    }
+    t.store.append_journal(vec![seen(&run, "fax", 1, DidNotHappen), found(&run, "fax", 1)]).await.unwrap();
+    assert_eq!(tallies(t).await, expected, "it happened once");
 }
 
 /// Counts of one workspace leave out the effects of the others.
@@ -115,6 +157,34 @@ pub(super) async fn a_retry_keeps_what_is_known_of_the_records_it_drops(t: &Stag
     let write = t.write(&held).await;
     write.step("charge", StepKind::Effect, StepTransition::Complete, done, None).done().await;
     assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 2, 0, 1)]);
+}
+
+/// A retry may drop the record of an effect that only its key proves. What was not known of its last attempt is not known then either.
+pub(super) async fn a_retry_does_not_learn_from_a_record_that_only_the_key_proves(t: &Stage) {
+    let run = t.driven().await;
+    let claimed = StepKind::Claimed;
+    let done = || StepState::Completed { at: t.now(), output: json("1") };
+    let write = t.write(&run).await.step("wire", claimed, StepTransition::Complete, done(), None);
+    write.fails("no room").done().await;
+    for attempt in 2..4 {
+        let repeat = RepeatPermission {
+            effects: vec![StepId::from_stored("wire")],
+            by: Actor::new(MEG, Role::Manager),
+            seconded_by: None,
+            reason: "the paper was empty".into(),
+        };
+        let from = Some(StepId::from_stored("wire"));
+        t.steered(&t.head(&run).await, RunCommand::Retry { from, repeat: Some(Box::new(repeat)) }).await;
+        let held = t.claim_one(ANN).await;
+        let write =
+            t.write(&held).await.step("wire", claimed, StepTransition::Begin, StepState::Running, None);
+        let held = write.done().await;
+        let held = t.write(&held).await.loses("wire", Failure::unknown("reset")).done().await;
+        let write = t.write(&held).await.settles_doubt("wire", StepTransition::Happened, done());
+        write.fails("no room").done().await;
+        let expected = tally(EffectClass::Claimed, 1, attempt - 1, 1);
+        assert_eq!(tallies(t).await, [expected], "the first has happened, and the others may have");
+    }
 }
 
 /// The ledger of a run that is gone is gone, and the counts with it.

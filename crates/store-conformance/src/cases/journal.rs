@@ -68,6 +68,7 @@ fn every_kind(run: &RunHead) -> Vec<JournalEntry> {
             effect: EffectKey::from_stored("run_7:wire \"ü\""),
             class: EffectClass::ALL[place % 3],
             attempt: place as u32,
+            by_key: place % 5 == 1,
             occurrence: Occurrence::ALL[place % 3],
         }),
         ..note_of(run, what)

@@ -121,7 +121,11 @@ pub(super) async fn a_ruling_is_evidence_about_every_try_under_the_key(t: &Stage
     let held = t.close(&EntityStorage::BuiltIn, "i9").holding().begins().await;
     ended(&held, OperationEnd::InDoubt).await;
     must!(held.send(held.end(FinishBy::People, done("1"))).await, FinishOperationOutcome::Finished { .. });
-    assert_eq!(evidence(t, &held).await, [(1, MayHaveHappened), (1, Happened)]);
+    assert_eq!(
+        evidence(t, &held).await,
+        [(1, Happened), (1, MayHaveHappened)],
+        "found by its key, after one try"
+    );
     assert_eq!(tallies(t).await, []);
 }
 
@@ -153,6 +157,90 @@ pub(super) async fn a_late_result_changes_the_counts_alone(t: &Stage) {
     };
     let notes = t.entities().list_entity_journal(request).await.unwrap();
     assert_eq!(notes.into_iter().map(|placed| placed.note.what).collect::<Vec<_>>(), [what]);
+}
+
+/// A late result proves one try, and a probe or a person finds the effect by its key. What they find may be that very try, in whatever order
+/// they speak.
+pub(super) async fn a_late_result_and_a_found_key_may_be_one_effect(t: &Stage) {
+    let mut n = 0;
+    for by in [FinishBy::People, FinishBy::Probe] {
+        for late_comes_first in [true, false] {
+            n += 1;
+            let id = format!("i{n}");
+            t.invoice(&EntityStorage::BuiltIn, &id, "approved").await;
+            let first = t.close(&EntityStorage::BuiltIn, &id).holding().begins().await;
+            ended(&first, OperationEnd::InDoubt).await;
+            let denied = first.end(FinishBy::People, OperationEnd::DidNotHappen);
+            must!(first.send(denied).await, FinishOperationOutcome::Finished { .. });
+            let second = t.close(&EntityStorage::BuiltIn, &id).holding().seen(3).begins().await;
+            ended(&second, OperationEnd::InDoubt).await;
+            let late = || EntityJournalEntry {
+                by: None,
+                what: JournalEvent::Refused { attempt: 1, occurrence: Some(Happened) },
+                evidence: first.operation.evidence(1, Happened),
+                ..first.remark("late")
+            };
+            if late_comes_first {
+                t.entities().append_entity_journal(vec![late()]).await.unwrap();
+            }
+            must!(second.send(second.end(by, done("1"))).await, FinishOperationOutcome::Finished { .. });
+            if !late_comes_first {
+                t.entities().append_entity_journal(vec![late()]).await.unwrap();
+            }
+            let expected = TallyCount { effects: n, ..tally(EffectClass::Claimed, 1, 1) };
+            assert_eq!(tallies(t).await, [expected], "{by:?}, late first: {late_comes_first}");
+        }
+    }
+}
+
+/// Tries are told apart by their number under the effect key. An operation that people gave back is tried again under its own key, after others have gone on
+/// with its effect and yet others have had effects of their own.
+pub(super) async fn no_two_tries_under_a_key_have_the_same_number(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "i1", "approved").await;
+        let close = |seen| t.close(&home, "i1").to("approved").holding().seen(seen);
+        let first = close(1).key("k").begins().await;
+        ended(&first, OperationEnd::InDoubt).await;
+        let denied = first.end(FinishBy::People, OperationEnd::DidNotHappen);
+        must!(first.send(denied).await, FinishOperationOutcome::Finished { .. });
+        let second = close(3).begins().await;
+        ended(&second, done("1")).await;
+        ended(&close(5).begins().await, OperationEnd::Rejected(Failure::permanent("no"))).await;
+        let again = close(7).key("k").begins().await;
+        assert_eq!((again.id(), again.operation.last_try()), (first.id(), 3));
+        ended(&again, done("1")).await;
+        let last: Vec<(u32, Occurrence)> =
+            evidence(t, &first).await.into_iter().filter(|(_, known)| *known == Happened).collect();
+        assert_eq!(last, [(2, Happened), (3, Happened)]);
+    }
+    let homes = t.homes().await.len() as u64;
+    assert_eq!(tallies(t).await, [TallyCount { effects: homes, ..tally(EffectClass::Claimed, 2, 0) }]);
+}
+
+/// An unclaimed step may have more than one operation under an effect key at a time. Each enters its action under numbers of its own.
+pub(super) async fn tries_side_by_side_have_numbers_of_their_own(t: &Stage) {
+    t.invoice(&EntityStorage::BuiltIn, "i1", "approved").await;
+    let close = || t.close(&EntityStorage::BuiltIn, "i1").unclaimed();
+    let first = close().key("k").begins().await;
+    first.reverted().await;
+    let other = close().begins().await;
+    assert_eq!(other.operation.effect_key(), first.operation.effect_key());
+    let again = close().key("k").begins().await;
+    assert_eq!((other.operation.last_try(), again.operation.last_try()), (2, 3));
+    let more = FinishOperation { tries: Some(2), ..other.own_end(OperationEnd::TryAgain) };
+    for _ in 0..2 {
+        let tried = must!(other.send(more.clone()).await, FinishOperationOutcome::Finished { operation, .. } => *operation);
+        assert_eq!(tried.last_try(), 4, "however often it is sent");
+        assert_eq!(other.now().await, tried);
+    }
+    let more = FinishOperation { tries: Some(3), ..other.own_end(OperationEnd::TryAgain) };
+    must!(other.send(more).await, FinishOperationOutcome::Finished { operation, .. } if operation.last_try() == 5);
+    ended(&again, lost()).await;
+    must!(
+        other.send(FinishOperation { tries: Some(3), ..other.own_end(done("1")) }).await,
+        FinishOperationOutcome::Finished { .. }
+    );
+    assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 1, 4)]);
 }
 
 /// The evidence about one effect is read in the order of tries, in pages, and apart from other effects and workspaces.

@@ -39,12 +39,12 @@ impl Drafter {
 
     /// Something about one of few attempts at few effects, so that they meet.
     fn evidence(&mut self, run: RunId, generation: Generation) -> Evidence {
-        Evidence {
-            effect: EffectKey::new(run, generation, &StepId::from_stored(self.one_of(&STEPS))),
-            class: self.one_of(&[EffectClass::Idempotent, EffectClass::Claimed]),
-            attempt: self.rng.u32(1..4),
-            occurrence: self.one_of(&Occurrence::ALL),
-        }
+        let effect = EffectKey::new(run, generation, &StepId::from_stored(self.one_of(&STEPS)));
+        let class = self.one_of(&[EffectClass::Idempotent, EffectClass::Claimed]);
+        let attempt = self.rng.u32(1..4);
+        let occurrence = self.one_of(&Occurrence::ALL);
+        let by_key = class == EffectClass::Claimed && occurrence == Occurrence::Happened && attempt > 1;
+        Evidence { effect, class, attempt, by_key, occurrence }
     }
 
     fn person(&mut self) -> Actor {

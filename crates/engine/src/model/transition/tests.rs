@@ -119,6 +119,14 @@ fn finish(by: FinishBy, end: OperationEnd) -> FinishOperation {
     }
 }
 
+fn decide_finish_request(
+    request: &FinishOperation,
+    operation: Option<Operation>,
+    entity: Option<Entity>,
+) -> Result<FinishOperationOutcome, Invalid> {
+    decide_finish_operation(request, FinishFacts { operation, entity, last_try: 0 }, at(200))
+}
+
 fn begun_word(begun: &BeginOperationOutcome) -> &'static str {
     match begun {
         BeginOperationOutcome::Begun { operation, .. } if operation.attempt == 2 => "begun, attempt 2",
@@ -180,7 +188,7 @@ fn each_right_finishes_only_what_it_is_about() {
             let operation = Operation { run, ..operation(state.clone()) };
             let decide = |end| {
                 let entity = Some(invoice("closing", 2));
-                decide_finish_operation(&finish(by, end), Some(operation.clone()), entity, at(200)).unwrap()
+                decide_finish_request(&finish(by, end), Some(operation.clone()), entity).unwrap()
             };
             let words: String = ends().map(|end| finish_word(&decide(end))).concat();
             assert_eq!(words, expected, "{right}, {:?}", state.status());
@@ -206,13 +214,12 @@ fn another_attempt_finishes_nothing() {
             for end in ends() {
                 let request = FinishOperation { attempt, ..finish(by, end) };
                 let entity = Some(invoice("closing", 2));
-                let finished = decide_finish_operation(&request, Some(operation.clone()), entity, at(200));
+                let finished = decide_finish_request(&request, Some(operation.clone()), entity);
                 assert_eq!(finished, Ok(FinishOperationOutcome::Lost(Some(Box::new(operation.clone())))));
             }
         }
     }
-    let nothing =
-        decide_finish_operation(&finish(FinishBy::People, OperationEnd::Reverted), None, None, at(0));
+    let nothing = decide_finish_request(&finish(FinishBy::People, OperationEnd::Reverted), None, None);
     assert_eq!(nothing, Ok(FinishOperationOutcome::Lost(None)));
 }
 
@@ -225,11 +232,10 @@ fn an_end_that_says_something_else_is_not_known_again() {
         OperationEnd::Failed(Failure::permanent("other")),
     ];
     for (state, other) in states()[1..4].iter().zip(others) {
-        let decided = decide_finish_operation(
+        let decided = decide_finish_request(
             &finish(FinishBy::Holder(ANN), other),
             Some(operation(state.clone())),
             None,
-            at(200),
         );
         assert!(matches!(decided, Ok(FinishOperationOutcome::Lost(Some(_)))), "{decided:?}");
     }
@@ -274,7 +280,7 @@ fn an_end_moves_only_what_the_operation_holds() {
         for (end, expected) in ends().into_iter().zip(expected.into_iter().chain(more)) {
             let place = format!("{standing:?}, claimed: {has_claim}, {end:?}");
             let request = finish(FinishBy::Holder(ANN), end);
-            let decided = decide_finish_operation(&request, Some(pending.clone()), entity.clone(), at(200));
+            let decided = decide_finish_request(&request, Some(pending.clone()), entity.clone());
             match (decided.unwrap(), expected) {
                 (FinishOperationOutcome::Finished { entity: moved, operation, .. }, Ok(expected)) => {
                     let there = expected
@@ -298,7 +304,7 @@ fn success_lays_data_over_the_entity() {
     let decide = |data: &str| {
         let end = OperationEnd::Done { result: json("1"), data: Some(json(data)) };
         let pending = Some(operation(states()[0].clone()));
-        decide_finish_operation(&finish(FinishBy::Holder(ANN), end), pending, Some(entity.clone()), at(200))
+        decide_finish_request(&finish(FinishBy::Holder(ANN), end), pending, Some(entity.clone()))
     };
     match decide(r#"{"b":3}"#) {
         Ok(FinishOperationOutcome::Finished { entity: Some(entity), .. }) => {

@@ -115,8 +115,10 @@ impl Engine {
             let (workspace, effect) = (self.workspace.clone(), effect.clone());
             let request = ListEvidence { workspace, effect, after_try, limit: MAX_PAGE };
             let mut page = self.inner.call_store(store.list_evidence(request)).await?;
-            let number =
-                |placed: &StoredJournalEntry| placed.note.evidence.as_ref().map_or(0, |proof| proof.attempt);
+            let number = |placed: &StoredJournalEntry| match &placed.note.evidence {
+                Some(proof) if !proof.by_key => proof.attempt,
+                _ => 0,
+            };
             let last = page.last().map_or(0, number);
             // A full page may lack entries of its last attempt. Read that attempt again, unless it fills the
             // page alone.
@@ -124,9 +126,10 @@ impl Engine {
             if !is_last && page.first().map_or(0, number) < last {
                 page.retain(|placed| number(placed) < last);
             }
-            after_try = page.last().map_or(after_try, number);
+            let (before, last) = (after_try, page.last().map_or(after_try, number));
             all.extend(page);
-            if is_last {
+            after_try = last;
+            if is_last || after_try == before {
                 return Ok(all);
             }
         }

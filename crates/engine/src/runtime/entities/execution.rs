@@ -46,7 +46,7 @@ pub(super) async fn execute_action(
     let patience = inner.entities.patience_of(&operation.module);
     let active = inner.active_operations.start(&inner.clock, &operation, patience, since);
     let (id, attempt) = (operation.id, operation.attempt);
-    let execution = ActionExecution { engine: engine.clone(), registered, view, operation, entity };
+    let mut execution = ActionExecution { engine: engine.clone(), registered, view, operation, entity };
     let outcome = execution.run(&active).await;
     inner.active_operations.finish(id, attempt);
     inner.operation_finished.notify_waiters();
@@ -76,7 +76,7 @@ struct ActionExecution {
 }
 
 impl ActionExecution {
-    async fn run(&self, active: &ActiveOperation) -> Result<TransitionOutcome, Error> {
+    async fn run(&mut self, active: &ActiveOperation) -> Result<TransitionOutcome, Error> {
         if self.is_in_transaction() {
             active.set_ending();
         }
@@ -170,7 +170,7 @@ impl ActionExecution {
 
     /// Records that the action is retried, and waits until it is due. Returns false if the claim was lost.
     async fn try_again(
-        &self,
+        &mut self,
         active: &ActiveOperation,
         failure: Failure,
         after: Duration,
@@ -197,7 +197,14 @@ impl ActionExecution {
             finished = writing => finished?,
         };
         *tries += 1;
-        Ok(matches!(finished, FinishOperationOutcome::Finished { .. } | FinishOperationOutcome::Again(_)))
+        match finished {
+            FinishOperationOutcome::Finished { operation, .. } | FinishOperationOutcome::Again(operation) => {
+                // Other operations may have used numbers under the same effect key.
+                self.operation.tries_before = operation.tries_before;
+                Ok(true)
+            }
+            FinishOperationOutcome::Lost(_) | FinishOperationOutcome::Stale(_) => Ok(false),
+        }
     }
 
     /// Number of an attempt among all attempts under the effect key.
