@@ -5,6 +5,7 @@ mod document;
 mod effect;
 mod entity;
 mod entity_step;
+mod input_schema;
 mod nearest;
 mod secrets;
 mod source;
@@ -153,6 +154,28 @@ impl Decoder<'_> {
             self.problems.error(&path, fields.at, "missing_field", format!("{name:?} is missing"));
         }
         found
+    }
+
+    /// Takes a field of an entity workflow, in camelCase or in the snake_case that is accepted as well.
+    fn take_spelled<'n>(&mut self, fields: &mut Fields<'n>, name: &str) -> Option<Place<'n>> {
+        let found = fields.take(name);
+        let spellings = crate::fields::MODEL_SPELLINGS.iter();
+        let other = spellings.filter(|(camel, _)| *camel == name).find_map(|(_, snake)| fields.take(snake));
+        match (found, other) {
+            (Some(found), Some(other)) => {
+                let message = format!("it is another spelling of {name}, which is here as well; keep one");
+                self.error(&other, "given_twice", message);
+                Some(found)
+            }
+            (found, other) => found.or(other),
+        }
+    }
+
+    fn need_spelled<'n>(&mut self, fields: &mut Fields<'n>, name: &str) -> Option<Place<'n>> {
+        match self.take_spelled(fields, name) {
+            Some(found) => Some(found),
+            None => self.need(fields, name),
+        }
     }
 
     fn text<'n>(&mut self, place: &Place<'n>) -> Option<&'n str> {

@@ -8,6 +8,7 @@ pub(crate) const DOCUMENT: &[&str] = &[
     "retention",
     "onFailure",
     "fingerprint",
+    "input",
     "output",
     "steps",
 ];
@@ -79,20 +80,20 @@ pub(crate) const ENTITY: &[&str] = &[
     "module",
     "entity",
     "table",
-    "status_types",
+    "statusTypes",
     "initial",
     "claims",
     "steps",
 ];
-pub(crate) const TABLE: &[&str] = &["name", "id", "status", "version", "updated_at", "data"];
-pub(crate) const CLAIMS: &[&str] = &["revert_to"];
+pub(crate) const TABLE: &[&str] = &["name", "id", "status", "version", "updatedAt", "data"];
+pub(crate) const CLAIMS: &[&str] = &["revertTo"];
 pub(crate) const ENTITY_STEP: &[&str] = &[
-    "step_id",
-    "step_key",
+    "stepId",
+    "stepKey",
     "status",
-    "claim_state",
-    "successful_claim_state",
-    "successful_state",
+    "claimState",
+    "successfulClaimState",
+    "successfulState",
     "action",
     "validation",
     "effect",
@@ -101,8 +102,21 @@ pub(crate) const ENTITY_STEP: &[&str] = &[
     "idempotency",
     "probe",
     "retry",
-    "success_after_effect",
-    "failure_after_effect",
+    "successAfterEffect",
+    "failureAfterEffect",
+];
+/// Fields of entity workflows whose snake_case spelling is accepted as well: documents show the first, the model speaks of the second.
+pub(crate) const MODEL_SPELLINGS: &[(&str, &str)] = &[
+    ("statusTypes", "status_types"),
+    ("revertTo", "revert_to"),
+    ("updatedAt", "updated_at"),
+    ("stepId", "step_id"),
+    ("stepKey", "step_key"),
+    ("claimState", "claim_state"),
+    ("successfulClaimState", "successful_claim_state"),
+    ("successfulState", "successful_state"),
+    ("successAfterEffect", "success_after_effect"),
+    ("failureAfterEffect", "failure_after_effect"),
 ];
 pub(crate) const VALIDATION: &[&str] = &["when", "message", "code"];
 /// What an action of a step is: one of these, or the bare name of a handler.

@@ -23,6 +23,19 @@ pub const MAX_PROBLEMS: usize = 200;
 /// Longest description, in characters.
 pub const MAX_DESCRIPTION_CHARS: usize = 4_096;
 
+/// Largest input schema, in bytes of compact JSON.
+pub const MAX_INPUT_SCHEMA_BYTES: usize = 64 * 1024;
+/// Deepest nesting of schemas in an input schema, counting those that a `$ref` leads to.
+pub const MAX_INPUT_SCHEMA_DEPTH: usize = 32;
+/// Most schemas in an input schema once every `$ref` is followed. It bounds the work for one value of an input.
+pub const MAX_INPUT_SCHEMA_SCHEMAS: usize = 1_000;
+/// Most `unevaluatedProperties` and `unevaluatedItems` in an input schema: each evaluates what is beside it once more.
+pub const MAX_INPUT_SCHEMA_UNEVALUATED: usize = 8;
+/// Largest compiled pattern of an input schema, in bytes.
+pub const MAX_INPUT_PATTERN_BYTES: usize = 1024 * 1024;
+/// Most problems that are told of one input.
+pub const MAX_INPUT_PROBLEMS: usize = 50;
+
 /// Longest expression, in bytes.
 pub const MAX_EXPRESSION_BYTES: usize = 4_096;
 /// Deepest nesting of brackets, operators and calls in an expression.

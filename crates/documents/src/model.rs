@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 pub use effect::{Effect, HostFromData, KeepResponse, Probe, Request, Retry, Status, Undo};
 
 use crate::expression::Expression;
+use crate::input_schema::InputSchema;
 use crate::span::Span;
 use crate::template::Template;
 
@@ -37,6 +38,9 @@ pub struct Document {
     /// What does not count for sameness under a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,
+    /// JSON Schema (draft 2020-12) that the input of every run must match; any object is accepted if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputSchema>,
     /// What the run gives; the final state if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Template>,

@@ -41,6 +41,10 @@ pub fn json_schema() -> Value {
                 "required": ["ignore"],
                 "properties": { "ignore": { "type": "array", "items": { "type": "string", "pattern": "^/" } } },
             },
+            "input": {
+                "type": "object",
+                "description": "JSON Schema (draft 2020-12) that the input of every run must match. $ref leads only inside it.",
+            },
             "output": reference("template"),
             "steps": reference("steps"),
         },

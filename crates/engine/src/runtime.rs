@@ -15,6 +15,7 @@ mod families;
 mod granted;
 mod housekeeping;
 mod inner;
+mod input_check;
 mod late;
 mod ledger;
 mod options;
@@ -47,6 +48,7 @@ pub use entities::{
     StepCall, Transition,
 };
 pub use error::Error;
+pub use input_check::{InputCheck, InputProblem};
 pub use ledger::{LedgerPage, LedgerPlace};
 pub use options::EngineOptions;
 pub use point::{Point, PointWatcher};

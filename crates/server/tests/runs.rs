@@ -10,6 +10,8 @@ mod doubts;
 mod events;
 #[path = "runs/families.rs"]
 mod families;
+#[path = "runs/input_schemas.rs"]
+mod input_schemas;
 #[path = "runs/lists.rs"]
 mod lists;
 #[path = "runs/nodes.rs"]

@@ -36,6 +36,7 @@ impl Decoder<'_> {
         let place = fields.take("onFailure");
         let on_failure = self.choice(place, &policies, KeyOnFailure::Keep);
         let fingerprint = fields.take("fingerprint").and_then(|place| self.fingerprint(&place));
+        let input = fields.take("input").and_then(|place| self.input_schema(&place));
         let output = fields.take("output");
         let steps = self.need(&mut fields, "steps").and_then(|place| self.steps(&place));
         let output = self.maybe_template(output, &[]);
@@ -48,6 +49,7 @@ impl Decoder<'_> {
             retention,
             on_failure,
             fingerprint,
+            input,
             output,
             steps: steps?,
         })

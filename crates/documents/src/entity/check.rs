@@ -8,7 +8,7 @@ use hapax_engine::model::{Name, canonical_json};
 use super::EntityDocument;
 use crate::check::Known;
 use crate::decode::decode_entity;
-use crate::node::{Format, Kind, read, text_of};
+use crate::node::{Format, Kind, Node, read, text_of};
 use crate::problem::{Position, Problem, Problems, Severity};
 
 /// An entity workflow in which no error was found.
@@ -83,14 +83,15 @@ pub fn check_entity_bytes(
     }
 }
 
-/// Is it meant as an entity workflow? Those say so, or have `status_types` or steps with a `step_key`, as no other document has.
+/// Is it meant as an entity workflow? Those say so, or have `statusTypes` or steps with a `stepKey`, as no other document has.
 pub fn is_entity(bytes: &[u8]) -> bool {
     let Ok(text) = text_of(bytes) else { return false };
     let Some(node) = read(text, Format::Any, &mut Problems::default()) else {
         // It cannot be read; then its lines are all there is to go by.
         return text.lines().any(|line| {
             let line = line.trim_start_matches(['{', ' ', '"']);
-            line.starts_with("status_types") || line.trim_end() == "kind: entity"
+            ["statusTypes", "status_types"].iter().any(|name| line.starts_with(name))
+                || line.trim_end() == "kind: entity"
         });
     };
     let says_so = node.find("kind").is_some_and(|kind| kind.kind == Kind::Text("entity".into()));
@@ -98,5 +99,8 @@ pub fn is_entity(bytes: &[u8]) -> bool {
         Some(Kind::List(steps)) => steps.as_slice(),
         _ => &[],
     };
-    says_so || node.find("status_types").is_some() || steps.iter().any(|step| step.find("step_key").is_some())
+    let has = |node: &Node, names: [&str; 2]| names.iter().any(|name| node.find(name).is_some());
+    says_so
+        || has(&node, ["statusTypes", "status_types"])
+        || steps.iter().any(|step| has(step, ["stepKey", "step_key"]))
 }

@@ -116,7 +116,11 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
                         let pace = &activation.engine.child_pace;
                         pace.next(&facts.workspace, now, options.children_per_second)
                     };
-                    match check_depth(facts.parent.as_ref(), options.max_child_depth).and_then(pace) {
+                    let checked = workflow
+                        .check_input(&input)
+                        .map_err(|error| Failure::permanent(error).with_code("input_invalid"))
+                        .and_then(|()| check_depth(facts.parent.as_ref(), options.max_child_depth));
+                    match checked.and_then(pace) {
                         Ok(due_at) => {
                             let new = NewRun { facts: Arc::new(facts), input, due_at, grant: None };
                             let started = Change::StartChild(Box::new(new), options.max_descendants);
