@@ -111,7 +111,7 @@ fn object(of: &str, fields: &[&[&str]], required: &[&str]) -> Value {
     json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
 }
 
-/// What a field looks like, wherever it is.
+/// Schema of a field that is the same everywhere.
 fn field(of: &str, name: &str) -> Value {
     let texts = || json!({ "type": "array", "items": { "type": "string" } });
     match (of, name) {

@@ -16,6 +16,8 @@ mod input_schemas;
 mod lists;
 #[path = "runs/nodes.rs"]
 mod nodes;
+#[path = "runs/reference_pages.rs"]
+mod reference_pages;
 #[path = "runs/starting.rs"]
 mod starting;
 #[path = "runs/steering.rs"]

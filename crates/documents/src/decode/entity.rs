@@ -15,7 +15,7 @@ use crate::limits::{MAX_ENTITY_STEPS, MAX_STATUSES};
 use crate::node::{Kind, Node};
 use crate::problem::Problems;
 
-/// Looks through all of it. There is a document if, and only if, no error was found.
+/// Decodes all of it. Returns a document exactly if there are no errors.
 pub(crate) fn decode_entity(node: &Node, known: &Known, problems: &mut Problems) -> Option<EntityDocument> {
     let mut decoder = Decoder::new(problems, known, VARIABLES);
     let found = decoder.entity(&Place { path: String::new(), node })?;
@@ -24,10 +24,10 @@ pub(crate) fn decode_entity(node: &Node, known: &Known, problems: &mut Problems)
     (!problems.has_errors()).then_some(found.document)
 }
 
-/// All that could be read, also if some of it could not: the rules are told of the rest.
+/// The readable part of a document. The rules are applied to it even if other parts have errors.
 struct EntityFound {
     document: EntityDocument,
-    /// Steps with errors, of which nothing follows from what they lack.
+    /// Steps with errors. Rules about absent fields do not apply to them.
     broken: BTreeSet<usize>,
     has_statuses: bool,
 }
@@ -62,7 +62,7 @@ impl Decoder<'_> {
         let broken =
             steps.iter().enumerate().filter(|(_, found)| found.is_broken).map(|(at, _)| at).collect();
         let (steps, details) = steps.into_iter().map(|found| (found.step, found.details)).unzip();
-        // What is missing has been told; the rules are tried on the rest.
+        // Missing fields are reported already; the rules are applied to the rest.
         let or_unnamed = |name: Option<Name>| name.or_else(|| Name::new("name", "unnamed").ok());
         let workflow = EntityWorkflow {
             name: or_unnamed(name)?,
@@ -242,7 +242,7 @@ impl EntityFound {
     }
 }
 
-/// The paths of the model, which has one spelling for each field, beside those that the document uses.
+/// Pairs of model path and document path. The model has one spelling for each field; a document may use another.
 fn other_spellings(node: &Node) -> Vec<(String, String)> {
     let mut others = Vec::new();
     let mut add = |node: &Node, path: &str, model: &str, spellings: &[&str]| {
@@ -267,7 +267,7 @@ fn other_spellings(node: &Node) -> Vec<(String, String)> {
     others
 }
 
-/// Replaces paths and names of fields of the model by those of documents.
+/// Replaces paths of the model with paths of the document.
 fn spelled(text: &str, others: &[(String, String)]) -> String {
     let mut text = text.to_string();
     for (model, written) in others {

@@ -26,7 +26,7 @@ pub(super) struct StepFound {
 impl Decoder<'_> {
     pub(super) fn entity_step(&mut self, place: &Place<'_>, at: usize, has_table: bool) -> Option<StepFound> {
         let errors = self.problems.errors();
-        // What is no object has no fields, which is not worth a problem each.
+        // A value that is not an object is one problem, not one for each missing field.
         let mut fields = match &place.node.kind {
             Kind::Object(_) => self.object(place)?,
             _ => {
@@ -366,7 +366,7 @@ impl Decoder<'_> {
     }
 }
 
-/// A step of which nothing is known; its number and key are nobody's.
+/// A placeholder for a step that cannot be read, with an id and key that no other step has.
 fn unreadable(at: usize) -> Option<StepFound> {
     let below_all = u32::try_from(at).unwrap_or_default();
     let step = EntityStep {

@@ -246,7 +246,7 @@ impl<'s> Walk<'s> {
         self.open.pop();
     }
 
-    /// Visits shared schemas that nothing refers to, so that their mistakes are told of, too.
+    /// Visits shared schemas that nothing refers to, to report their mistakes as well.
     fn definitions(&mut self) {
         let shared = self.root.get("$defs").and_then(Value::as_object);
         for (name, one) in shared.into_iter().flatten() {

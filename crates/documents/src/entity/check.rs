@@ -1,4 +1,4 @@
-//! Checking an entity workflow: text in, and either a document that can be used or everything that is wrong with it.
+//! Checks an entity workflow: returns a document that can be used, or all of its problems.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::decode::decode_entity;
 use crate::node::{Format, Kind, Node, read, text_of};
 use crate::problem::{Position, Problem, Problems, Severity};
 
-/// An entity workflow in which no error was found.
+/// An entity workflow without errors.
 #[derive(Clone, PartialEq)]
 pub struct CheckedEntity {
     document: EntityDocument,
@@ -32,12 +32,12 @@ impl CheckedEntity {
         &self.canonical
     }
 
-    /// What somebody should look at.
+    /// Warnings.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
 
-    /// What is wrong if only these modules have a janitor: a claim that nobody would free after a crash.
+    /// Returns a problem if a claim is not covered by the janitor of one of these modules, so that nothing would free it after a crash.
     pub fn check_coverage(&self, modules: &BTreeSet<Name>) -> Option<Problem> {
         let uncovered = self.document.workflow.find_uncovered(modules)?;
         let (path, message) = ("/module".to_string(), uncovered.to_string());
@@ -71,7 +71,7 @@ pub fn check_entity(text: &str, format: Format, known: &Known) -> Result<Checked
     }
 }
 
-/// The same for bytes, which may not be text at all.
+/// Like the check of text, for bytes that may not be UTF-8.
 pub fn check_entity_bytes(
     bytes: &[u8],
     format: Format,
@@ -87,7 +87,7 @@ pub fn check_entity_bytes(
 pub fn is_entity(bytes: &[u8]) -> bool {
     let Ok(text) = text_of(bytes) else { return false };
     let Some(node) = read(text, Format::Any, &mut Problems::default()) else {
-        // It cannot be read; then its lines are all there is to go by.
+        // The text cannot be parsed, so look at its lines.
         return text.lines().any(|line| {
             let line = line.trim_start_matches(['{', ' ', '"']);
             ["statusTypes", "status_types"].iter().any(|name| line.starts_with(name))

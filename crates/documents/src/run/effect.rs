@@ -112,7 +112,7 @@ pub(super) fn mapped<const N: usize>(
     })
 }
 
-/// What it takes to undo an effect later, when the code that did it is gone.
+/// Everything needed to undo an effect later, when the code that did it is gone.
 #[derive(Clone)]
 struct Undoing {
     undo: Arc<Undo>,

@@ -1,4 +1,4 @@
-//! What a document declares about its runs.
+//! Workflow options of a document.
 
 use hapax_engine::model::KeyOnFailure;
 use hapax_engine::runtime::WorkflowOptions;

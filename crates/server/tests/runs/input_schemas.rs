@@ -84,7 +84,7 @@ async fn a_webhook_whose_start_has_a_wrong_input_fails_that_action_and_starts_no
     assert_eq!(sent.status, 200, "{}", sent.text());
     let events = server.get("/api/v1/webhook-events").await.json();
     let action = &events["items"][0]["outcome"]["actions"][0];
-    assert_eq!(action["result"], "failed", "{events}");
+    assert_eq!(events["items"][0]["status"], "failed", "{events}");
     assert!(action["detail"].as_str().unwrap().contains("/customer is missing"), "{events}");
     assert_eq!(count_runs(&server).await, 0);
     let right = json!({ "id": "e2", "order": { "customer": "c" } }).to_string();
