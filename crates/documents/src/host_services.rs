@@ -149,14 +149,14 @@ pub trait HttpCaller: Send + Sync {
     }
 }
 
-/// Code of the failure to find a secret that was never put where secrets are.
+/// Failure code for a secret that does not exist.
 pub const UNKNOWN_SECRET: &str = "unknown_secret";
 
-/// Knows what secrets are, by workspace and name.
+/// Source of secrets, by workspace and name.
 #[async_trait]
 pub trait Secrets: Send + Sync {
-    /// What this workspace calls by this name: never what another does, because whoever writes its documents sends it wherever they
-    /// like. A failure is that of the step that needs it.
+    /// Reads the secret of this name in this workspace, and never one of another workspace: the authors of documents choose where
+    /// secrets are sent. A failure fails the step that needs the secret.
     async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure>;
 }
 

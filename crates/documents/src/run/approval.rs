@@ -1,8 +1,8 @@
-//! Approvals: people are asked, and the first answer that counts decides.
+//! Approvals: people are asked, and the first allowed answer decides.
 //!
-//! An answer is a signal of a name that belongs to the step, because signals are kept, wake the run, and do not end the wait if they do
-//! not count. Whoever takes answers in says who gave them, from what is known of the caller and not from what the caller says, and lets
-//! nobody send signals of such names in another way.
+//! An answer is a signal with a name that belongs to the step: signals are stored, wake the run, and do not end the wait if the answer is
+//! not allowed. The host sets who gave an answer from the caller's identity, never from the request, and accepts signals of such names
+//! in no other way.
 
 use std::fmt;
 

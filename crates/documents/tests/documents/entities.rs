@@ -1,4 +1,4 @@
-//! Entity workflows: what is wrong with one is told all at once, each with its place and rule; what is in order can be used.
+//! Entity workflows: all problems are reported at once, each with its place and rule.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ fn name(text: &str) -> Name {
     Name::new("test", text).unwrap()
 }
 
-/// What the hands do for the workspace of these documents.
+/// Host services of the workspace of these documents.
 fn own(hands: &HostServices) -> WorkspaceServices<'_> {
     static ACME: LazyLock<WorkspaceId> = LazyLock::new(|| WorkspaceId::new("acme").unwrap());
     hands.of(&ACME)
@@ -163,7 +163,7 @@ fn each_field_may_differ_by_requester() {
     assert!(document.handlers().is_empty());
 }
 
-/// S1.48-S1.53: the six rules and more are told together, each with its code, path, line and column.
+/// S1.48-S1.53: violations of the six rules and more are reported together, each with code, path, line and column.
 #[test]
 fn all_problems_are_told_at_once_with_rule_line_and_column() {
     let text = "name: my workflow

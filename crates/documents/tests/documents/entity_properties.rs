@@ -34,7 +34,7 @@ enum Claimed {
     ByAdmin,
 }
 
-/// What a generated step is like; numbers are taken modulo what there is.
+/// A generated step; numbers are taken modulo the number of choices.
 #[derive(Debug, Clone)]
 struct StepPlan {
     from: Vec<usize>,
@@ -113,17 +113,17 @@ fn documents() -> impl Strategy<Value = Value> {
 /// Something that happens to an entity.
 #[derive(Debug, Clone)]
 enum Event {
-    /// Somebody asks for a step. Whoever begins and is never heard of again has crashed.
+    /// A caller requests a step. A caller that begins and sends no heartbeat has crashed.
     Ask { step: usize, requester: usize, same_key: bool },
     /// The holder of an operation, who may be long given up, says how its action ended.
     Finish { operation: usize, end: usize },
-    /// Somebody is heard of.
+    /// A holder sends a heartbeat.
     Beat { operation: usize },
     /// Time goes by.
     Wait { seconds: u64 },
     /// The janitor of the module looks after what is stale.
     Janitor,
-    /// People decide what became of a doubt.
+    /// People resolve a doubt.
     Decide { operation: usize, done: bool },
 }
 
@@ -261,7 +261,7 @@ impl World {
                 let written = self.finish(at, attempt, FinishBy::Holder(owner), end);
                 assert!(!(was_over && written), "a zombie wrote");
                 assert!(written || before == self.entity);
-                // Whoever cannot write that it is done gives up: the thing has been changed by others.
+                // A holder that cannot record the end gives up: the entity was changed by others.
                 if is_done && !written && !was_over {
                     let failed = OperationEnd::Failed(Failure::unknown("stale"));
                     assert!(self.finish(at, attempt, FinishBy::Holder(owner), failed));
@@ -295,7 +295,7 @@ impl World {
         self.workflow.is_transient(&self.entity.status)
     }
 
-    /// Whoever is in a transient status is held by exactly one operation, which a janitor looks after.
+    /// An entity in a transient status is held by exactly one operation that a janitor covers.
     fn check(&self) {
         assert!(self.workflow.status_types.contains(&self.entity.status), "{}", self.entity.status);
         let holders: Vec<&Operation> = self.operations.iter().filter(|known| known.holds_entity()).collect();

@@ -262,7 +262,7 @@ fn an_input_with_very_many_problems_is_told_of_some() {
     assert_eq!(found.len(), MAX_INPUT_PROBLEMS);
 }
 
-/// What a problem says never repeats the input, which may be large or secret.
+/// A problem never repeats the input, which may be large or secret.
 #[test]
 fn a_problem_does_not_repeat_the_value() {
     let checked =

@@ -153,7 +153,7 @@ async fn a_promise_and_a_signal_are_waited_for() {
     }
 }
 
-/// S4.6, G4.1: the key is made of what an earlier step gave; whoever knows only that settles the promise, also before it is made.
+/// S4.6, G4.1: the key is built from the output of an earlier step. A caller that knows only the key can settle the promise, even before it exists.
 #[tokio::test]
 async fn a_promise_is_settled_by_what_the_provider_calls_it() {
     let world = World::default();
