@@ -195,15 +195,15 @@ steps:
     for wanted in [
         "1:7 bad_name /name",
         "4:9 unknown_field /colour",
-        "7:90 claim_is_pair /steps/0/claimState",
-        "8:91 claim_statuses_known /steps/1/claimState/0",
-        "9:101 claim_goes_elsewhere /steps/2/claimState/admin",
-        "14:30 claim_leaves_status /steps/3/successfulClaimState/0",
-        "15:90 claim_is_transient /steps/4/claimState/0",
-        "16:118 one_revert_per_claim /steps/5/successfulClaimState/admin/1",
-        "17:16 steps_distinct /steps/6/stepId",
-        "17:29 wrong_type /steps/6/stepKey",
-        "17:40 status_known /steps/6/status",
+        "7:86 claim_is_pair /steps/0/claimState",
+        "8:87 claim_statuses_known /steps/1/claimState/0",
+        "9:97 claim_goes_elsewhere /steps/2/claimState/admin",
+        "14:28 claim_leaves_status /steps/3/successfulClaimState/0",
+        "15:86 claim_is_transient /steps/4/claimState/0",
+        "16:113 one_revert_per_claim /steps/5/successfulClaimState/admin/1",
+        "17:15 steps_distinct /steps/6/stepId",
+        "17:27 wrong_type /steps/6/stepKey",
+        "17:38 status_known /steps/6/status",
     ] {
         assert!(told.contains(&wanted.to_string()), "{wanted} in {told:#?}");
     }

@@ -152,7 +152,7 @@ impl World {
         let entity = EntityRef { kind: workflow.entity.clone(), id: EntityId::new("1").unwrap() };
         let now = Timestamp::from_millis(1_000_000_000);
         let (status, data) = (workflow.initial[0].clone(), Payload::parse("{}").unwrap());
-        let entity = Entity { entity, status, version: Version::new(1), data, updatedAt: now };
+        let entity = Entity { entity, status, version: Version::new(1), data, updated_at: now };
         World { workflow, entity, operations: Vec::new(), now, asked: 0 }
     }
 
