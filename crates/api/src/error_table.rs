@@ -181,6 +181,8 @@ errors! {
     // Understood, and refused by a rule of the domain.
     IdempotencyKeyConflict = "idempotency_key_conflict", 422, false, "The key was used for another request",
         "`storedRequest` tells what the key stands for and which JSON paths differ. Nothing was changed. If this is meant to be a new operation, use a new key; if it is a retry, send exactly what was sent first.";
+    InputInvalid = "input_invalid", 422, false, "The input does not match the workflow's input schema",
+        "Each entry of `problems` has a JSON Pointer to a wrong or missing value and says what was expected there. Nothing was started, and no key was taken: correct the input and send the request again, under the same key. `GET /api/v1/workflow-definitions/{id}` shows the schema as `document.input`.";
     DefinitionInvalid = "definition_invalid", 422, false, "The definition has errors",
         "`problems` lists every error with its path. Correct them and upload it again; `hapax validate FILE` shows the same list.";
     SourceInvalid = "source_invalid", 422, false, "The webhook source has errors",

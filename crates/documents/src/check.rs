@@ -1,4 +1,4 @@
-//! Checking a document: text in, and either a document that can be run or everything that is wrong with it.
+//! Checks a document: returns a document that can be run, or all of its problems.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,12 +13,12 @@ use crate::problem::{Problem, Problems};
 
 type Judge = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 
-/// Judges the address of a request as far as it is fixed: why nothing may be sent there.
+/// Checks the fixed part of a request's address, and says why nothing may be sent there.
 #[derive(Clone)]
 pub struct JudgeAddress(Arc<Judge>);
 
 impl JudgeAddress {
-    /// Judges as this function does.
+    /// Wraps a function.
     pub fn new(judge: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) -> Self {
         JudgeAddress(Arc::new(judge))
     }
@@ -34,7 +34,7 @@ impl fmt::Debug for JudgeAddress {
     }
 }
 
-/// What is there for documents to use; what is `None` is not judged.
+/// Names and addresses that documents may use. A field that is `None` is not checked.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     /// Names of tasks that have a handler. Another is an error.
@@ -47,7 +47,7 @@ pub struct Known {
     pub addresses: Option<JudgeAddress>,
 }
 
-/// A document in which no error was found.
+/// A document without errors.
 #[derive(Clone, PartialEq)]
 pub struct Checked {
     document: Document,
@@ -61,12 +61,12 @@ impl Checked {
         &self.document
     }
 
-    /// The document as one text: two documents that mean the same have the same, whatever their format, order and spacing.
+    /// Canonical text of the document. Documents with the same meaning have the same text, whatever their format, order and spacing.
     pub fn canonical(&self) -> &str {
         &self.canonical
     }
 
-    /// What somebody should look at.
+    /// Warnings.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
@@ -78,7 +78,7 @@ impl fmt::Debug for Checked {
     }
 }
 
-/// Checks a document, or tells all that is wrong with it, errors and warnings.
+/// Checks a document. Returns all errors and warnings if it cannot be used.
 pub fn check(text: &str, format: Format, known: &Known) -> Result<Checked, Vec<Problem>> {
     let mut problems = Problems::default();
     let document = read(text, format, &mut problems).and_then(|node| decode(&node, known, &mut problems));
@@ -95,7 +95,7 @@ pub fn check(text: &str, format: Format, known: &Known) -> Result<Checked, Vec<P
     }
 }
 
-/// The same for bytes, which may not be text at all.
+/// Like the check of text, for bytes that may not be UTF-8.
 pub fn check_bytes(bytes: &[u8], format: Format, known: &Known) -> Result<Checked, Vec<Problem>> {
     match text_of(bytes) {
         Ok(text) => check(text, format, known),

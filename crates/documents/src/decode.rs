@@ -1,10 +1,11 @@
-//! From the tree to the document: every field looked at, every problem told, and nothing given up at the first.
+//! Decodes the tree into a document: reads every field and reports every problem, not just the first.
 
 mod actions;
 mod document;
 mod effect;
 mod entity;
 mod entity_step;
+mod input_schema;
 mod nearest;
 mod secrets;
 mod source;
@@ -30,17 +31,17 @@ pub(crate) use entity::decode_entity;
 pub(crate) use secrets::is_telling;
 pub(crate) use source::decode_source;
 
-/// What goes along while a document is looked through.
+/// State of the decoder.
 pub(crate) struct Decoder<'a> {
     problems: &'a mut Problems,
     known: &'a Known,
-    /// Variables that are known everywhere in the document.
+    /// Variables that are available everywhere in the document.
     everywhere: &'static [&'static str],
-    /// Every step so far: where it is, and how many loops are around it.
+    /// Every step so far, with its place and the number of loops around it.
     names: BTreeMap<String, Named>,
-    /// The steps that have been before what is looked at now.
+    /// Steps that run before the current place.
     before: BTreeSet<String>,
-    /// Where steps are named by expressions, and whether they had been by then.
+    /// References to steps in expressions, and whether the step runs before.
     references: Vec<Reference>,
     loops: usize,
     nesting: usize,
@@ -74,7 +75,7 @@ impl<'n> Place<'n> {
     }
 }
 
-/// The fields of an object, each of which must be taken.
+/// The fields of an object that have not been read yet.
 struct Fields<'n> {
     path: String,
     at: Option<Position>,
@@ -129,7 +130,7 @@ impl Decoder<'_> {
         Some(Fields { path: place.path.clone(), at: place.at(), fields })
     }
 
-    /// What has not been taken is not known. `allowed` is for the message.
+    /// Reports the remaining fields as unknown. `allowed` is for the message.
     fn finish(&mut self, fields: Fields<'_>, what: &str, allowed: &[&[&str]]) {
         for (key, node) in fields.fields {
             let path = below(&fields.path, excerpt(key));
@@ -153,6 +154,28 @@ impl Decoder<'_> {
             self.problems.error(&path, fields.at, "missing_field", format!("{name:?} is missing"));
         }
         found
+    }
+
+    /// Takes a field of an entity workflow, in camelCase or in the snake_case that is accepted as well.
+    fn take_spelled<'n>(&mut self, fields: &mut Fields<'n>, name: &str) -> Option<Place<'n>> {
+        let found = fields.take(name);
+        let spellings = crate::fields::MODEL_SPELLINGS.iter();
+        let other = spellings.filter(|(camel, _)| *camel == name).find_map(|(_, snake)| fields.take(snake));
+        match (found, other) {
+            (Some(found), Some(other)) => {
+                let message = format!("it is another spelling of {name}, which is here as well; keep one");
+                self.error(&other, "given_twice", message);
+                Some(found)
+            }
+            (found, other) => found.or(other),
+        }
+    }
+
+    fn need_spelled<'n>(&mut self, fields: &mut Fields<'n>, name: &str) -> Option<Place<'n>> {
+        match self.take_spelled(fields, name) {
+            Some(found) => Some(found),
+            None => self.need(fields, name),
+        }
     }
 
     fn text<'n>(&mut self, place: &Place<'n>) -> Option<&'n str> {
@@ -240,7 +263,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// A name as the engine takes it, with room for what is added to it.
+    /// A name that the engine accepts, with room for a suffix.
     fn name(&mut self, place: &Place<'_>, what: &'static str, room: usize) -> Option<String> {
         let text = self.text(place)?;
         if let Err(invalid) = Name::new(what, text) {
@@ -306,7 +329,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// An expression that decides something; one that reads nothing decides nothing.
+    /// An expression that decides something. Warns if it reads nothing.
     fn condition(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<Expression> {
         let expression = self.expression(place, more)?;
         if expression.is_constant() {
@@ -353,7 +376,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// A list that nobody wrote as an expression.
+    /// Whether a value is not an expression.
     fn is_plain(value: &Value) -> bool {
         !matches!(value, Value::String(text) if text.contains("{{"))
     }

@@ -21,7 +21,7 @@ use crate::model::{Probe, Request};
 use crate::span::Span;
 use crate::template::Template;
 
-/// What the model calls an action that is a request.
+/// Name of HTTP actions in the model.
 pub const HTTP_ACTION: &str = "http";
 /// The target of after-effects that are requests; the host of documents registers it.
 pub const HTTP_TARGET: &str = "hapax.entity-http";
@@ -30,11 +30,11 @@ pub const WORKFLOW_TARGET: &str = "hapax.entity-workflow";
 
 /// Variables that expressions of an entity workflow see everywhere.
 pub(crate) const VARIABLES: &[&str] = &["entity", "input", "requester", "operation"];
-/// What the mappings of an answer see besides.
+/// Additional variables of mappings of a response.
 pub(crate) const OF_ANSWER: &[&str] = &["result", "response"];
-/// What after-effects see besides.
+/// Additional variables of after-effects.
 pub(crate) const AFTER_SUCCESS: &[&str] = &["status", "result"];
-/// What after-effects of failures see besides.
+/// Additional variables of after-effects of failures.
 pub(crate) const AFTER_FAILURE: &[&str] = &["status", "failure"];
 
 /// An entity workflow.
@@ -46,7 +46,7 @@ pub struct EntityDocument {
     pub(crate) details: Vec<StepDetails>,
 }
 
-/// What a step says beyond what the model knows of it.
+/// Fields of a step that the model does not have.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct StepDetails {
     pub(crate) validation: Option<PerRequester<Vec<Validation>>>,
@@ -64,7 +64,7 @@ pub(crate) struct Validation {
     pub(crate) code: Option<String>,
 }
 
-/// What a step does.
+/// Action of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum StepAction {
     Handler { name: Name, transaction: bool },
@@ -86,7 +86,7 @@ pub(crate) struct ActionRequest {
     pub(crate) timeout: Option<Span>,
     /// The result; the body if absent.
     pub(crate) output: Option<Template>,
-    /// What is laid over the data of the entity.
+    /// Fields to merge into the entity's data.
     pub(crate) data: Option<Template>,
 }
 
@@ -111,7 +111,7 @@ impl EntityDocument {
         &self.workflow
     }
 
-    /// What it is for.
+    /// Description for people.
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }

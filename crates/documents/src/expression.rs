@@ -41,7 +41,7 @@ struct Compiled {
     stack: usize,
 }
 
-/// What an expression reads.
+/// Variables and steps that an expression reads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reads {
     /// The variables.

@@ -8,6 +8,7 @@ pub(crate) const DOCUMENT: &[&str] = &[
     "retention",
     "onFailure",
     "fingerprint",
+    "input",
     "output",
     "steps",
 ];
@@ -38,7 +39,7 @@ pub(crate) const REQUEST: &[&str] = &[
     "keepResponse",
 ];
 
-/// What each kind of step has beyond that.
+/// Additional fields of each kind of step.
 pub(crate) const KINDS: &[(&str, &[&[&str]])] = &[
     ("task", &[&["task", "input"], EFFECT]),
     ("http", &[REQUEST, EFFECT]),
@@ -64,7 +65,7 @@ pub(crate) const SIGNATURE: &[&str] = &["scheme"];
 pub(crate) const HMAC: &[&str] = &["header", "algorithm", "encoding", "prefix"];
 pub(crate) const UNSIGNED: &[&str] = &["allowUnsigned"];
 pub(crate) const EVENT_ID: &[&str] = &["header", "pointer"];
-/// What an action does: one of these.
+/// Kinds of actions of a source.
 pub(crate) const ACTS: &[&str] = &["settle", "start", "signal"];
 pub(crate) const ACTION: &[&str] = &["when"];
 pub(crate) const SETTLE: &[&str] = &["key", "value", "reject", "keepFor"];
@@ -79,20 +80,20 @@ pub(crate) const ENTITY: &[&str] = &[
     "module",
     "entity",
     "table",
-    "status_types",
+    "statusTypes",
     "initial",
     "claims",
     "steps",
 ];
-pub(crate) const TABLE: &[&str] = &["name", "id", "status", "version", "updated_at", "data"];
-pub(crate) const CLAIMS: &[&str] = &["revert_to"];
+pub(crate) const TABLE: &[&str] = &["name", "id", "status", "version", "updatedAt", "data"];
+pub(crate) const CLAIMS: &[&str] = &["revertTo"];
 pub(crate) const ENTITY_STEP: &[&str] = &[
-    "step_id",
-    "step_key",
+    "stepId",
+    "stepKey",
     "status",
-    "claim_state",
-    "successful_claim_state",
-    "successful_state",
+    "claimState",
+    "successfulClaimState",
+    "successfulState",
     "action",
     "validation",
     "effect",
@@ -101,17 +102,30 @@ pub(crate) const ENTITY_STEP: &[&str] = &[
     "idempotency",
     "probe",
     "retry",
-    "success_after_effect",
-    "failure_after_effect",
+    "successAfterEffect",
+    "failureAfterEffect",
+];
+/// Fields of entity workflows whose snake_case spelling is accepted as well: documents show the first, the model speaks of the second.
+pub(crate) const MODEL_SPELLINGS: &[(&str, &str)] = &[
+    ("statusTypes", "status_types"),
+    ("revertTo", "revert_to"),
+    ("updatedAt", "updated_at"),
+    ("stepId", "step_id"),
+    ("stepKey", "step_key"),
+    ("claimState", "claim_state"),
+    ("successfulClaimState", "successful_claim_state"),
+    ("successfulState", "successful_state"),
+    ("successAfterEffect", "success_after_effect"),
+    ("failureAfterEffect", "failure_after_effect"),
 ];
 pub(crate) const VALIDATION: &[&str] = &["when", "message", "code"];
-/// What an action of a step is: one of these, or the bare name of a handler.
+/// Kinds of entity actions. A bare name is a handler.
 pub(crate) const ENTITY_ACTIONS: &[&str] = &["handler", "workflow", "http"];
-/// What an after-effect is: one of these, or the bare name of a target.
+/// Kinds of after-effects. A bare name is a target.
 pub(crate) const AFTER_EFFECTS: &[&str] = &["target", "workflow", "http"];
 pub(crate) const HANDLER: &[&str] = &["handler", "transaction"];
 pub(crate) const RUN_OF: &[&str] = &["workflow", "input"];
-/// What a request of an action has beyond the usual.
+/// Additional fields of the request of an action.
 pub(crate) const ACTION_REQUEST: &[&str] = &["timeout", "output", "data"];
 pub(crate) const AFTER_REQUEST: &[&str] = &["timeout"];
 /// Words that begin an object, so that no requester may be called so.
@@ -130,10 +144,14 @@ pub(crate) fn kinds() -> String {
 mod tests {
     use super::*;
 
-    /// The README tells of every field there is.
     #[test]
-    fn every_field_is_explained() {
-        let readme = include_str!("../README.md");
+    fn every_field_is_in_the_reference_pages() {
+        let readme = [
+            include_str!("../../../docs/workflow-documents.md"),
+            include_str!("../../../docs/webhook-source-documents.md"),
+            include_str!("../../../docs/entity-documents.md"),
+        ]
+        .concat();
         let of_kinds = KINDS.iter().flat_map(|(_, own)| own.iter().copied());
         let of_sources =
             [SOURCE, SIGNATURE, HMAC, UNSIGNED, EVENT_ID, ACTS, ACTION, SETTLE, REJECT, START, SIGNAL];
@@ -157,10 +175,10 @@ mod tests {
         for field in all.flatten() {
             let is_there =
                 readme.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == *field);
-            assert!(is_there, "{field} is not in the README");
+            assert!(is_there, "{field} is not in the reference pages");
         }
         for (kind, _) in KINDS {
-            assert!(readme.contains(&format!("| `{kind}` |")), "{kind} is not in the README");
+            assert!(readme.contains(&format!("| `{kind}` |")), "{kind} is not in the reference pages");
         }
     }
 }

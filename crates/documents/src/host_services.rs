@@ -1,4 +1,4 @@
-//! What a document needs from its host: handlers for tasks, somebody who sends requests, and the secrets.
+//! Services that a host provides to documents: task handlers, an HTTP client and secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::run::excerpt::AnswerExcerpt;
 type Handling = Pin<Box<dyn Future<Output = Result<Value, Failure>> + Send>>;
 type Handler = Arc<dyn Fn(TaskCall) -> Handling + Send + Sync>;
 
-/// Header that carries the number of the lease or claim under which a request is sent.
+/// Header with the fence of the lease or claim that a request is sent under.
 pub const FENCE_HEADER: &str = "Hapax-Fence";
 
 /// One call of a task.
@@ -28,7 +28,7 @@ pub const FENCE_HEADER: &str = "Hapax-Fence";
 pub struct TaskCall {
     /// The name of the task.
     pub name: String,
-    /// What it is given.
+    /// The input.
     pub input: Value,
     /// The key of the effect: the same over attempts, crashes and takeovers.
     pub key: String,
@@ -59,7 +59,7 @@ impl TaskCall {
 pub struct HttpCall {
     /// The method, in capitals.
     pub method: String,
-    /// Where to: http or https. Whoever sends it judges whether it may go there.
+    /// The URL, http or https. The caller decides whether the destination is allowed.
     pub url: String,
     /// Headers, the key of the effect and secrets among them.
     pub headers: Vec<(String, String)>,
@@ -69,14 +69,14 @@ pub struct HttpCall {
     pub timeout: Duration,
     /// How much of an answer to read, after decompression.
     pub max_response_bytes: usize,
-    /// The right to send it. Whoever sends it asks right before the first byte leaves.
+    /// The right to send the request. The caller checks it right before the first byte leaves.
     pub hold: Hold,
     /// Describes the request and its answer in failures.
     pub(crate) excerpt: AnswerExcerpt,
 }
 
 impl HttpCall {
-    /// Sends it only while `hold` is held, and tells the receiver the number of the holder, by which it can reject an earlier one.
+    /// Sends the request only while `hold` is held, with the holder's fence, so that the receiver can reject an earlier holder.
     #[must_use]
     pub fn held_by(mut self, hold: Hold, fence: u64) -> Self {
         self.hold = hold;
@@ -97,7 +97,7 @@ impl fmt::Debug for HttpCall {
     }
 }
 
-/// What came back, whatever its status.
+/// A response with any status.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpAnswer {
     /// The status.
@@ -123,7 +123,7 @@ pub enum HttpFault {
     },
     /// Its sender lost the right to send it before the first byte left. Nothing was sent.
     NoLongerHeld,
-    /// It was sent, at least in part, and nobody knows what became of it.
+    /// The request was sent, at least in part, and its outcome is unknown.
     Unknown {
         /// Why.
         why: String,
@@ -141,7 +141,7 @@ pub trait HttpCaller: Send + Sync {
     /// Sends one for this workspace, once: trying again is for the engine. Redirects are answers.
     async fn call(&self, workspace: &WorkspaceId, call: HttpCall) -> Result<HttpAnswer, HttpFault>;
 
-    /// Why nothing would be sent to this address for this workspace, as far as that can be told beforehand: for whoever uploads a
+    /// Checks whether this workspace may send to an address, as far as that is known at upload; for the upload of a
     /// document.
     fn check_address(&self, workspace: &WorkspaceId, url: &str) -> Result<(), String> {
         let _ = (workspace, url);
@@ -149,14 +149,14 @@ pub trait HttpCaller: Send + Sync {
     }
 }
 
-/// Code of the failure to find a secret that was never put where secrets are.
+/// Failure code for a secret that does not exist.
 pub const UNKNOWN_SECRET: &str = "unknown_secret";
 
-/// Knows what secrets are, by workspace and name.
+/// Source of secrets, by workspace and name.
 #[async_trait]
 pub trait Secrets: Send + Sync {
-    /// What this workspace calls by this name: never what another does, because whoever writes its documents sends it wherever they
-    /// like. A failure is that of the step that needs it.
+    /// Reads the secret of this name in this workspace, and never one of another workspace: the authors of documents choose where
+    /// secrets are sent. A failure fails the step that needs the secret.
     async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure>;
 }
 
@@ -175,7 +175,7 @@ impl Secret {
         self
     }
 
-    /// Whether the operator said where it may be sent.
+    /// Whether the operator bound the secret to destinations.
     pub fn is_bound(&self) -> bool {
         self.destinations.is_some()
     }
@@ -237,7 +237,7 @@ impl HostServices {
         self
     }
 
-    /// With a handler for all tasks that have none of their own: somebody who passes them on, say.
+    /// Sets the handler for all tasks without a handler of their own.
     #[must_use]
     pub fn other_tasks<F, Fut>(mut self, handler: F) -> Self
     where
@@ -248,14 +248,14 @@ impl HostServices {
         self
     }
 
-    /// With somebody who sends requests.
+    /// Sets the HTTP client.
     #[must_use]
     pub fn http(mut self, caller: Arc<dyn HttpCaller>) -> Self {
         self.http = Some(caller);
         self
     }
 
-    /// With somebody who knows the secrets.
+    /// Sets the source of secrets.
     #[must_use]
     pub fn secrets(mut self, secrets: Arc<dyn Secrets>) -> Self {
         self.secrets = Some(secrets);
@@ -281,13 +281,13 @@ impl HostServices {
         }
     }
 
-    /// What they do for one workspace.
+    /// The services for one workspace.
     pub fn of<'a>(&'a self, workspace: &'a WorkspaceId) -> WorkspaceServices<'a> {
         WorkspaceServices { hands: self, workspace }
     }
 }
 
-/// What a document of one workspace may use of the outside world.
+/// Host services of one workspace.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkspaceServices<'a> {
     hands: &'a HostServices,
@@ -299,7 +299,7 @@ impl WorkspaceServices<'_> {
         self.workspace
     }
 
-    /// What is there for documents of this workspace to use.
+    /// Names and addresses that documents of this workspace may use.
     pub fn known(&self) -> Known {
         let (caller, workspace) = (self.hands.http.clone(), self.workspace.clone());
         let addresses =
@@ -307,7 +307,7 @@ impl WorkspaceServices<'_> {
         Known { tasks: self.hands.known_tasks(), addresses, ..Known::default() }
     }
 
-    /// Sends a request, by whoever sends requests.
+    /// Sends a request with the HTTP client.
     pub async fn send(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
         match &self.hands.http {
             Some(caller) => caller.call(self.workspace, call).await,
@@ -315,7 +315,7 @@ impl WorkspaceServices<'_> {
         }
     }
 
-    /// The workspace's secret of this name, from whoever knows the secrets.
+    /// Reads a secret of the workspace.
     pub async fn get_secret(&self, name: &str) -> Result<Secret, Failure> {
         match &self.hands.secrets {
             Some(secrets) => secrets.get_secret(self.workspace, name).await,

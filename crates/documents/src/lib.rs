@@ -8,6 +8,7 @@ pub mod entity;
 mod expression;
 mod fields;
 mod host_services;
+mod input_schema;
 pub mod limits;
 pub mod model;
 mod node;
@@ -31,6 +32,7 @@ pub use host_services::{
     FENCE_HEADER, HostServices, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secret, Secrets, TaskCall,
     UNKNOWN_SECRET, WorkspaceServices,
 };
+pub use input_schema::InputSchema;
 pub use model::Document;
 pub use node::Format;
 pub use problem::{Position, Problem, Severity};

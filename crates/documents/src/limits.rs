@@ -18,10 +18,23 @@ pub const MAX_BRANCHES: usize = 64;
 pub const MAX_ITEMS: usize = 1_000;
 /// Most items of a `for_each` under way at once.
 pub const MAX_CONCURRENCY: usize = 64;
-/// Most problems one check tells of; more are counted.
+/// Most problems that one check reports; the rest are counted.
 pub const MAX_PROBLEMS: usize = 200;
 /// Longest description, in characters.
 pub const MAX_DESCRIPTION_CHARS: usize = 4_096;
+
+/// Largest input schema, in bytes of compact JSON.
+pub const MAX_INPUT_SCHEMA_BYTES: usize = 64 * 1024;
+/// Deepest nesting of schemas in an input schema, including the targets of `$ref`.
+pub const MAX_INPUT_SCHEMA_DEPTH: usize = 32;
+/// Most schemas in an input schema once every `$ref` is followed. It bounds the work for one value of an input.
+pub const MAX_INPUT_SCHEMA_SCHEMAS: usize = 1_000;
+/// Most `unevaluatedProperties` and `unevaluatedItems` in an input schema: each evaluates what is beside it once more.
+pub const MAX_INPUT_SCHEMA_UNEVALUATED: usize = 8;
+/// Largest compiled pattern of an input schema, in bytes.
+pub const MAX_INPUT_PATTERN_BYTES: usize = 1024 * 1024;
+/// Most problems reported for one input.
+pub const MAX_INPUT_PROBLEMS: usize = 50;
 
 /// Longest expression, in bytes.
 pub const MAX_EXPRESSION_BYTES: usize = 4_096;
@@ -36,7 +49,7 @@ pub const MAX_COMPREHENSION_NESTING: usize = 3;
 pub const FUEL_PER_MILLISECOND: u64 = 120_000;
 /// How much one evaluation may read and make: about 50 milliseconds of one core.
 pub const MAX_EXPRESSION_FUEL: u64 = 50 * FUEL_PER_MILLISECOND;
-/// How much all expressions that are evaluated together may read and make, those of one template say: about 200 milliseconds.
+/// Fuel for all expressions that are evaluated together, such as those of one template: about 200 milliseconds.
 pub const MAX_TOGETHER_FUEL: u64 = 200 * FUEL_PER_MILLISECOND;
 /// How much is evaluated at once on the thread that asks; what needs more takes its turn among workspaces: about one millisecond.
 pub const INLINE_FUEL: u64 = FUEL_PER_MILLISECOND;
@@ -109,7 +122,7 @@ pub const MAX_ENTITY_STEPS: usize = 200;
 pub const MAX_REQUESTERS: usize = 32;
 /// Most conditions that one step checks before its claim.
 pub const MAX_VALIDATIONS: usize = 32;
-/// Largest number of a step, by which people sort steps.
+/// Largest step id of an entity workflow.
 pub const MAX_STEP_ID: u32 = 1_000_000_000;
 /// Longest reason a service gives for a rejection that is passed on, in characters.
 pub const MAX_REJECTION_CHARS: usize = 500;

@@ -1,4 +1,4 @@
-//! A document as it is meant: every field in its type, every expression compiled.
+//! The document model: every field typed, every expression compiled.
 //!
 //! Only [`check`](crate::check) makes documents, so that one that exists has been checked. Written as JSON, a document is the document
 //! again, without what only says the default.
@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 pub use effect::{Effect, HostFromData, KeepResponse, Probe, Request, Retry, Status, Undo};
 
 use crate::expression::Expression;
+use crate::input_schema::InputSchema;
 use crate::span::Span;
 use crate::template::Template;
 
@@ -18,42 +19,45 @@ use crate::template::Template;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Document {
-    /// Its name, by which runs are started.
+    /// Name of the workflow.
     pub name: String,
     /// Its version; what it says under one version never changes.
     pub version: u32,
-    /// What it is for.
+    /// Description for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Must a start carry a key?
+    /// Whether a start must have an idempotency key.
     #[serde(rename = "idempotency", skip_serializing_if = "is_false", serialize_with = "required")]
     pub key_required: bool,
-    /// How long keys live after the end of their run; for ever if absent.
+    /// How long a key lives after its run has ended; forever if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention: Option<Span>,
-    /// Does a run that fails free its key?
+    /// Whether a run that fails frees its key.
     #[serde(skip_serializing_if = "is_keep", serialize_with = "on_failure")]
     pub on_failure: KeyOnFailure,
-    /// What does not count for sameness under a key.
+    /// Fields of the input that do not count when two starts under one key are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,
-    /// What the run gives; the final state if absent.
+    /// JSON Schema (draft 2020-12) that the input of every run must match; any object is accepted if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputSchema>,
+    /// Output of the run; the final state if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Template>,
-    /// What it does, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
 impl Document {
-    /// What does not count for sameness under a key.
+    /// Fields of the input that do not count when two starts under one key are compared.
     pub fn ignored(&self) -> IgnorePaths {
         let ignored = self.fingerprint.iter().flat_map(|print| print.ignore.iter().cloned());
-        // They were judged when the document was checked.
+        // They were checked with the document.
         IgnorePaths::new(ignored).unwrap_or_default()
     }
 }
 
-/// What counts for sameness.
+/// Narrows the fingerprint of the input.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fingerprint {
     /// JSON pointers to fields of the input that do not.
@@ -66,21 +70,21 @@ pub struct Fingerprint {
 pub struct Step {
     /// Its name, unique in the document.
     pub name: String,
-    /// What it is for.
+    /// Description for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Passed over if this does not hold.
+    /// The step is skipped if this is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<Expression>,
-    /// What the step gives, made from `result`; the result itself if absent.
+    /// Output of the step, a template over `result`; the result itself if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Template>,
-    /// What it does.
+    /// The kind of the step.
     #[serde(flatten)]
     pub kind: StepKind,
 }
 
-/// What a step does.
+/// The kind of a step, with its fields.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum StepKind {
@@ -92,7 +96,7 @@ pub enum StepKind {
     Wait(Wait),
     /// Takes one way or the other.
     Condition(Condition),
-    /// Waits for somebody to settle a promise.
+    /// Waits until a promise is settled.
     Promise(Promise),
     /// Waits for a signal.
     Signal(Signal),
@@ -100,7 +104,7 @@ pub enum StepKind {
     Approval(Approval),
     /// Runs another workflow.
     Child(Child),
-    /// Does several things side by side.
+    /// Runs branches in parallel.
     Parallel(Parallel),
     /// Does the same for each item of a list.
     ForEach(ForEach),
@@ -129,10 +133,10 @@ impl StepKind {
 pub struct Task {
     /// Which.
     pub task: String,
-    /// With what; an empty object if absent.
+    /// Input; an empty object if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Template>,
-    /// How the effect is kept.
+    /// Effect options.
     #[serde(flatten)]
     pub effect: Effect,
 }
@@ -140,10 +144,10 @@ pub struct Task {
 /// A request as a step of its own.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Http {
-    /// What is sent.
+    /// The request.
     #[serde(flatten)]
     pub request: Request,
-    /// How the effect is kept.
+    /// Effect options.
     #[serde(flatten)]
     pub effect: Effect,
 }
@@ -179,7 +183,7 @@ pub struct Promise {
     /// How long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// The key by which others may settle it.
+    /// Business key that outsiders settle the promise by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Template>,
     /// For how long the key still names it once it is over.
@@ -202,13 +206,13 @@ pub struct Signal {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
-    /// Who may decide; anybody if absent.
+    /// Roles and requesters that may decide; anybody if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Deciders>,
-    /// What they may decide.
+    /// Allowed decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decisions: Option<Vec<Decision>>,
-    /// What they are shown.
+    /// Value to show to them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub show: Option<Template>,
     /// The fields they may give with an edit; any if absent.
@@ -217,22 +221,22 @@ pub struct Approval {
     /// How long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// Does the run go on if they reject? It fails otherwise.
+    /// Whether the run continues after a rejection. It fails otherwise.
     #[serde(rename = "onReject", skip_serializing_if = "is_false", serialize_with = "goes_on")]
     pub continue_on_reject: bool,
-    /// Does the run go on if nobody decides in time? It fails otherwise.
+    /// Whether the run continues if nobody decides in time. It fails otherwise.
     #[serde(rename = "onTimeout", skip_serializing_if = "is_false", serialize_with = "goes_on")]
     pub continue_on_timeout: bool,
 }
 
 impl Approval {
-    /// What may be decided: approve and reject unless the document says otherwise.
+    /// Allowed decisions: approve and reject by default.
     pub fn decisions(&self) -> &[Decision] {
         self.decisions.as_deref().unwrap_or(&[Decision::Approve, Decision::Reject])
     }
 }
 
-/// Who may decide: one of these roles, or one of these requesters.
+/// Roles and requesters that may decide.
 #[derive(Debug, Clone, PartialEq, Serialize, Default)]
 pub struct Deciders {
     /// Roles.
@@ -243,7 +247,7 @@ pub struct Deciders {
     pub requesters: Vec<String>,
 }
 
-/// What people decide.
+/// A decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
@@ -275,15 +279,15 @@ impl Decision {
 pub struct Child {
     /// Which.
     pub workflow: String,
-    /// With what; an empty object if absent.
+    /// Input; an empty object if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Template>,
-    /// What becomes of it if this run ends first.
+    /// What happens to the child if this run ends first.
     #[serde(skip_serializing_if = "is_cancel", serialize_with = "on_close")]
     pub on_close: ClosePolicy,
 }
 
-/// Things done side by side.
+/// Branches that run in parallel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Parallel {
     /// Each a list of steps.
@@ -302,10 +306,10 @@ pub struct ForEach {
     /// How many items at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_items: Option<usize>,
-    /// What each item gives; what its steps wrote to the state if absent.
+    /// Result of each item; what its steps wrote to the state if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Template>,
-    /// What is done for each.
+    /// Steps for each item.
     pub steps: Vec<Step>,
 }
 

@@ -1,4 +1,4 @@
-//! A document as it was written: values with their places in the text, whatever the format.
+//! The parsed text of a document: values with their positions, independent of the format.
 
 use serde_json::Value;
 
@@ -71,7 +71,7 @@ impl Node {
     }
 }
 
-/// Reads text into a tree. Duplicate keys and what is not allowed anywhere are told together where the format lets us.
+/// Reads text into a tree. Reports all duplicate keys and disallowed values together if the format allows it.
 pub(crate) fn read(text: &str, format: Format, problems: &mut Problems) -> Option<Node> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.len() > crate::limits::MAX_DOCUMENT_BYTES {
@@ -95,7 +95,7 @@ pub(crate) fn read(text: &str, format: Format, problems: &mut Problems) -> Optio
     }
 }
 
-/// Reads JSON that somebody else wrote by the same rules: no key twice, nothing too deep, too much, or that would be lost.
+/// Reads JSON from outside by the same rules: no duplicate key, no excessive depth or size, no number that would lose precision.
 pub(crate) fn read_json(text: &str) -> Result<Value, Problem> {
     let mut problems = Problems::default();
     let node = json::read(text, &mut problems);
@@ -113,7 +113,7 @@ pub(crate) fn read_json(text: &str) -> Result<Value, Problem> {
     }
 }
 
-/// Bytes that may not even be text.
+/// Checks that bytes are UTF-8.
 pub(crate) fn text_of(bytes: &[u8]) -> Result<&str, Problem> {
     std::str::from_utf8(bytes).map_err(|error| Problem {
         severity: Severity::Error,

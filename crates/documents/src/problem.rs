@@ -1,4 +1,4 @@
-//! What is wrong with a document: all of it at once, each with its place and what to do.
+//! Problems of a document: all at once, each with its place and what to do.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use crate::limits::MAX_PROBLEMS;
 
-/// Whether the document can be used all the same.
+/// Whether the document can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// It cannot.
+    /// The document cannot be used.
     Error,
-    /// It can, but somebody should look.
+    /// The document can be used, but has a weakness.
     Warning,
 }
 
@@ -28,13 +28,13 @@ pub struct Position {
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// Whether the document can be used all the same.
+    /// Whether the document can be used.
     pub severity: Severity,
     /// Where, as a JSON pointer into the document; empty for the document as a whole.
     pub path: String,
     /// A short stable code.
     pub code: &'static str,
-    /// What is wrong, and what to do about it.
+    /// The problem, and what to do about it.
     pub message: String,
     /// Where in the text, if that is known.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -94,6 +94,7 @@ impl Problems {
         code: &'static str,
         message: impl fmt::Display,
     ) {
+        debug_assert!(path.is_empty() || path.starts_with('/'), "{path} is no JSON Pointer");
         if self.found.len() >= MAX_PROBLEMS {
             self.left_off += 1;
             return;
@@ -105,12 +106,12 @@ impl Problems {
         self.errors > 0
     }
 
-    /// How many errors there are so far.
+    /// Number of errors so far.
     pub(crate) fn errors(&self) -> usize {
         self.errors
     }
 
-    /// All of them, in the order of the text as far as it is known.
+    /// All problems, in the order of the text.
     pub(crate) fn into_vec(mut self) -> Vec<Problem> {
         self.found.sort_by_key(|problem| problem.at.map_or((0, 0), |at| (at.line, at.column)));
         if self.left_off > 0 {
@@ -131,7 +132,7 @@ pub(crate) fn below(path: &str, key: impl fmt::Display) -> String {
     format!("{path}/{}", key.to_string().replace('~', "~0").replace('/', "~1"))
 }
 
-/// Enough of a text to recognise it, never all of an unbounded one.
+/// The start of a text, for messages.
 pub(crate) fn excerpt(text: &str) -> String {
     let mut short: String = text.chars().take(60).collect();
     if short.len() < text.len() {

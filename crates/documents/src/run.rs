@@ -1,4 +1,4 @@
-//! Runs a document on the engine: the document is the code, so the same records lead it the same way again.
+//! Runs a document on the engine. The document is the workflow code, so a replay takes the same path.
 
 mod approval;
 mod effect;
@@ -26,10 +26,10 @@ use crate::turns::evaluate_guarded;
 pub use approval::{APPROVAL_SIGNAL, Answer, AnswerRefused, Decider, approval_signal, check_answer};
 pub use options::options;
 
-/// A future that ends when some steps have.
+/// Future of a list of steps.
 type Steps<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
 
-/// Runs the document: `input` in, and what it gives out.
+/// Runs the document with `input` and returns its output.
 pub async fn run(
     ctx: Ctx,
     document: Arc<Checked>,
@@ -63,7 +63,7 @@ pub fn register(engine: &Engine, document: Arc<Checked>, hands: Arc<HostServices
     })
 }
 
-/// What goes along while a document is run.
+/// Context of a running document.
 #[derive(Clone, Copy)]
 struct Runner<'a> {
     ctx: &'a Ctx,
@@ -71,12 +71,12 @@ struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// What the hands do for the workspace of the run.
+    /// Host services of the run's workspace.
     fn own_hands(self) -> WorkspaceServices<'a> {
         self.hands.of(self.ctx.workspace())
     }
 
-    /// Evaluates expressions of the workflow: where it stands if that is cheap, else in the turn of its workspace.
+    /// Evaluates expressions of the workflow: in place if that is cheap, else in its workspace's turn.
     async fn evaluate<T>(self, evaluate: impl Fn() -> T) -> T {
         evaluate_guarded(self.ctx.workspace(), || self.ctx.begin_computation(), evaluate).await
     }
@@ -154,7 +154,7 @@ impl<'a> Runner<'a> {
         inside.into_iter().try_for_each(|step| self.skip(step, scope))
     }
 
-    /// Puts a failure on record as that of the step, and gives it back.
+    /// Records a failure as that of the step, and returns it.
     async fn fail(self, step: &Step, scope: &Scope, failure: Failure) -> Failure {
         let name = scope.name(&step.name);
         let failed = failure.clone();
@@ -172,7 +172,7 @@ impl<'a> Runner<'a> {
         taken.await.err().unwrap_or(failure)
     }
 
-    /// Fills in a template of a step; if that fails, the step has.
+    /// Renders a template of a step. If that fails, the step fails.
     async fn render(self, step: &Step, template: &Template, scope: &Scope) -> Result<Value, Failure> {
         match self.evaluate(|| template.render(scope)).await {
             Ok(value) => Ok(value),
@@ -180,7 +180,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// A key that is no text, or that names another promise, is the failure of the step.
+    /// A key that is not a string, or that belongs to another promise, fails the step.
     async fn promise(self, step: &Step, promise: &Promise, scope: &Scope) -> Result<Value, Failure> {
         let key = match &promise.key {
             Some(key) => match key_of(&self.render(step, key, scope).await?) {
@@ -226,7 +226,7 @@ impl<'a> Runner<'a> {
             Ok(holds) => holds,
             Err(failed) => return Err(self.fail(step, scope, failed.into()).await),
         };
-        // What was chosen once stays so.
+        // The choice is recorded, so that a replay makes the same one.
         let chosen = || (if holds { "then" } else { "else" }).to_string();
         let taken: String = self.ctx.remember(&scope.name(&step.name), chosen)?;
         let (taken_steps, passed_over) = match taken.as_str() {
@@ -248,7 +248,7 @@ impl<'a> Runner<'a> {
     }
 
     /// All branches go to their end, also if one fails: nothing is cut off in the middle of an effect. What they wrote is merged in
-    /// the order in which they stand in the document, whichever was first.
+    /// the order of the document, whichever ended first.
     async fn parallel(self, parallel: &Parallel, scope: &mut Scope) -> Result<Value, Failure> {
         let around = &*scope;
         let branches = parallel.branches.iter().map(|steps| async move {
@@ -262,7 +262,7 @@ impl<'a> Runner<'a> {
         Ok(Value::Null)
     }
 
-    /// As many lanes as may be at work at once, each of which takes the next item. After a failure no item is begun.
+    /// Runs up to `concurrency` lanes, each of which takes the next item. After a failure no item starts.
     async fn for_each(self, step: &Step, of: &ForEach, scope: &Scope) -> Result<Value, Failure> {
         let items = match self.render(step, &of.items, scope).await? {
             Value::Array(items) => items,

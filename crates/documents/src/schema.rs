@@ -41,6 +41,10 @@ pub fn json_schema() -> Value {
                 "required": ["ignore"],
                 "properties": { "ignore": { "type": "array", "items": { "type": "string", "pattern": "^/" } } },
             },
+            "input": {
+                "type": "object",
+                "description": "JSON Schema (draft 2020-12) that the input of every run must match. $ref leads only inside it.",
+            },
             "output": reference("template"),
             "steps": reference("steps"),
         },
@@ -107,7 +111,7 @@ fn object(of: &str, fields: &[&[&str]], required: &[&str]) -> Value {
     json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
 }
 
-/// What a field looks like, wherever it is.
+/// Schema of a field that is the same everywhere.
 fn field(of: &str, name: &str) -> Value {
     let texts = || json!({ "type": "array", "items": { "type": "string" } });
     match (of, name) {

@@ -1,4 +1,4 @@
-//! What expressions can see while a run goes on.
+//! Variables of expressions during a run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::expression::{Reads, value_of_fields, value_of_json};
 use crate::limits::MAX_HELD_BYTES;
 use crate::template::about_size;
 
-/// What it costs to make one value ready for expressions, in fuel.
+/// Fuel for making one value available to expressions.
 const FUEL_PER_VALUE: u64 = 12;
 
 /// Variables that are known everywhere in a document.
@@ -25,7 +25,7 @@ pub(crate) struct Scope {
     state: Arc<Map<String, Value>>,
     /// How much outputs hold, in about bytes.
     held: usize,
-    /// What has been written to the state here, to be merged into the scope around.
+    /// Changes to the state in this scope, to be merged into the outer scope.
     written: Map<String, Value>,
     steps: BTreeMap<String, Arc<Value>>,
     local: BTreeMap<&'static str, Arc<Value>>,
@@ -120,7 +120,7 @@ impl Scope {
         self.written.insert(key.to_string(), value);
     }
 
-    /// What was written here.
+    /// Changes to the state in this scope.
     pub(crate) fn written(&self) -> Value {
         Value::Object(self.written.clone())
     }
@@ -129,7 +129,7 @@ impl Scope {
         Value::Object((*self.state).clone())
     }
 
-    /// What it costs to make the variables ready that an expression reads, in fuel.
+    /// Fuel for making the variables of an expression available.
     pub(crate) fn weigh(&self, reads: &Reads) -> u64 {
         let wanted = |step: &str| reads.all_steps || reads.steps.contains(step);
         let variables = reads.variables.iter().map(|name| match name.as_str() {

@@ -1,7 +1,7 @@
 //! Webhook sources as documents: whom to believe, how to tell events apart, and what to do with them.
 //!
 //! Only [`check_source`] makes sources, so that one that exists has been checked. Written as JSON, a source is the source again, with
-//! what its preset stands for in place of the preset.
+//! the fields of its preset in place of the preset.
 
 mod body;
 mod check;
@@ -31,21 +31,21 @@ pub(crate) const VARIABLES: &[&str] = &["body", "headers", "event"];
 pub struct Source {
     /// Its name, which is in its address.
     pub name: String,
-    /// What it is for.
+    /// Description for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// How its webhooks are signed.
     #[serde(serialize_with = "signature")]
     pub signature: Scheme,
-    /// The names of the secrets, any of which may have signed.
+    /// Names of the secrets. Any of them may have signed.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "secrets")]
     pub secrets: Vec<String>,
     /// Where the provider's id of an event is.
     pub event_id: EventId,
-    /// Events for which this does not hold are passed over.
+    /// Events for which it is false are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Expression>,
-    /// What is done with an event.
+    /// Actions for each event.
     pub actions: Vec<Action>,
 }
 
@@ -64,12 +64,12 @@ pub struct Action {
     /// What.
     #[serde(flatten)]
     pub act: Act,
-    /// Passed over if this does not hold.
+    /// The step is skipped if this is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<Expression>,
 }
 
-/// What is done.
+/// The kind of action.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
@@ -106,7 +106,7 @@ pub struct Settle {
     pub keep_for: Option<Span>,
 }
 
-/// What a promise is settled with.
+/// How a promise is settled.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SettleWith {
@@ -129,15 +129,15 @@ pub struct Reject {
 /// Starts a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Start {
-    /// Of which workflow.
+    /// Name of the workflow.
     pub workflow: String,
-    /// In which version; the one in force if absent.
+    /// Version; the latest if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
     /// Its key; made of the source, the workflow and the id of the event if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Template>,
-    /// With what; an empty object if absent.
+    /// Input; an empty object if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Template>,
 }
@@ -145,15 +145,15 @@ pub struct Start {
 /// Sends a signal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Signal {
-    /// To which run.
+    /// The run that receives it.
     #[serde(flatten)]
     pub to: SignalTo,
     /// Its name.
     pub name: Template,
-    /// What it is told apart from others of the source by; the id of the event if absent.
+    /// Identifies the signal within the source; the id of the event if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Template>,
-    /// What it carries; null if absent.
+    /// The payload; null if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Template>,
 }

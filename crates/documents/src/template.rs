@@ -18,7 +18,7 @@ use crate::scope::Scope;
 use url::UrlBuilder;
 pub(crate) use url::{BadUrl, has_dot_segment, host_of};
 
-/// What begins a reference to a secret.
+/// Prefix of a reference to a secret.
 pub(crate) const SECRET: &str = "secret://";
 
 /// A template that has been compiled. Equal if written alike.
@@ -51,7 +51,7 @@ pub(crate) struct Misfit {
 }
 
 impl Template {
-    /// Compiles every expression in `source`; all that are wrong are told.
+    /// Compiles every expression in `source` and reports all errors.
     pub(crate) fn compile(source: Value, allowed: &[&str], secrets: bool) -> Result<Self, Vec<Misfit>> {
         let mut misfits = Vec::new();
         let part = part_of(&source, allowed, secrets, "", &mut misfits);
@@ -370,7 +370,7 @@ pub(crate) fn about_size(value: &Value) -> usize {
     }
 }
 
-/// What an expression gives in the middle of a text.
+/// Text form of a value inside a longer string.
 fn as_text(expression: &Expression, scope: &Scope) -> Result<String, Failed> {
     match expression.evaluate(scope)? {
         Value::String(text) => Ok(text),

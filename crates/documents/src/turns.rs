@@ -42,13 +42,13 @@ pub(crate) async fn evaluate_guarded<T, G>(
     }
 }
 
-/// HostServices out a number of turns, round-robin among the workspaces that wait.
+/// Hands out a number of turns, round-robin among the waiting workspaces.
 #[derive(Clone)]
 struct Turns(Arc<Mutex<Waiting>>);
 
 struct Waiting {
     free: usize,
-    /// Workspaces in the order in which they are served next.
+    /// Workspaces in the order of their next turn.
     order: VecDeque<WorkspaceId>,
     queues: BTreeMap<WorkspaceId, VecDeque<oneshot::Sender<Turn>>>,
 }
@@ -70,7 +70,7 @@ impl Turns {
             }
             let (tell, told) = oneshot::channel();
             let queue = waiting.queues.entry(workspace.clone()).or_default();
-            // Those who no longer wait are let go of here, so that the queue is as long as those who do.
+            // Removes waiters that were dropped, so that the queue holds only live ones.
             queue.retain(|one| !one.is_closed());
             let is_new = queue.is_empty();
             queue.push_back(tell);
@@ -99,7 +99,7 @@ impl Turns {
             };
             match next.send(turn) {
                 Ok(()) => return,
-                // Whoever waited is gone.
+                // The waiter was dropped.
                 Err(returned) => turn = returned,
             }
         }

@@ -29,6 +29,7 @@
 
 pub mod clock;
 pub mod ctx;
+pub mod duration_text;
 pub mod fsck;
 pub mod hold;
 pub mod lease;

@@ -14,6 +14,7 @@ mod error;
 mod external_lease;
 mod families;
 mod inner;
+mod input_check;
 mod late_outcomes;
 mod ledger;
 mod maintenance;
@@ -48,6 +49,7 @@ pub use entities::{
     Module, StepCall, Transition, TransitionOutcome,
 };
 pub use error::Error;
+pub use input_check::{InputCheck, InputProblem};
 pub use ledger::{LedgerPage, LedgerPlace};
 pub use options::EngineOptions;
 pub use promises::{CreatePromiseOutcome, NewPromise, SettlePromiseOutcome};

@@ -1,4 +1,4 @@
-//! A job that runs every day for ever, under one id, with a history that never grows.
+//! A job that runs every day under one id, with a bounded history.
 
 use std::sync::Arc;
 

@@ -103,7 +103,7 @@ async fn by_two(
     Ok(format!("{step} {id}: {done} did it, {turned_away} was turned away\n"))
 }
 
-/// What the tables hold, a line for each row.
+/// Prints the tables, one line for each row.
 fn show(connection: &Connection, select: &str) -> Result<String, Box<dyn Error>> {
     let mut rows = connection.prepare(select)?;
     let lines = rows.query_map([], |row| row.get::<_, String>(0))?;

@@ -14,7 +14,7 @@ use crate::limits::{LOOK_AGAIN_AFTER, MAX_ANSWER_BYTES, MAX_QUOTED_CHARS};
 pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(crate) const REPLAYED: &str = "idempotency-replayed";
 
-/// What one clause works with: the service, the config, and a value of its own.
+/// Context of a clause: the service, the config, and a unique value.
 pub(crate) struct Bench {
     pub(crate) config: Config,
     pub(crate) base: String,
@@ -81,7 +81,7 @@ impl Reply {
         self.headers.get(header).and_then(|value| value.to_str().ok())
     }
 
-    /// What a problem document calls itself.
+    /// Code of a problem document.
     pub(crate) fn find_code(&self) -> Option<String> {
         self.json()?.get("code")?.as_str().map(str::to_owned)
     }
@@ -195,7 +195,7 @@ impl Bench {
         Ok(reply)
     }
 
-    /// Sends a call again and again while it is told that another is in progress.
+    /// Repeats a call while the response is that another is in progress.
     pub(crate) async fn settle(&self, call: Call) -> Result<Reply, Stop> {
         let deadline = Instant::now() + self.max_wait();
         loop {
@@ -227,13 +227,13 @@ impl Bench {
         counted.ok_or_else(|| Stop::Failed { expected: expected.to_owned(), saw: reply.told() })
     }
 
-    /// Whether effects can be counted at all.
+    /// Returns whether effects can be counted.
     pub(crate) fn counts(&self) -> bool {
         self.config.effects.is_some()
     }
 
     /// Ends the look unless there were exactly so many effects since an earlier count. Waits for those that are late;
-    /// one too many is told at once.
+    /// fails at once if there is one too many.
     pub(crate) async fn expect_effects(&self, before: u64, wanted: u64) -> Result<(), Stop> {
         let deadline = Instant::now() + self.max_wait();
         loop {

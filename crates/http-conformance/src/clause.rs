@@ -13,18 +13,18 @@ pub(crate) struct Clause {
     pub(crate) look: for<'a> fn(&'a Bench) -> Look<'a>,
 }
 
-/// What there is to know of a clause without running it.
+/// Description of a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClauseInfo {
     /// Its stable name.
     pub id: &'static str,
-    /// What is looked at.
+    /// The subject of the clause.
     pub title: &'static str,
     /// The rule.
     pub says: &'static str,
     /// Where the rule comes from.
     pub source: &'static str,
-    /// Whether the profile `ietf` holds a service to it as well.
+    /// Whether the profile `ietf` includes it.
     pub is_ietf: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn expect(holds: bool, expected: &str, saw: impl Into<String>) -> Res
     }
 }
 
-/// What the config must give for a clause, or the reason to skip it.
+/// Config that a clause needs, or the reason to skip it.
 pub(crate) fn need<'a, T>(given: &'a Option<T>, name: &str) -> Result<&'a T, Stop> {
     given.as_ref().ok_or_else(|| Stop::Skipped { why: format!("the config gives no `{name}`") })
 }

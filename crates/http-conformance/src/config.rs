@@ -1,4 +1,4 @@
-//! What the suite is told about a service.
+//! Description of the service under test.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub struct Config {
     /// How to count effects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effects: Option<Effects>,
-    /// Whether `request` must carry a key.
+    /// Whether `request` requires a key.
     #[serde(default)]
     pub key_required: bool,
     /// Header fields of a second credential, in place of those of the same name.
@@ -60,7 +60,7 @@ fn default_max_wait_ms() -> u64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// What draft-ietf-httpapi-idempotency-key-header says, and no more.
+    /// The rules of draft-ietf-httpapi-idempotency-key-header only.
     Ietf,
     /// Everything.
     #[default]

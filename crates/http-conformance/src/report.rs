@@ -1,4 +1,4 @@
-//! What the suite found.
+//! Report of the suite.
 
 use serde::Serialize;
 
@@ -9,12 +9,12 @@ pub struct Report {
     pub clauses: Vec<Verdict>,
 }
 
-/// What became of one clause.
+/// Result of one clause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     /// Its stable name.
     pub id: &'static str,
-    /// What is looked at.
+    /// The subject of the clause.
     pub title: &'static str,
     /// The rule.
     pub says: &'static str,
@@ -25,7 +25,7 @@ pub struct Verdict {
     pub outcome: Outcome,
 }
 
-/// Whether a clause is kept.
+/// Verdict on a clause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "outcome")]
 pub enum Outcome {
@@ -33,14 +33,14 @@ pub enum Outcome {
     Passed,
     /// It is not.
     Failed {
-        /// What the rule asks for.
+        /// What the rule expects.
         expected: String,
-        /// What the service did.
+        /// Observed behaviour.
         saw: String,
     },
     /// Nobody looked.
     Skipped {
-        /// What is missing, or why it does not apply.
+        /// Reason for skipping.
         why: String,
     },
 }

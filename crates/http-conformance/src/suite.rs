@@ -27,9 +27,9 @@ pub enum Unusable {
     /// The base URL is none.
     #[error("`{url}` cannot be called ({why}); give one like http://127.0.0.1:8080")]
     BaseUrl {
-        /// What was given.
+        /// The given value.
         url: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// The config contradicts itself.
@@ -37,13 +37,13 @@ pub enum Unusable {
     Config {
         /// Which field.
         field: String,
-        /// What is wrong, and what to write.
+        /// The problem and its fix.
         why: String,
     },
     /// No TLS can be set up.
     #[error("no HTTP client can be made: {why}")]
     Client {
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
     /// Nobody answers at all.
@@ -51,7 +51,7 @@ pub enum Unusable {
     NoService {
         /// Where.
         url: String,
-        /// What happened instead.
+        /// Observed behaviour.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What becomes of a request with a key before the service sees it: it is the caller's to do, or the caller is told something.
+//! Admits a request with a key: the service handles it, or the caller gets a stored or refusing response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::policy::{Keep, OnTakeover};
 use crate::problem::{Code, Problem};
 use crate::shared::{Shared, within_store_wait};
 
-/// What the headers of a request say about its key.
+/// Key headers of a request.
 #[derive(Debug)]
 pub(crate) struct Keyed {
     pub(crate) scope: RequestScope,
@@ -34,7 +34,7 @@ pub(crate) struct Keyed {
     pub(crate) body_bytes: usize,
 }
 
-/// What a caller is told instead of having the service called.
+/// Response that replaces a call of the service.
 #[derive(Debug)]
 pub(crate) enum Told {
     /// The answer of the first.

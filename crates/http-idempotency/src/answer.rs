@@ -1,4 +1,4 @@
-//! Answers: which of them count, what is kept of them, and how they are given again.
+//! Responses: which are stored, what is stored of them, and how they are replayed.
 
 use std::collections::VecDeque;
 use std::pin::{Pin, pin};
@@ -57,7 +57,7 @@ pub const RELEASING: [StatusCode; 17] = [
     StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
 ];
 
-/// Whether an answer counts: an extension of the response, by which a handler overrules what its status would tell.
+/// Response extension with which a handler decides whether its response is stored, whatever the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Something began: the answer is stored and given again.
@@ -70,7 +70,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What a handler said of its answer, or what the status tells.
+    /// The handler's own outcome, or the default for the status.
     pub(crate) fn of<B>(response: &Response<B>) -> Self {
         let said = response.extensions().get().copied();
         said.unwrap_or(match RELEASING.contains(&response.status()) {
@@ -122,9 +122,9 @@ pub(crate) fn replay(answer: &StoredAnswer, expires_at: Timestamp) -> Option<Res
 /// The body of an answer: held whole, or passed on as the service gives it.
 #[derive(Debug)]
 pub struct AnswerBody<B> {
-    /// What was read already.
+    /// Bytes read so far.
     held: VecDeque<Bytes>,
-    /// What is yet to come.
+    /// The rest of the body.
     rest: Option<Pin<Box<B>>>,
 }
 
@@ -139,11 +139,11 @@ impl<B> AnswerBody<B> {
     }
 }
 
-/// What came of reading an answer's body.
+/// Outcome of reading a response body.
 pub(crate) enum Read<B> {
     /// All of it.
     Whole(Bytes),
-    /// It is larger than what is kept.
+    /// The body is larger than the limit for stored bodies.
     Long(AnswerBody<B>),
 }
 
@@ -258,7 +258,7 @@ mod tests {
         assert!(replay(&without, Timestamp::EPOCH).is_none());
     }
 
-    /// What began is stored, 5xx included; what was refused as it stands is not.
+    /// Responses of requests that began are stored, 5xx included; refusals are not.
     #[test]
     fn the_status_tells_whether_something_began_unless_the_handler_does() {
         let of = |status: u16, said: Option<Outcome>| {

@@ -22,7 +22,7 @@ impl IdentifyCaller for FromExtensions {
     }
 }
 
-/// The caller is whoever sends the same value in a header, such as `Authorization`; only a digest of it is kept.
+/// Identifies callers by the value of a header, such as `Authorization`. Only a digest of it is stored.
 ///
 /// The digest has no salt, so the value should be a token that nobody can guess, not a password.
 /// It does not check the value: a layer or handler that authenticates still has to. When a secret is replaced its holder becomes

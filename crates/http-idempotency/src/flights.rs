@@ -1,4 +1,4 @@
-//! The requests that this process works on, so that others of the same are told at once when one ends.
+//! Requests in flight in this process, to wake duplicates as soon as one ends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,7 +17,7 @@ pub(crate) struct Flights {
     waiting: Mutex<Waiting>,
 }
 
-/// One request that this process works on; whoever waits for it is woken when this is dropped.
+/// A request in flight in this process. Dropping it wakes the waiters.
 #[derive(Debug)]
 pub(crate) struct Flight {
     flights: Arc<Flights>,
@@ -26,7 +26,7 @@ pub(crate) struct Flight {
     end: watch::Sender<()>,
 }
 
-/// How much memory those who wait hold.
+/// Memory held by waiting requests.
 #[derive(Debug, Default)]
 struct Waiting {
     requests: usize,
@@ -66,7 +66,7 @@ impl Flights {
         self.waiting.lock().expect("no holder panics")
     }
 
-    /// A place among those that wait, for a request with a body of `bytes`; `None` if too many do.
+    /// Reserves a place for a waiting request with a body of `bytes`; `None` if there are too many.
     pub(crate) fn find_seat(self: &Arc<Self>, bytes: usize) -> Option<Waiter> {
         let mut waiting = self.waiting();
         if waiting.requests >= MAX_WAITERS || waiting.bytes.saturating_add(bytes) > MAX_WAITING_BYTES {

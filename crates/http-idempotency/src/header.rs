@@ -41,7 +41,7 @@ pub fn read_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> 
     IdempotencyKey::new(&unquoted).map(Some).map_err(|_| refuse())
 }
 
-/// What a string of RFC 8941 says, from behind its opening quote; `None` if it is not one to the end.
+/// Parses an RFC 8941 string after its opening quote; `None` if it is malformed.
 fn unquote(quoted: &str) -> Option<String> {
     let mut text = String::with_capacity(quoted.len());
     let mut chars = quoted.chars();

@@ -20,19 +20,19 @@ pub(crate) struct Hold {
     shared: Arc<Shared>,
     /// How the request began: with the id that counts, so that it can be sent again to renew the hold.
     pub(crate) begin: Arc<BeginRequest>,
-    /// Did somebody begin it before and vanish?
+    /// Whether an earlier holder began the request and vanished.
     pub(crate) is_taken_over: bool,
     /// For how long the caller's route asked the answer to be kept.
     pub(crate) keep: Option<Keep>,
 }
 
-/// What came of saying how a request ended.
+/// Outcome of recording the end of a request.
 pub(crate) enum Finished {
     /// It is written.
     Written,
-    /// This answer stands: the caller's own, or that of somebody who took over.
+    /// The stored response: the caller's own, or that of a process that took over.
     Stands(StoredAnswer, Timestamp),
-    /// Somebody took over and is not done, or the key was freed.
+    /// Another process took over and is not done, or the key was released.
     Lost,
     /// The store cannot be reached; it may be tried again.
     Unsaved,
@@ -112,7 +112,7 @@ impl Hold {
         if within_store_wait(self.shared.book().finish_request(finish)).await? {
             return Ok(Finished::Written);
         }
-        // Not this one's to say: because an earlier try took effect unheard, or because somebody took over.
+        // This holder may not record: an earlier try already did, or another process took over.
         Ok(match within_store_wait(self.shared.book().find_request(scope, key)).await? {
             Some(RequestRecord { state: RequestState::Answered { answer, expires_at, .. }, .. }) => {
                 Finished::Stands(answer, expires_at)
@@ -154,7 +154,7 @@ pub(crate) async fn begin(shared: &Shared, request: &BeginRequest) -> StoreResul
     }
 }
 
-/// Gives back what was begun by somebody who is gone, or who was never told what came of it.
+/// Releases a request whose caller is gone or never learned the outcome.
 pub(crate) async fn give_back(
     shared: Arc<Shared>,
     request: Arc<BeginRequest>,

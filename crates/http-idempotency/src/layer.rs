@@ -1,4 +1,4 @@
-//! The layer itself: over which store, by which policy, and what a service adds of its own.
+//! The layer: its store, its policy and the hooks of a service.
 
 use std::sync::Arc;
 
@@ -41,12 +41,12 @@ impl IdempotencyLayer {
         Ok(IdempotencyLayer { shared: Arc::new(Shared::new(store, policy)) })
     }
 
-    /// Who calls is found by `identify`.
+    /// Sets how callers are identified.
     pub fn identified_by(self, identify: impl IdentifyCaller) -> Self {
         self.with(|shared| shared.identify = Arc::new(identify))
     }
 
-    /// `observe` is told of every event.
+    /// Sets an observer of every event.
     pub fn observed_by(self, observe: impl Observe) -> Self {
         self.with(|shared| shared.observe = Some(Arc::new(observe)))
     }
@@ -80,7 +80,7 @@ impl IdempotencyLayer {
         &self.shared.policy
     }
 
-    /// What came of requests with keys in this process so far.
+    /// Counts of requests with keys in this process.
     pub fn stats(&self) -> IdempotencyStats {
         self.shared.counters.read()
     }

@@ -22,7 +22,7 @@ pub const MAX_HOLD: Duration = Duration::from_secs(3600);
 pub const DEFAULT_BODY_BYTES: usize = 2 * 1024 * 1024;
 /// Largest body of a request with a key that a policy may allow: it is held in memory.
 pub const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
-/// Most requests that wait for the first of the same at once, in one process; more are told at once that it is in progress.
+/// Most requests of one process that wait for the first with the same key; further ones get 409 `request_in_progress` at once.
 pub const MAX_WAITERS: usize = 10_000;
 /// Most bytes that the bodies of those requests may have together.
 pub const MAX_WAITING_BYTES: usize = 256 * 1024 * 1024;
@@ -52,7 +52,7 @@ pub const MAX_STORED_HEADER_BYTES: usize = 8 * 1024;
 pub const MAX_SHOWN_PATH_CHARS: usize = 2_048;
 /// How often the uses of keys are written.
 pub const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// Most keys whose uses wait to be written; those of more are not counted.
+/// Most keys whose uses wait to be written; uses of further keys are not counted.
 pub const MAX_COUNTED_KEYS: usize = 10_000;
 /// When to try again what is in progress.
 pub const RETRY_IN_PROGRESS_AFTER: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What is seen of keys: events for whoever watches, and how often each came.
+//! Observation of keys: events, and how often each happened.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ pub enum Event {
     Conflicted,
     /// It waited for the first of the same, however that ended.
     Waited,
-    /// It was told that the first of the same is still being worked on.
+    /// The first request with the key is still in progress.
     InProgress,
     /// Its answer was not given any more, and the key not free.
     Expired,
@@ -81,7 +81,7 @@ impl Event {
     }
 }
 
-/// Is told of every event, at once and in the midst of the request: it must not block.
+/// Receives every event during the request. It must not block.
 pub trait Observe: Send + Sync + 'static {
     /// `event` came of a request of `scope`.
     fn saw(&self, scope: &RequestScope, event: Event);

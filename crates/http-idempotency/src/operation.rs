@@ -28,14 +28,14 @@ use crate::shared::Shared;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OperationId(pub RequestId);
 
-/// The operation was begun before by somebody who vanished: an extension of the request. What it does may have been done already.
+/// Request extension: another process began the operation and vanished. Its effect may have happened already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Takeover;
 
-/// What came of calling the service.
+/// Outcome of calling the service.
 struct Answered<B> {
     response: Response<AnswerBody<B>>,
-    /// What is to be stored, unless nothing began or nobody knows what did.
+    /// Response to store, unless nothing began or the outcome is unknown.
     answer: Option<StoredAnswer>,
     outcome: Outcome,
     keep: Option<Keep>,
@@ -75,7 +75,7 @@ where
     let work = {
         let (shared, extensions) = (shared.clone(), extensions.clone());
         async move {
-            // Whoever waits is woken when all is written, or nobody tries to any more.
+            // Waiters are woken when everything is written, or when writing is given up.
             let _flight = flight;
             carry_out(&shared, &hold, service, request, &extensions, tell).await;
         }
@@ -129,7 +129,7 @@ async fn carry_out<S, Q, B>(
         Finished::Written => shared.saw(&hold.begin.scope, Event::Stored),
         Finished::Stands(standing, _) if standing == answer => shared.saw(&hold.begin.scope, Event::Stored),
         Finished::Stands(standing, expires_at) => {
-            // Somebody took over and was first to commit; callers all get the same.
+            // Another process took over and committed first; all callers get its response.
             shared.saw(&hold.begin.scope, Event::Unsaved);
             shared.uses.count_replay(hold.key_place());
             match answer::replay(&standing, expires_at) {

@@ -1,4 +1,4 @@
-//! What is promised about keys: for how long, how patiently, and to whom they are a must.
+//! Policy for keys: retention, waiting, and when a key is required.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::limits::{
     MAX_STORED_ANSWER_BYTES, MAX_WAIT, MIN_HOLD, SEVEN_DAYS,
 };
 
-/// What a service promises about `Idempotency-Key`.
+/// Policy of a service for `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// Is a mutating request without a key refused? [`KeyNeed`] decides for one request.
@@ -31,11 +31,11 @@ pub struct Policy {
     pub max_stored_answer: usize,
     /// Headers that are kept with an answer beyond [`KEPT_HEADERS`](crate::KEPT_HEADERS).
     pub keep_headers: Vec<HeaderName>,
-    /// What becomes of a request whose first try vanished before it was answered.
+    /// What to do with a request whose first try vanished.
     pub on_takeover: OnTakeover,
 }
 
-/// What becomes of a request whose first try vanished before it was answered, because its process died or was cut off.
+/// What to do with a request whose first try vanished because its process died or was cut off.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnTakeover {
     /// The service is called again, with the same [`OperationId`](crate::OperationId) and marked as [`Takeover`](crate::Takeover). Right
@@ -59,7 +59,7 @@ pub enum PolicyError {
     OutOfRange {
         /// Which.
         what: &'static str,
-        /// What was given.
+        /// The given value.
         given: String,
         /// What may be.
         range: String,

@@ -1,4 +1,4 @@
-//! What a caller is told who does not get the answer of the service: one table of codes, and how they are written.
+//! Problems that replace the response of the service: one table of codes.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl Code {
         self.row().2
     }
 
-    /// What it is, in a few words.
+    /// Title.
     pub const fn title(self) -> &'static str {
         self.row().3
     }
@@ -128,11 +128,11 @@ impl Code {
 pub struct Problem {
     /// What it is.
     pub code: Code,
-    /// What to do next.
+    /// Detail: what to do next.
     pub detail: String,
     /// When it is worth trying again.
     pub retry_after: Option<Duration>,
-    /// What the code promises beyond that, such as `storedRequest`.
+    /// Additional members, such as `storedRequest`.
     pub members: Map<String, Value>,
     /// What went wrong below, for those who can tell more of it: of a body that cannot be read, that it came too slowly.
     pub cause: Option<Arc<dyn Error + Send + Sync>>,
@@ -159,7 +159,7 @@ impl Problem {
     }
 }
 
-/// Writes refusals as answers, so that they look like those of the rest of a service.
+/// Renders problems as responses, in the style of the rest of a service.
 pub trait Problems: Send + Sync + 'static {
     /// The answer for `problem`; `extensions` are those of the request, for what other layers know of it (such as a trace id).
     fn write(&self, problem: &Problem, extensions: &Extensions) -> Response<Bytes>;

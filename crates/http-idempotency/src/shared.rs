@@ -1,4 +1,4 @@
-//! What every request of a layer shares.
+//! State shared by all requests of a layer.
 
 use std::future::Future;
 use std::sync::Arc;

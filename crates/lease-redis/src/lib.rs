@@ -1,4 +1,4 @@
-//! A lease in Redis: exclusion outside the database, for those who want it.
+//! A lease in Redis: optional mutual exclusion outside the database.
 //!
 //! One key for each run that is driven: `SET key token NX PX ttl` takes it, and it is renewed and given back by scripts that
 //! compare the token first, so that nobody prolongs or frees what another holds.

@@ -128,7 +128,7 @@ async fn a_lease_ends_by_itself_and_renewal_puts_that_off() {
     assert!(!lease.acquire("kept", &other, LONG).await.unwrap());
 }
 
-/// What the documentation says it does not give.
+/// The limits that the documentation states.
 #[tokio::test]
 async fn a_redis_that_forgets_lets_another_in_and_the_first_is_told() {
     let mut redis = Redis::start().await;

@@ -5,18 +5,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
-/// What an address that is not public belongs to.
+/// Kind of an address that is not public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// This machine.
     Loopback,
-    /// A network of its own, behind somebody's router: 10/8, 172.16/12, 192.168/16, 100.64/10, fc00::/7.
+    /// Private networks: 10/8, 172.16/12, 192.168/16, 100.64/10, fc00::/7.
     Private,
-    /// The wire this machine hangs on. Cloud metadata services live here.
+    /// Link-local addresses. Cloud metadata services use them.
     LinkLocal,
     /// Wraps an IPv4 address (v4-mapped, NAT64, 6to4), and could so smuggle any of the others.
     Wrapped,
-    /// Set aside: unspecified, multicast, documentation, benchmarks, never assigned.
+    /// Reserved: unspecified, multicast, documentation, benchmarks, never assigned.
     Reserved,
 }
 
@@ -95,7 +95,7 @@ pub(crate) const V6: &[(Ipv6Net, Kind)] = &[
 /// All that IANA has ever opened for global unicast.
 pub(crate) const GLOBAL: Ipv6Net = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
-/// What an address belongs to; none for the public internet.
+/// Kind of an address; `None` for the public internet.
 pub(crate) fn find_kind(address: IpAddr) -> Option<Kind> {
     match address {
         IpAddr::V4(address) => V4.iter().find(|(net, _)| net.contains(&address)).map(|(_, kind)| *kind),

@@ -87,7 +87,7 @@ async fn read(
     Ok(Answer { status, headers: head.headers, body: whole.freeze() })
 }
 
-/// What an error of the connection means for the one who sent.
+/// Meaning of a connection error for the sender.
 fn sort(rules: &Rules, progress: &Progress, error: &hyper::Error) -> Fault {
     let status = progress.find_status();
     if progress.is_refused() && !progress.is_sent() {

@@ -1,4 +1,4 @@
-//! What can become of a request that brought no answer, sorted by what its sender must do.
+//! Reasons why a request got no response, sorted by what the sender must do.
 
 use crate::address::Kind;
 
@@ -14,7 +14,7 @@ pub enum Fault {
     /// Not one byte of it left: nothing happened, and it may be sent again.
     #[error("not sent: {why}")]
     NotSent {
-        /// What stood in the way.
+        /// The obstacle.
         why: String,
     },
     /// Its sender lost the right to send it before the first byte left ([`SendCheck`](crate::SendCheck)). Nothing was sent, and this sender must not
@@ -25,7 +25,7 @@ pub enum Fault {
     /// key, or ask the receiver.
     #[error("the outcome is unknown: {why}")]
     Unknown {
-        /// What went wrong.
+        /// The cause.
         why: String,
         /// The status, if the answer was cut after it.
         status: Option<u16>,
@@ -33,7 +33,7 @@ pub enum Fault {
     /// The answer is larger than it may be. The request has arrived; its status is known unless the head was too large.
     #[error("the {part} of the answer is larger than {limit}")]
     TooLarge {
-        /// What is too large.
+        /// The part that is too large.
         part: Part,
         /// How large it may be.
         limit: usize,
@@ -75,7 +75,7 @@ pub enum Refusal {
     /// The URL cannot be read.
     #[error("the URL cannot be read ({detail}); write it whole, as in https://api.example.com/path")]
     BadUrl {
-        /// What is wrong with it.
+        /// The problem.
         detail: String,
     },
     /// Neither http nor https.
@@ -114,7 +114,7 @@ pub enum Refusal {
     Address {
         /// The host asked for.
         host: String,
-        /// What kind of address.
+        /// Kind of address.
         kind: Kind,
     },
     /// A method that is not for requests.
@@ -140,7 +140,7 @@ pub enum Refusal {
 }
 
 impl Fault {
-    /// Whether nothing can have happened.
+    /// Returns whether the request cannot have taken effect.
     pub fn is_harmless(&self) -> bool {
         match self {
             Fault::Refused { .. } | Fault::NotSent { .. } | Fault::NoLongerHeld => true,

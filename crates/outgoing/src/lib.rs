@@ -5,7 +5,7 @@
 //! on the very address that is then connected to, after the name was looked up, so a name that changes its mind in
 //! between (DNS rebinding) gains nothing.
 //!
-//! What comes back is hostile too: time, header and body are bounded, redirects are reported and never followed,
+//! Responses are hostile too: time, header and body are bounded, redirects are reported and never followed,
 //! no proxy of the environment is used, and nothing is decompressed (`Accept-Encoding: identity` is asked for; bytes
 //! are counted, kept and handed over as they came).
 //!

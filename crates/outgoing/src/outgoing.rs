@@ -55,7 +55,7 @@ pub enum Unusable {
     /// The user agent is no header value.
     #[error("the user agent `{text}` cannot be sent in a header; use printable ASCII")]
     UserAgent {
-        /// What was given.
+        /// The given value.
         text: String,
     },
     /// A limit of nothing, or a connection that may take longer than the whole.
@@ -67,13 +67,13 @@ pub enum Unusable {
     /// A certificate to trust that is none.
     #[error("an extra root certificate cannot be used: {detail}; give it as DER")]
     Root {
-        /// What is wrong with it.
+        /// The problem.
         detail: String,
     },
     /// TLS cannot be set up.
     #[error("TLS cannot be set up: {detail}")]
     Tls {
-        /// What is wrong.
+        /// The problem.
         detail: String,
     },
 }
@@ -91,7 +91,7 @@ impl Outgoing {
         Ok(Self { rules: Arc::new(rules), user_agent, lookup: Arc::new(lookup), tls })
     }
 
-    /// The same under other rules, for one workspace say: trust is shared, so `extra_roots` stay those of the first.
+    /// A client with other rules, for example those of one workspace. Trust is shared, so `extra_roots` stay those of the first.
     pub fn under(&self, rules: Rules) -> Result<Self, Unusable> {
         let user_agent = judge(&rules)?;
         Ok(Self { rules: Arc::new(rules), user_agent, lookup: self.lookup.clone(), tls: self.tls.clone() })

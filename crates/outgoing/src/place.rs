@@ -36,7 +36,7 @@ pub struct BadPlace {
 }
 
 impl Place {
-    /// Whether it covers a host of this name (already normalised) at this port.
+    /// Returns whether it covers a host of this name (already normalised) at this port.
     pub(crate) fn has_name(&self, name: &str, port: u16) -> bool {
         let named = match &self.area {
             Area::Name(own) => own == name,
@@ -46,7 +46,7 @@ impl Place {
         named && self.has_port(port)
     }
 
-    /// Whether it covers this address at this port.
+    /// Returns whether it covers this address at this port.
     pub(crate) fn has_address(&self, address: IpAddr, port: u16) -> bool {
         matches!(&self.area, Area::Block(block) if block.contains(&address)) && self.has_port(port)
     }

@@ -12,7 +12,7 @@ use http::{HeaderMap, Method};
 pub struct Request {
     /// How.
     pub method: Method,
-    /// Where to, as somebody wrote it.
+    /// The URL as it was written.
     pub url: String,
     /// With what header fields.
     pub headers: HeaderMap,
@@ -70,7 +70,7 @@ impl Request {
     }
 }
 
-/// What came back, whole, whatever its status.
+/// A complete response with any status.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// 200 to 599, redirects apart.
@@ -82,7 +82,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether the status is 2xx.
+    /// Returns whether the status is 2xx.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }

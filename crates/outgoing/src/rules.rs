@@ -20,9 +20,9 @@ pub struct Rules {
     pub allow: Vec<Place>,
     /// Places that are closed though they are public or allowed.
     pub deny: Vec<Place>,
-    /// Whether only the places in `allow` are open, and the rest of the internet is not.
+    /// Allows only the places in `allow`.
     pub only_allowed: bool,
-    /// Whether this machine may be called: for development.
+    /// Allows requests to this machine, for development.
     pub allow_loopback: bool,
     /// Which ports may be called.
     pub ports: Ports,
@@ -97,7 +97,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Whether a target may be looked up at all: what can be said of it before its address is known.
+    /// Checks whether a target may be looked up, before its address is known.
     pub(crate) fn judge_target(&self, target: &Target) -> Result<(), Refusal> {
         let host = || target.host.to_string();
         if let Host::Name(name) = &target.host
@@ -106,7 +106,7 @@ impl Rules {
             return Err(Refusal::Denied { host: host() });
         }
         let allowed_port = self.allow.iter().any(|place| place.port == Some(target.port));
-        // Whether the place that names the port is this one shows when the address is known.
+        // Whether this place is the one that names the port is decided once the address is known.
         match self.ports.has(target.port) || allowed_port {
             true => Ok(()),
             false => Err(Refusal::Port { host: host(), port: target.port }),
@@ -166,7 +166,7 @@ impl Rules {
         })
     }
 
-    /// Whether something of ours listens at this port on every address of this machine.
+    /// Returns whether this server listens at this port on every address of the machine.
     pub(crate) fn is_own_port(&self, port: u16) -> bool {
         self.denied_addresses.iter().any(|own| own.port() == port && own.ip().is_unspecified())
     }

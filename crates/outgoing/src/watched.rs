@@ -39,7 +39,7 @@ impl Progress {
         allows
     }
 
-    /// Whether any byte of the request may have left.
+    /// Set once any byte of the request may have left.
     pub(crate) fn is_sent(&self) -> bool {
         self.sent.load(Ordering::Acquire)
     }

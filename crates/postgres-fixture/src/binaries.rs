@@ -1,4 +1,4 @@
-//! Where PostgreSQL's programs are, and as whom they run.
+//! Finds PostgreSQL's programs and the user that runs them.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ impl Binaries {
     }
 }
 
-/// As whom servers run; `None`: as ourselves.
+/// User that runs servers; `None` for the current user.
 pub(crate) fn find_server_user() -> Result<Option<User>, FixtureError> {
     match rustix::process::geteuid().is_root() {
         true => find_user("postgres").or_else(|| find_user("nobody")).ok_or(FixtureError::NoUser).map(Some),

@@ -12,7 +12,7 @@ use crate::binaries::Binaries;
 use crate::error::FixtureError;
 use crate::server::Shutdown;
 
-/// How often another port is tried if somebody else took the one that was free a moment ago.
+/// How often another port is tried if the free one was taken meanwhile.
 const PORTS_TO_TRY: usize = 5;
 const SUPERUSER: &str = "postgres";
 
@@ -42,7 +42,7 @@ impl Cluster {
                 .map_err(FixtureError::file(&password_file))?;
         }
         let (data, pwfile) = (cluster.data(), password_file.display().to_string());
-        // Whoever reaches the socket, in a folder that is the server's own, is trusted; others need the password.
+        // Connections over the socket, in the server's own folder, are trusted; others need the password.
         cluster.binaries.run(
             "initdb",
             &cluster.folder,
@@ -236,7 +236,7 @@ impl Cluster {
         (works_in == self.folder.join("data")).then(|| Pid::from_raw(number)).flatten()
     }
 
-    /// What the server wrote about itself.
+    /// The server's log.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("data/server.log")).unwrap_or_default()
     }

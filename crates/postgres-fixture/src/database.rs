@@ -11,16 +11,16 @@ use crate::cluster::Cluster;
 use crate::error::FixtureError;
 use crate::shared;
 
-/// 'HAPX': whoever makes a template holds this lock.
+/// 'HAPX': lock for creating a template.
 const TEMPLATE_LOCK: i64 = 0x4841_5058;
-/// 'HAPY': whoever drops databases that are over holds this one.
+/// 'HAPY': lock for dropping finished databases.
 const DROPPING_LOCK: i64 = 0x4841_5059;
 /// How many databases that are over stay, some eight megabytes each, before they are dropped together: to drop one takes a checkpoint of the
 /// whole server, longer than most tests, and those after the first have little left to flush.
 const MAX_OVER: usize = 64;
 /// Most databases that one test drops. A busy server takes a second for each, and a test that dropped a growing backlog would run into its timeout.
 const MAX_DROPPED: usize = 16;
-/// Those that are over let nobody in any more.
+/// FinishOperationOutcome databases accept no connections.
 const LIST_OVER: &str = r"SELECT datname FROM pg_database WHERE NOT datallowconn AND datname LIKE 'test\_%'";
 
 /// Keeps, in a template, what a used copy must look like before another test may have it.
@@ -150,7 +150,7 @@ async fn leave(url: &str, name: &str, max_over: usize) -> Result<(), FixtureErro
     if admin.query(LIST_OVER, &[]).await?.len() < max_over {
         return Ok(());
     }
-    // Whoever has it drops them all; it ends with the connection.
+    // The holder drops them all. The lock ends with the connection.
     let is_ours: bool = admin.query_one("SELECT pg_try_advisory_lock($1)", &[&DROPPING_LOCK]).await?.get(0);
     if !is_ours {
         return Ok(());
@@ -213,7 +213,7 @@ mod tests {
         let (one, two) = (Database::empty().await.unwrap(), Database::empty().await.unwrap());
         let (url, names) = (one.cluster.url("postgres"), [one.name.clone(), two.name.clone()]);
         let admin = connect(&url).await.unwrap();
-        // Held as long as somebody else drops: then these two stay.
+        // While another process drops databases, these two stay.
         admin.execute("SELECT pg_advisory_lock($1)", &[&DROPPING_LOCK]).await.unwrap();
         leave(&url, &names[0], 1).await.unwrap();
         let left = "SELECT count(*) FROM pg_database WHERE datname = ANY($1)";

@@ -23,7 +23,7 @@ pub enum FixtureError {
     /// A PgBouncer that does not come up.
     #[error("pgbouncer does not listen: {log}")]
     NotListening {
-        /// What it wrote about itself.
+        /// Its log.
         log: String,
     },
     /// Root, and nobody else to run the server as.
@@ -32,17 +32,17 @@ pub enum FixtureError {
     /// A command that sets the server up or moves it failed.
     #[error("{command} failed ({status}): {output}")]
     Command {
-        /// What was run.
+        /// The command.
         command: String,
         /// How it ended.
         status: String,
-        /// What it said.
+        /// The response.
         output: String,
     },
     /// A command could not be run.
     #[error("{command} could not be run: {cause}")]
     NotRun {
-        /// What was to be run.
+        /// The command.
         command: String,
         /// Why it was not.
         cause: std::io::Error,
@@ -58,7 +58,7 @@ pub enum FixtureError {
     /// A standby does not follow its server.
     #[error("the standby does not follow its server: {log}")]
     NotFollowing {
-        /// What the standby wrote about itself.
+        /// The standby's log.
         log: String,
     },
     /// The server said no.

@@ -14,7 +14,7 @@ use crate::error::FixtureError;
 pub(crate) struct Locks {
     /// Held by everybody who uses the server.
     pub(crate) users: PathBuf,
-    /// Held for a moment by whoever starts or ends it.
+    /// Lock for starting or ending the server.
     pub(crate) guard: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! A private PostgreSQL for tests, started from the binaries of this machine: never a mock, never somebody else's server.
+//! A private PostgreSQL server for tests, started from the binaries of this machine: neither a mock nor a shared server.
 //!
 //! - [`Server`] is one test's own, to be stopped, frozen, killed and started again, or followed by a standby that takes over.
 //! - [`Database`] is a fresh copy of a template in a server that all tests of a build share, for the many tests that

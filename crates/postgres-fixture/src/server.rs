@@ -159,7 +159,7 @@ impl Server {
         self.cluster.promote()
     }
 
-    /// What it wrote about itself, for tests that failed.
+    /// Its log, for failed tests.
     pub fn log(&self) -> String {
         self.cluster.log()
     }

@@ -82,6 +82,17 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
             Code::IdempotencyKeyMissing,
             "This definition requires an idempotency key: send `idempotencyKey` in the body, derived from what triggers the request.",
         ),
+        Error::InputRefused { workflow, problems } => {
+            let shown = problems.iter().map(|problem| api::DefinitionProblem {
+                path: format!("/input{}", problem.path),
+                rule: problem.rule.clone(),
+                message: problem.message.clone(),
+            });
+            let shown = serde_json::to_value(shown.collect::<Vec<_>>()).unwrap_or_default();
+            Problem::new(Code::InputInvalid, detail)
+                .with("workflow", workflow.as_str())
+                .with("problems", shown)
+        }
         Error::StepKeyMissing(_) => Problem::new(
             Code::IdempotencyKeyMissing,
             "This step requires an idempotency key: send `idempotencyKey` in the body or the header `Idempotency-Key`, derived from what asks for it.",

@@ -10,10 +10,14 @@ mod doubts;
 mod events;
 #[path = "runs/families.rs"]
 mod families;
+#[path = "runs/input_schemas.rs"]
+mod input_schemas;
 #[path = "runs/lists.rs"]
 mod lists;
 #[path = "runs/nodes.rs"]
 mod nodes;
+#[path = "runs/reference_pages.rs"]
+mod reference_pages;
 #[path = "runs/starting.rs"]
 mod starting;
 #[path = "runs/steering.rs"]

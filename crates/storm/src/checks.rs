@@ -1,4 +1,4 @@
-//! What must be true after the storm.
+//! Checks after the storm.
 
 mod effects;
 mod steering;
@@ -16,14 +16,14 @@ use crate::plan::WorkKind;
 use crate::provider::Call;
 use crate::world::World;
 
-/// What is on record after the storm, on both sides.
+/// Records of both sides after the storm.
 #[derive(Debug, Default)]
 pub struct Evidence {
     pub runs: HashMap<String, Value>,
     /// Steps of each run, in order.
     pub steps: HashMap<String, Vec<Value>>,
     pub events: HashMap<String, Vec<Value>>,
-    /// What was tried, found out and decided about the runs that violate something.
+    /// Ledger of the runs that violate a check.
     pub journals: HashMap<String, Vec<Value>>,
     /// Entries of the ledger by effect key.
     pub ledger: BTreeMap<String, Vec<Value>>,
@@ -37,7 +37,7 @@ pub struct Evidence {
     pub replays: usize,
 }
 
-/// Gathers the evidence and holds it against what clients were told.
+/// Gathers the evidence and compares it with the responses that clients received.
 pub async fn check(world: &World, done: &[WorkDone]) -> Result<Evidence> {
     let mut evidence = gather(world).await?;
     check_runs(world, done, &evidence);
@@ -156,7 +156,7 @@ fn check_webhooks(world: &World, done: &[WorkDone], evidence: &Evidence) {
     }
 }
 
-/// What was acknowledged of a business object is so, and what happened to it is known.
+/// Acknowledged changes of a business object hold, and every effect on it is known.
 async fn check_invoices(world: &World, done: &[WorkDone], evidence: &Evidence) -> Result<()> {
     for work in done {
         let Some(invoice) = &work.invoice else { continue };

@@ -1,4 +1,4 @@
-//! The chronicle: faults, requests of clients and decisions of people, in the order in which they happened. Stories are told from it.
+//! The chronicle: faults, client requests and decisions of people, in order. Stories of violations are built from it.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
@@ -22,7 +22,7 @@ pub struct Line {
     /// Time since the start.
     pub at: Duration,
     pub about: About,
-    /// Who tells it: `node 1`, `client`, `provider`, `history`.
+    /// The source: `node 1`, `client`, `provider`, `history`.
     pub who: String,
     pub what: String,
 }

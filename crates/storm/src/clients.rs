@@ -1,4 +1,4 @@
-//! What clients do: they start runs, settle promises, send webhooks, steer, and ask again under the same keys until they are answered.
+//! Clients: start runs, settle promises, send webhooks and commands, and retry under the same keys until they get a response.
 
 mod invoices;
 
@@ -15,7 +15,7 @@ use crate::world::World;
 
 pub use invoices::InvoiceDone;
 
-/// What a client knows at the end: what it asked for, and what it was told.
+/// Requests and responses of a client.
 #[derive(Debug, Clone)]
 pub struct WorkDone {
     pub work: Work,
@@ -266,7 +266,7 @@ async fn give(
     Ok(Steered { command, request, answer })
 }
 
-/// An acknowledged pause holds until somebody lifts it.
+/// An acknowledged pause holds until the run is resumed.
 async fn check_pause(world: &World, work: &Work, run: &str, steered: &[Steered]) -> Result<()> {
     if !steered.last().is_some_and(|last| last.answer.is_success()) {
         return Ok(());

@@ -52,13 +52,13 @@ pub fn entity_workflow(base: &str, number: u64) -> Value {
     };
     json!({
         "name": ENTITY_WORKFLOW, "kind": "entity", "module": MODULE, "entity": ENTITY,
-        "status_types": ["open", "paying", "paid", "closing", "closed"], "initial": "open",
+        "statusTypes": ["open", "paying", "paid", "closing", "closed"], "initial": "open",
         "steps": [
-            { "step_id": 10, "step_key": "pay", "status": "open", "claim_state": ["paying", "open"],
-              "successful_state": "paid", "effect": "non_idempotent", "irreversible": true, "recovery": "hold",
+            { "stepId": 10, "stepKey": "pay", "status": "open", "claimState": ["paying", "open"],
+              "successfulState": "paid", "effect": "non_idempotent", "irreversible": true, "recovery": "hold",
               "action": request("pay") },
-            { "step_id": 20, "step_key": "close", "status": "paid", "claim_state": ["closing", "paid"],
-              "successful_state": "closed", "effect": "idempotent", "retry": "returns", "action": request("close") },
+            { "stepId": 20, "stepKey": "close", "status": "paid", "claimState": ["closing", "paid"],
+              "successfulState": "closed", "effect": "idempotent", "retry": "returns", "action": request("close") },
         ],
     })
 }

@@ -41,7 +41,7 @@ impl Request {
         self
     }
 
-    /// What is asked, in a few words.
+    /// Short description of the request.
     pub fn tell(&self) -> String {
         let key = self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"));
         let key = key.map_or_else(String::new, |(_, key)| format!(" (key {key})"));
@@ -149,7 +149,7 @@ async fn read_answer(stream: &mut TcpStream) -> Result<Answer> {
     }
 }
 
-/// The body of a chunked answer, all of which has come.
+/// Decodes the body of a complete chunked response.
 fn without_chunks(mut rest: &[u8]) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     loop {

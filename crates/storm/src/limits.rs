@@ -6,9 +6,9 @@ use std::time::Duration;
 pub const LEASE: Duration = Duration::from_secs(3);
 /// Grace of a node that is asked to stop.
 pub const DRAIN: Duration = Duration::from_secs(5);
-/// Time beyond the grace in which a node must be gone. Generous: the machine may be busy.
+/// How long after the grace period a node may still run. Generous, because the machine may be busy.
 pub const STOP_MARGIN: Duration = Duration::from_secs(30);
-/// Time in which a node must be ready once its database answers.
+/// How long a node may take to be ready once its database responds.
 pub const START_WITHIN: Duration = Duration::from_secs(120);
 
 /// Timeout of one request of a step.

@@ -32,7 +32,7 @@ struct Arguments {
     /// How long it takes in all, healing and checking included
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
     minutes: u64,
-    /// What the plan is drawn from; any if absent
+    /// Seed of the plan; random if absent
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
     /// The `hapax` to run
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends when somebody presses Ctrl-C, or sends SIGTERM.
+/// Completes on Ctrl-C or SIGTERM.
 async fn until_told_to_end() {
     let told = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
     match told {
@@ -68,7 +68,7 @@ async fn until_told_to_end() {
     }
 }
 
-/// Whether the storm found nothing.
+/// Returns whether the storm found no violation.
 fn run(arguments: &Arguments) -> Result<bool> {
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(1..1_000_000));
     let folder = arguments.folder.join(format!("seed-{seed}"));

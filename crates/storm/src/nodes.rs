@@ -54,7 +54,7 @@ struct Process {
     pid: Pid,
 }
 
-/// What processes of a node said about themselves.
+/// Logs of a node's processes.
 #[derive(Debug, Default)]
 struct Told {
     first_key: Mutex<Option<String>>,
@@ -144,7 +144,7 @@ impl Node {
         bail!("node {} was not ready within {START_WITHIN:?}", self.index)
     }
 
-    /// Whether there is a process.
+    /// Returns whether a process runs.
     pub fn is_started(&self) -> bool {
         self.lock().is_some()
     }

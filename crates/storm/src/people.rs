@@ -12,7 +12,7 @@ use crate::http::Request;
 use crate::limits::{SETTLE, STEP_TIMEOUT};
 use crate::world::World;
 
-/// What people have seen and done.
+/// Observations and decisions of people.
 #[derive(Debug, Default)]
 pub struct People {
     /// When each doubt was first seen; one that changes is another doubt.
@@ -46,7 +46,7 @@ impl People {
         Ok(())
     }
 
-    /// Lifts what nodes put aside because it was cut off too often. Only after the storm.
+    /// Resumes runs that were quarantined because they were interrupted too often. Only after the storm.
     pub async fn resume_quarantined(&mut self, world: &World) -> Result<()> {
         for run in self.read(world, "/api/v1/workflow-runs?status=PAUSED&limit=200").await? {
             let id = run["id"].as_str().unwrap_or_default();

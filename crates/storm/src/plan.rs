@@ -1,4 +1,4 @@
-//! What will happen, and when: drawn from the seed before anything starts, so that the same seed draws the same storm.
+//! The plan of a storm, drawn from the seed before anything starts, so that the same seed gives the same storm.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct Plan {
     pub provider_link: Vec<Timed<LinkFault>>,
     /// Faults of the database itself.
     pub database: Vec<Timed<DatabaseFault>>,
-    /// What clients do, by the time at which they begin.
+    /// Client work, by start time.
     pub work: Vec<Timed<Work>>,
 }
 
@@ -30,7 +30,7 @@ pub struct Timed<T> {
     pub what: T,
 }
 
-/// What happens to a node.
+/// Fault of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeFault {
     /// SIGKILL; started again after `down`.
@@ -44,7 +44,7 @@ pub enum NodeFault {
     Restart,
 }
 
-/// What happens to connections.
+/// Fault of connections.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LinkFault {
     /// All open connections are reset.
@@ -59,7 +59,7 @@ pub enum LinkFault {
     HalfOpen { span: Duration },
 }
 
-/// What happens to the database server.
+/// Fault of the database server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DatabaseFault {
     /// An orderly restart.
@@ -73,22 +73,22 @@ pub enum DatabaseFault {
 /// One piece of work of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Work {
-    /// The business operation: what the provider is told, and what keys are made from.
+    /// The business operation: sent to the provider, and the base of all keys.
     pub op: String,
     pub kind: WorkKind,
     /// The node it is first sent to.
     pub node: usize,
-    /// Whether the start also has a request key, whose answer must be replayed byte for byte.
+    /// Whether the start also has a request key. Its response must be replayed byte for byte.
     pub has_request_key: bool,
     pub steering: Steering,
 }
 
-/// What a piece of work is.
+/// Kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WorkKind {
     /// An idempotent charge, then packing.
     Pay,
-    /// A charge, a promise that somebody settles, then a claimed shipment with a probe.
+    /// A charge, a promise that is settled from outside, then a claimed shipment with a probe.
     Order { settled_by: SettledBy },
     /// A claimed wire without a probe, then a confirmation.
     Wire,
@@ -111,18 +111,18 @@ pub enum WorkKind {
 }
 
 impl WorkKind {
-    /// Whether it is about a business object, and has no run.
+    /// Returns whether it is about a business object, without a run.
     pub fn is_of_object(self) -> bool {
         matches!(self, WorkKind::Invoice | WorkKind::Replace)
     }
 
-    /// Whether the provider declines it once, and people retry it then.
+    /// Returns whether the provider declines it once, so that people retry it.
     pub fn is_retried(self) -> bool {
         matches!(self, WorkKind::Flaky | WorkKind::Redo | WorkKind::Stamped)
     }
 }
 
-/// Who settles the promise of an order.
+/// Settler of an order's promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SettledBy {
     /// A client over the API.
@@ -133,7 +133,7 @@ pub enum SettledBy {
     Rivals,
 }
 
-/// What people do to the run.
+/// Command of people for the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Steering {
     Nothing,
@@ -206,7 +206,7 @@ impl NodeFault {
 }
 
 impl DatabaseFault {
-    /// What becomes of it.
+    /// Outcome.
     pub fn tell(&self) -> String {
         match self {
             DatabaseFault::Restart => "is restarted".to_owned(),
@@ -217,7 +217,7 @@ impl DatabaseFault {
 }
 
 impl LinkFault {
-    /// What becomes of the connections.
+    /// State of the connections.
     pub fn tell(&self) -> String {
         let span = self.span();
         match self {

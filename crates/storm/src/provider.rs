@@ -44,7 +44,7 @@ enum Behaviour {
     Decline,
 }
 
-/// What one request did.
+/// Effect of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Done {
     /// A new effect.
@@ -77,7 +77,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether the effect stands because of this request, or because of an earlier one that it repeated.
+    /// Whether this request caused the effect, or repeated an earlier one.
     pub fn is_processed(&self) -> bool {
         matches!(self.done, Done::Effect { .. } | Done::Replayed { .. })
     }
@@ -86,14 +86,14 @@ impl Call {
         matches!(self.done, Done::Effect { .. })
     }
 
-    /// What came in, for a story.
+    /// The request, for a story.
     pub fn tell_briefly(&self) -> String {
         let fence = self.fence.as_deref().map_or_else(String::new, |fence| format!(" fence {fence}"));
         let document = self.document.map_or_else(String::new, |number| format!(" document {number}"));
         format!("{} key {}{fence}{document}: {:?}", self.kind, self.key, self.behaviour)
     }
 
-    /// What came of it.
+    /// The outcome.
     pub fn tell_end(&self) -> String {
         let status = self.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
         format!("{} key {} → {:?}, {status}", self.kind, self.key, self.done)
@@ -116,7 +116,7 @@ impl Call {
     }
 }
 
-/// Kinds of effects, and by which kind each is undone.
+/// Kinds of effects, each with the kind that undoes it.
 pub const UNDONE_BY: &[(&str, &str)] =
     &[("charge", "refund"), ("wire", "unwire"), ("fax", "unfax"), ("ship", "unship")];
 /// Kinds whose requests are effects anew each time: the provider ignores their keys.
@@ -177,7 +177,7 @@ impl Provider {
         self.address
     }
 
-    /// Whether it misbehaves from now on.
+    /// Turns misbehaviour on or off.
     pub fn set_difficult(&self, is_difficult: bool) {
         self.inner.is_difficult.store(is_difficult, Ordering::Relaxed);
     }
@@ -200,7 +200,7 @@ impl Provider {
         self.lock().calls.len()
     }
 
-    /// Whether a request with this key is being worked on.
+    /// Returns whether a request with this key is in progress.
     pub fn is_working(&self, key: &str) -> bool {
         self.lock().working.get(key).is_some_and(|count| *count > 0)
     }
@@ -213,7 +213,7 @@ impl Provider {
         u64::try_from(self.inner.began_at.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Whether this machine is, or was a moment ago, too busy to serve requests in time.
+    /// Returns whether this machine is, or was a moment ago, too busy to serve requests in time.
     fn is_late(&self) -> bool {
         let now = self.now_ms();
         let ticked_at = self.inner.ticked_at.load(Ordering::Relaxed);
@@ -221,7 +221,7 @@ impl Provider {
         now < self.inner.late_until.load(Ordering::Relaxed) || now.saturating_sub(ticked_at) > most
     }
 
-    /// Writes a request down; its place, and how it is to be treated.
+    /// Records a request. Returns its index and how to treat it.
     fn begin(&self, mut call: Call) -> Option<(usize, Behaviour)> {
         let mut record = self.lock();
         if record.calls.len() >= MAX_RECORDED {
@@ -336,7 +336,7 @@ async fn accept(provider: Provider, listener: TcpListener) {
     }
 }
 
-/// Serves one connection until it is to be closed.
+/// Serves one connection until it is closed.
 async fn serve(provider: &Provider, mut stream: TcpStream) -> Result<()> {
     let mut bytes = Vec::new();
     while let Some((head, body)) = read_request(&mut stream, &mut bytes).await? {
@@ -418,7 +418,7 @@ fn done_or_late(id: Option<String>) -> (u16, Value) {
     }
 }
 
-/// What became of the effect under a key. While it is worked on the answer is the same as if it had never come.
+/// State of the effect under a key. While it is in progress the response is the same as if it had never arrived.
 async fn look_up(provider: &Provider, stream: &mut TcpStream, rest: &str) -> Result<bool> {
     let key = percent_decoded(rest.rsplit('/').next().unwrap_or_default());
     let lookup = provider.inner.lookups.fetch_add(1, Ordering::Relaxed);

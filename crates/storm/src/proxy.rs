@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::limits::MAX_CONNECTIONS;
 use crate::plan::LinkFault;
 
-/// Time in which the end of a connection follows what was sent on it, if its caller has left.
+/// How long after the caller left the connection is closed.
 const LEAVES_WITHIN: Duration = Duration::from_millis(60);
 
 /// How bytes pass at the moment.
@@ -31,7 +31,7 @@ struct State {
     mode: Mode,
     /// Each reply is held this long, or until it is lifted.
     reply_lag: Option<Duration>,
-    /// Connections are not accepted: those who connect wait, and so do their requests.
+    /// Connections are not accepted, so clients and their requests wait.
     holds_connects: bool,
     /// Connections of an earlier epoch are reset.
     epoch: u64,
@@ -99,7 +99,7 @@ impl Link {
         self.state.send_modify(|state| state.reply_lag = lag);
     }
 
-    /// Lets those who connect wait, or accepts them. One or two get through: so many the kernel keeps.
+    /// Makes new connections wait, or accepts them. One or two get through, because the kernel queues them.
     pub fn hold_connects(&self, hold: bool) {
         self.state.send_modify(|state| state.holds_connects = hold);
     }
@@ -191,7 +191,7 @@ async fn carry(link: &Link, near: TcpStream, upstream: SocketAddr, deliver_withi
     }
 }
 
-/// Copies one direction until it ends; `false` if the connection is to be closed.
+/// Copies one direction until it ends. Returns `false` if the connection must be closed.
 async fn pump(
     link: &Link,
     direction: Direction,

@@ -1,4 +1,4 @@
-//! What people are shown at the end: a table of counts, and the story of each violation.
+//! The final report: a table of counts, and the story of each violation.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -204,7 +204,7 @@ impl Report {
         lines
     }
 
-    /// The operations whose stories are told: of each check in turn, so that one with many violations leaves room for the others.
+    /// Operations with stories: taken from each check in turn, so that one with many violations leaves room for the others.
     fn list_told(&self) -> Vec<&str> {
         let mut rank: BTreeMap<&str, usize> = BTreeMap::new();
         let mut ranked: Vec<(usize, &str)> = Vec::new();
@@ -253,7 +253,7 @@ impl Report {
     }
 }
 
-/// What a field of a record says; empty if it is absent.
+/// Text of a field of a record; empty if absent.
 fn said(record: &Value, name: &str) -> String {
     match &record[name] {
         Value::Null => String::new(),

@@ -33,7 +33,7 @@ pub struct Options {
 
 /// Time without any change after which what is open is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(30);
-/// How often progress is told.
+/// Interval of progress reports.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
 pub async fn run(options: &Options) -> Result<Report> {
@@ -106,7 +106,7 @@ async fn blow(world: &Arc<World>, plan: &Plan, people: &mut People) -> (Clients,
     let mut next_word = started + TELL_EVERY;
     while started.elapsed() < plan.length {
         watch_exits(world);
-        // Somebody looks now and then; most of the time the lists cannot be read.
+        // Polls now and then, because the lists cannot be read most of the time.
         let _ = tokio::time::timeout(Duration::from_secs(2), people.look(world)).await;
         while let Some(Ok(done)) = clients.try_join_next() {
             finished.push(done);

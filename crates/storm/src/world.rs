@@ -29,7 +29,7 @@ const PAGE: usize = 200;
 pub struct Violation {
     /// The check that failed, in a word or two.
     pub check: &'static str,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
     /// The business operation it is about, if it is about one.
     pub op: Option<String>,
@@ -38,9 +38,9 @@ pub struct Violation {
 /// The document of the business objects as it was acknowledged last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntityDocument {
-    /// Counts documents. Every request to the provider tells under which one it was begun.
+    /// Number of the document. Every request to the provider names the document it began under.
     pub number: u64,
-    /// What `If-Match` must say to replace it.
+    /// `If-Match` value for replacing it.
     pub etag: String,
 }
 
@@ -165,7 +165,7 @@ impl World {
         self.until_source_is_known().await
     }
 
-    /// A new source is known on other nodes after about a second, and strangers are told nothing. So wait until each node believes us.
+    /// Other nodes know a new source after about a second. Wait until each node accepts the signature.
     async fn until_source_is_known(&self) -> Result<()> {
         for node in 0..self.nodes.len() {
             let event = format!("evt-hello-{node}");
@@ -312,7 +312,7 @@ impl World {
         self.violations.lock().expect("nobody panics here").clone()
     }
 
-    /// Tells of a node, a link or the database.
+    /// Reports on a node, a link or the database.
     pub fn note(&self, who: impl Into<String>, what: impl Into<String>) {
         self.chronicle.add(About::All, who, what);
     }

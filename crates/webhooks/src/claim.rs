@@ -11,14 +11,14 @@ use crate::pair::SIGNATURE_BYTES;
 use crate::refused::Refused;
 use crate::scheme::{Algorithm, Encoding, HmacScheme, Scheme};
 
-/// What is claimed.
+/// The claimed signatures and what they cover.
 pub(crate) struct Claim {
     pub(crate) algorithm: Algorithm,
-    /// What is signed before the body.
+    /// Signed text before the body.
     pub(crate) before_body: String,
     /// Each as long as a MAC.
     pub(crate) signatures: Vec<Vec<u8>>,
-    /// Those that a public key tells the truth of. There is at least one of either kind.
+    /// Signatures that are verified with a public key. There is at least one of either kind.
     pub(crate) public_signatures: Vec<Vec<u8>>,
     /// Seconds since 1970.
     pub(crate) signed_at: Option<u64>,
@@ -40,7 +40,7 @@ pub(crate) fn read_claim(scheme: &Scheme, headers: &HeaderMap) -> Result<Option<
 fn standard_webhooks(headers: &HeaderMap) -> Result<Claim, Refused> {
     let id_header = HeaderName::from_static("webhook-id");
     let id = single(headers, &id_header, MAX_MESSAGE_ID_CHARS)?;
-    // What is signed is id, timestamp and body with dots in between: a dot in the id would let one be read as another.
+    // The signed text is id, timestamp and body, separated by dots. A dot in the id would make it ambiguous.
     if !is_message_id(id) {
         return Err(malformed(id_header, "an id is printable ASCII without spaces and dots"));
     }
@@ -164,7 +164,7 @@ fn prefixed(
     signature.ok_or_else(|| malformed(header.clone(), why))
 }
 
-/// Several signatures, of which those that cannot be one are passed over.
+/// Parses several signatures and ignores malformed ones.
 fn several<'t>(
     texts: impl Iterator<Item = &'t str>,
     header: &HeaderName,

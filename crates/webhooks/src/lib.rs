@@ -1,4 +1,4 @@
-//! Webhooks in and out, as pure rules: who signed them, how ours are signed, and what becomes of a delivery.
+//! Pure rules for incoming and outgoing webhooks: verifying, signing, and scheduling deliveries.
 #![doc = include_str!("../README.md")]
 
 mod claim;

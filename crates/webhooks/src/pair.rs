@@ -9,9 +9,9 @@ use secrecy::{ExposeSecret, SecretSlice};
 
 use crate::secret::{BadSecret, NoRandomness};
 
-/// What a private key begins with, where it is written.
+/// Prefix of a private key in text.
 pub(crate) const PRIVATE: &str = "whsk_";
-/// What a public key begins with.
+/// Prefix of a public key.
 pub(crate) const PUBLIC: &str = "whpk_";
 /// The length of a signature, in bytes.
 pub(crate) const SIGNATURE_BYTES: usize = 64;
@@ -19,7 +19,7 @@ pub(crate) const SIGNATURE_BYTES: usize = 64;
 const SEED_BYTES: usize = 32;
 const PUBLIC_BYTES: usize = 32;
 
-/// A key by which webhooks are checked that were signed with the other half of its pair. It is no secret.
+/// The public key of a pair. It verifies webhooks that were signed with the private key. It is not secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PublicKey([u8; PUBLIC_BYTES]);
 

@@ -30,7 +30,7 @@ pub enum Refused {
     Malformed {
         /// Which.
         name: HeaderName,
-        /// What it should be.
+        /// The expected form.
         why: &'static str,
     },
     /// Signed with one of the secrets, but too long ago: a replay, or a clock that is behind.
@@ -45,7 +45,7 @@ pub enum Refused {
         /// How far.
         seconds: u64,
     },
-    /// No secret gives the signature: another secret, other bytes, or somebody else.
+    /// No secret matches the signature: another secret, other bytes, or another sender.
     #[error("no secret of the source gives the signature: another secret, other bytes, or a forgery")]
     NoMatch,
 }

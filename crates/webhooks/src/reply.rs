@@ -1,4 +1,4 @@
-//! What the answer to a webhook we sent means for its delivery.
+//! Decides from the response to a webhook how its delivery continues.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,7 @@ use http::header::{DATE, RETRY_AFTER};
 
 use crate::limits::MAX_RETRY_AFTER;
 
-/// What came of one attempt.
+/// Outcome of one attempt.
 #[derive(Debug, Clone)]
 pub enum Reply<'a> {
     /// An answer. How much of its body could be read does not matter: the status is the receiver's word.
@@ -19,7 +19,7 @@ pub enum Reply<'a> {
     },
     /// No answer: not sent, or sent and nothing came back. Either way it may be sent again, under the same id.
     Silence {
-        /// What went wrong.
+        /// The cause.
         why: &'a str,
     },
     /// Our own rules forbid the address. Nothing was sent, nor will be until the address or the rules change.
@@ -29,7 +29,7 @@ pub enum Reply<'a> {
     },
 }
 
-/// What becomes of the delivery.
+/// Next state of the delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
@@ -37,19 +37,19 @@ pub enum Verdict {
     Delivered,
     /// Try again by the [schedule](crate::wait_after), and not before `asked` is over, if the receiver asked for a pause.
     Again {
-        /// What went wrong.
+        /// The cause.
         why: String,
         /// The pause asked for, within [`MAX_RETRY_AFTER`].
         asked: Option<Duration>,
     },
     /// Never again by itself: the delivery is dead, for people to see and send once more.
     GiveUp {
-        /// What went wrong.
+        /// The cause.
         why: String,
     },
     /// The receiver is gone for good: this delivery is dead, and nothing more is sent there.
     Disable {
-        /// What it said.
+        /// The response.
         why: String,
     },
 }
@@ -82,7 +82,7 @@ fn requested_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let text = header(RETRY_AFTER)?;
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than a number holds are as good as for ever.
+        // A number that overflows counts as forever.
         let wait = text.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs);
         return Some(wait.min(MAX_RETRY_AFTER));
     }

@@ -7,7 +7,7 @@ use crate::limits::{DELIVER_WITHIN, MAX_RETRY_AFTER};
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 
-/// The pauses between attempts, before chance has moved them: those that Standard Webhooks recommends.
+/// Pauses between attempts before jitter, as Standard Webhooks recommends.
 pub const SCHEDULE: [Duration; 9] = [
     Duration::from_secs(5),
     Duration::from_secs(5 * MINUTE),

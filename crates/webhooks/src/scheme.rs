@@ -32,7 +32,7 @@ impl Scheme {
         }
     }
 
-    /// Does it say when a request was made, so that an old one can be told?
+    /// Returns whether the scheme signs a timestamp, so that old requests are recognised.
     pub const fn has_timestamp(&self) -> bool {
         match self {
             Scheme::StandardWebhooks | Scheme::Stripe | Scheme::Slack => true,
@@ -72,14 +72,14 @@ pub struct HmacScheme {
     pub algorithm: Algorithm,
     /// How the MAC is written.
     pub encoding: Encoding,
-    /// What stands before it, such as `sha256=`.
+    /// Prefix of the signature, such as `sha256=`.
     pub prefix: String,
 }
 
 /// The hash under a MAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
-    /// SHA-1, for those who have nothing better.
+    /// SHA-1, for providers with nothing better.
     Sha1,
     /// SHA-256.
     Sha256,

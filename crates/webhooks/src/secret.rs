@@ -1,4 +1,4 @@
-//! Signing secrets of Standard Webhooks: `whsec_` and base64, which both sides share, or a pair of keys, of which only the sender has both.
+//! Signing secrets of Standard Webhooks: a shared secret (`whsec_` and base64), or a key pair whose private key only the sender has.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ pub enum BadSecret {
     /// Not a private key with its public one.
     #[error("it is not whsk_ and base64 of a private key and the public key that belongs to it")]
     NotAPair,
-    /// Whoever checks needs the other half.
+    /// The verifier needs the public key.
     #[error("it is the private key of whoever signs; name the public one, whpk_…")]
     Private,
 }
@@ -52,7 +52,7 @@ pub enum BadSecret {
 #[error("the operating system gave no random bytes, so no secret can be made")]
 pub struct NoRandomness;
 
-/// What webhooks to one receiver are signed with.
+/// Secret or private key that signs webhooks to one receiver.
 #[derive(Clone)]
 pub struct SigningSecret(Kind);
 
@@ -64,7 +64,7 @@ enum Kind {
     Pair(Pair),
 }
 
-/// What a signature is made with.
+/// Signing key.
 pub(crate) enum SignWith<'s> {
     Shared(&'s [u8]),
     Pair(&'s Pair),
@@ -78,7 +78,7 @@ impl SigningSecret {
         Ok(SigningSecret(Kind::Shared(key.into())))
     }
 
-    /// A new pair of Ed25519 keys: whoever has the public one can check what is sent, and sign nothing.
+    /// Creates a pair of Ed25519 keys. The public key can verify and cannot sign.
     pub fn generate_pair() -> Result<Self, NoRandomness> {
         Ok(SigningSecret(Kind::Pair(Pair::generate()?)))
     }
@@ -99,7 +99,7 @@ impl SigningSecret {
         }
     }
 
-    /// What the receiver checks with, if that is another key.
+    /// The receiver's key, if it differs.
     pub fn public_key(&self) -> Option<PublicKey> {
         match &self.0 {
             Kind::Shared(_) => None,

@@ -12,7 +12,7 @@ use crate::message::MessageId;
 use crate::scheme::Algorithm;
 use crate::secret::{SignWith, SigningSecret};
 
-/// What goes with a signed body.
+/// Headers of a signed webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedHeaders {
     /// `webhook-id`: the same for all attempts.

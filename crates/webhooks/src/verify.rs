@@ -1,4 +1,4 @@
-//! Whether a webhook comes from who it should: checked on the bytes as they came, before anybody reads them.
+//! Verifies webhooks on the raw bytes, before they are parsed.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,7 +21,7 @@ pub struct Verifier {
     public_keys: Vec<PublicKey>,
 }
 
-/// Why secrets cannot be used. For whoever set the source up; no secret is in it.
+/// Reason why secrets cannot be used, for the owner of the source. It contains no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSecrets {
     /// There are none, so nothing could ever be believed.
@@ -40,7 +40,7 @@ pub enum BadSecrets {
     Unusable {
         /// Which, counted from 0.
         index: usize,
-        /// What is wrong.
+        /// The problem.
         why: BadSecret,
     },
 }
@@ -87,7 +87,7 @@ impl Verifier {
         if !is_shared && !self.any_public_matches(&claim.public_signatures, &parts) {
             return Err(Refused::NoMatch);
         }
-        // Only what somebody signed is worth a word about clocks.
+        // The age is reported only if the signature is valid.
         claim.signed_at.map_or(Ok(()), |signed_at| check_time(signed_at, now))
     }
 }

@@ -8,7 +8,7 @@ use hapax_webhooks::{
 use http::HeaderMap;
 use secrecy::ExposeSecret;
 
-/// What another implementation, the server of Svix, makes of its own keys; Ed25519 gives the same signature each time.
+/// Signatures of another implementation, the Svix server. Ed25519 signatures are deterministic.
 const PRIVATE: &str =
     "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg==";
 const PUBLIC: &str = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=";

@@ -1,4 +1,4 @@
-//! Who is believed, and who is not: the providers' own examples, and a table of forgeries.
+//! The providers' own examples are accepted, and a table of forgeries is rejected.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! What we send is verified by the official crate, and what it signs we accept.
+//! The official crate verifies our signatures, and we accept its signatures.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -126,7 +126,7 @@ fn register_order(hapax: &Hapax, stripe: String, shipped: Shipped) -> Result<()>
                 .step("charge", move |attempt| {
                     let (http, stripe, id) = (http.clone(), stripe.clone(), id.clone());
                     let key = attempt.idempotency_key().to_owned();
-                    // Whether a failed call charged the card is unknown; under the same key it is safe to ask again.
+                    // A failed call may have charged the card. Repeating it under the same key is safe.
                     async move {
                         let asked = ask_for_charge(&http, &stripe, &key, &id).await;
                         asked.map_err(|error| Failure::unknown(error.to_string()))

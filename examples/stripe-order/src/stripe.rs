@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use tokio::task::JoinSet;
 
-/// What webhooks are signed with, as the dashboard shows it.
+/// Signing secret of webhooks, as the dashboard shows it.
 pub(crate) const SECRET: &str = "whsec_of_the_example";
 
 /// How often each webhook is delivered.
@@ -43,7 +43,7 @@ struct Books {
     receiver: String,
 }
 
-/// What became of webhooks.
+/// Outcomes of webhooks.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Webhooks {
     /// Answered with a 2xx.
@@ -165,7 +165,7 @@ fn sign(body: &str) -> String {
     format!("t={now},v1={signature}")
 }
 
-/// What a caller of [`charge`] does.
+/// Behaviour of a caller of [`charge`].
 pub(crate) async fn ask_for_charge(
     http: &reqwest::Client,
     url: &str,

@@ -1,4 +1,4 @@
-//! What happened, counted.
+//! Counts of what happened.
 
 use std::fmt;
 

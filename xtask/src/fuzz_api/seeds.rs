@@ -41,10 +41,10 @@ pub(super) fn leave_steps_behind(server: Server) -> Result<Vec<String>> {
     let silent = TcpListener::bind("127.0.0.1:0").context("no port can be had")?;
     let url = format!("http://{}/", silent.local_addr()?);
     let document = json!({
-        "name": "wires", "module": "fuzzed", "entity": "wire", "status_types": ["ready", "sending", "sent"],
+        "name": "wires", "module": "fuzzed", "entity": "wire", "statusTypes": ["ready", "sending", "sent"],
         "steps": [{
-            "step_id": 1, "step_key": "send-it", "status": "ready", "successful_state": "sent",
-            "claim_state": ["sending", "ready"], "recovery": "hold", "effect": "non_idempotent",
+            "stepId": 1, "stepKey": "send-it", "status": "ready", "successfulState": "sent",
+            "claimState": ["sending", "ready"], "recovery": "hold", "effect": "non_idempotent",
             "action": { "http": { "method": "POST", "url": url } },
         }],
     });
@@ -131,14 +131,14 @@ fn make_promises(server: &Server, seeds: &mut Seeds) -> Result<()> {
 /// Tickets that go round for ever: a run closes them, and reopening does nothing else.
 fn make_entities(server: &Server, seeds: &mut Seeds) -> Result<()> {
     let document = json!({
-        "name": "tickets", "module": "fuzzed", "entity": "ticket", "status_types": ["open", "closing", "closed"],
+        "name": "tickets", "module": "fuzzed", "entity": "ticket", "statusTypes": ["open", "closing", "closed"],
         "initial": ["open", "closed"],
         "steps": [
             {
-                "step_id": 1, "step_key": "close", "status": "open", "successful_state": "closed",
-                "claim_state": ["closing", "open"], "action": { "workflow": "sample" },
+                "stepId": 1, "stepKey": "close", "status": "open", "successfulState": "closed",
+                "claimState": ["closing", "open"], "action": { "workflow": "sample" },
             },
-            { "step_id": 2, "step_key": "reopen", "status": "closed", "successful_state": "open" },
+            { "stepId": 2, "stepKey": "reopen", "status": "closed", "successfulState": "open" },
         ],
     });
     server.post("/api/v1/entity-workflows", &document)?;

@@ -1,4 +1,4 @@
-//! What a webhook source does with an event.
+//! Actions of a webhook source.
 
 use std::collections::BTreeSet;
 
@@ -178,7 +178,7 @@ impl Decoder<'_> {
     }
 }
 
-/// What tells apart what an action does, where that hangs on the id of the event: the field that should be taken from the body, and why.
+/// The field of an action that depends on the event id and should be taken from the body instead, and why.
 fn hangs_on_event_id(action: &Action) -> Option<(&'static str, &'static str)> {
     let is_unsigned = |template: &Template| {
         let reads = |name| template.expressions().iter().any(|one| one.reads().variables.contains(name));

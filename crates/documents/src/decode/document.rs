@@ -1,4 +1,4 @@
-//! The document itself, and what can only be judged once all of it is known.
+//! The document itself, and the checks that need all of it.
 
 use hapax_engine::model::{IgnorePaths, KeyOnFailure};
 
@@ -10,7 +10,7 @@ use crate::node::Node;
 use crate::problem::{Problems, excerpt};
 use crate::scope::EVERYWHERE;
 
-/// Looks through all of it. There is a document if, and only if, no error was found.
+/// Decodes all of it. Returns a document exactly if there are no errors.
 pub(crate) fn decode(node: &Node, known: &Known, problems: &mut Problems) -> Option<Document> {
     let mut decoder = Decoder::new(problems, known, EVERYWHERE);
     let document = decoder.document(&Place { path: String::new(), node });
@@ -36,6 +36,7 @@ impl Decoder<'_> {
         let place = fields.take("onFailure");
         let on_failure = self.choice(place, &policies, KeyOnFailure::Keep);
         let fingerprint = fields.take("fingerprint").and_then(|place| self.fingerprint(&place));
+        let input = fields.take("input").and_then(|place| self.input_schema(&place));
         let output = fields.take("output");
         let steps = self.need(&mut fields, "steps").and_then(|place| self.steps(&place));
         let output = self.maybe_template(output, &[]);
@@ -48,6 +49,7 @@ impl Decoder<'_> {
             retention,
             on_failure,
             fingerprint,
+            input,
             output,
             steps: steps?,
         })
@@ -66,7 +68,7 @@ impl Decoder<'_> {
         Some(Fingerprint { ignore })
     }
 
-    /// Steps that expressions name must be there, and should have been by then.
+    /// Checks that steps named in expressions exist, and warns if they cannot have run by then.
     fn check_references(&mut self) {
         for reference in std::mem::take(&mut self.references) {
             let step = excerpt(&reference.step);
@@ -86,7 +88,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The steps of a loop get the place of their item behind their name, and no other step may look like that.
+    /// Steps of a loop get the index of their item appended to their name, so no other step may have such a name.
     fn check_names(&mut self) {
         for (name, named) in &self.names {
             let clash = self.names.iter().find(|(other, in_loop)| {

@@ -29,7 +29,7 @@ const CALLERS_OWN: &[&str] = &[
     "keep-alive",
 ];
 const METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
-/// What carries the key of an effect unless a document says otherwise.
+/// Default header for the effect key.
 pub(crate) const KEY_HEADER: &str = "Idempotency-Key";
 
 impl Decoder<'_> {
@@ -429,7 +429,7 @@ impl Decoder<'_> {
     }
 }
 
-/// What is absent is fine; what is there and wrong is not.
+/// Accepts an absent field and rejects a wrong one.
 fn transpose<T>(found: Option<Option<T>>) -> Option<Option<T>> {
     match found {
         None => Some(None),

@@ -16,7 +16,7 @@ use crate::limits::{MAX_ENTITY_STEPS, MAX_STATUSES};
 use crate::node::{Kind, Node};
 use crate::problem::Problems;
 
-/// Looks through all of it. There is a document if, and only if, no error was found.
+/// Decodes all of it. Returns a document exactly if there are no errors.
 pub(crate) fn decode_entity(node: &Node, known: &Known, problems: &mut Problems) -> Option<EntityDocument> {
     let mut decoder = Decoder::new(problems, known, VARIABLES);
     let found = decoder.entity(&Place { path: String::new(), node })?;
@@ -25,10 +25,10 @@ pub(crate) fn decode_entity(node: &Node, known: &Known, problems: &mut Problems)
     (!problems.has_errors()).then_some(found.document)
 }
 
-/// All that could be read, also if some of it could not: the rules are told of the rest.
+/// The readable part of a document. The rules are applied to it even if other parts have errors.
 struct EntityFound {
     document: EntityDocument,
-    /// Steps with errors, of which nothing follows from what they lack.
+    /// Steps with errors. Rules about absent fields do not apply to them.
     broken: BTreeSet<usize>,
     has_statuses: bool,
 }
@@ -51,7 +51,8 @@ impl Decoder<'_> {
             Some(place) => self.table(&place).map(EntityStorage::UserTable).unwrap_or_default(),
         };
         let errors = self.problems.errors();
-        let statuses = self.need(&mut fields, "status_types").and_then(|place| self.status_types(&place));
+        let statuses =
+            self.need_spelled(&mut fields, "statusTypes").and_then(|place| self.status_types(&place));
         let has_statuses = self.problems.errors() == errors;
         let initial = fields.take("initial").and_then(|place| self.status_list(&place));
         let revert_rule = fields.take("claims").map(|place| self.claims(&place)).unwrap_or_default();
@@ -62,7 +63,7 @@ impl Decoder<'_> {
         let broken =
             steps.iter().enumerate().filter(|(_, found)| found.is_broken).map(|(at, _)| at).collect();
         let (steps, details) = steps.into_iter().map(|found| (found.step, found.details)).unzip();
-        // What is missing has been told; the rules are tried on the rest.
+        // Missing fields are reported already; the rules are applied to the rest.
         let or_unnamed = |name: Option<Name>| name.or_else(|| Name::new("name", "unnamed").ok());
         let workflow = EntityWorkflow {
             name: or_unnamed(name)?,
@@ -93,12 +94,13 @@ impl Decoder<'_> {
             Kind::Object(_) => {
                 let mut fields = self.object(place)?;
                 let name = self.need(&mut fields, "name").and_then(|place| self.text(&place));
-                let mut column = |field: &str| match fields.take(field) {
-                    None => Some(field.to_string()),
+                let mut column = |field: &str, usual: &str| match self.take_spelled(&mut fields, field) {
+                    None => Some(usual.to_string()),
                     Some(place) => self.text(&place).map(str::to_string),
                 };
-                let (id, status) = (column("id"), column("status"));
-                let (version, updated_at) = (column("version"), column("updated_at"));
+                let (id, status) = (column("id", "id"), column("status", "status"));
+                let version = column("version", "version");
+                let updated_at = column("updatedAt", "updated_at");
                 let data = fields.take("data").map(|place| self.texts(&place)).unwrap_or(Some(Vec::new()));
                 self.finish(fields, "a table", &[fields::TABLE]);
                 let table = TableRef {
@@ -178,7 +180,7 @@ impl Decoder<'_> {
     fn claims(&mut self, place: &Place<'_>) -> RevertRule {
         let Some(mut fields) = self.object(place) else { return RevertRule::default() };
         let rules = [("declared", RevertRule::OnePerClaim), ("recorded", RevertRule::Recorded)];
-        let given = fields.take("revert_to");
+        let given = self.take_spelled(&mut fields, "revertTo");
         let rule = self.choice(given, &rules, RevertRule::default());
         self.finish(fields, "claims", &[fields::CLAIMS]);
         rule
@@ -204,7 +206,8 @@ impl EntityFound {
             if !is_whole && self.follows(&problem) {
                 continue;
             }
-            let (path, message) = (spelled(&problem.path, &others), spelled(&problem.message, &others));
+            let path = spelled(&problem.path, &others);
+            let message = in_words_of_documents(&problem.message, &others);
             let (path, at) = locate(node, &path);
             let code = problem.rule.code();
             // One value for all requesters is one problem, however many they are.
@@ -240,17 +243,32 @@ impl EntityFound {
     }
 }
 
-/// The model knows one spelling of claims; steps of the document may use the other: both, for each that does.
+/// Pairs of model path and document path. The model has one spelling for each field; a document may use another.
 fn other_spellings(node: &Node) -> Vec<(String, String)> {
-    let Some(Kind::List(steps)) = node.find("steps").map(|steps| &steps.kind) else { return Vec::new() };
-    let is_other =
-        |step: &Node| step.find("claim_state").is_none() && step.find("successful_claim_state").is_some();
-    let others = steps.iter().enumerate().filter(|(_, step)| is_other(step));
+    let mut others = Vec::new();
+    let mut add = |node: &Node, path: &str, model: &str, spellings: &[&str]| {
+        let written = spellings.iter().find(|name| node.find(name).is_some()).unwrap_or(&spellings[0]);
+        if *written != model {
+            others.push((format!("{path}/{model}"), format!("{path}/{written}")));
+        }
+    };
+    add(node, "", "status_types", &["statusTypes", "status_types"]);
+    let steps = match node.find("steps").map(|steps| &steps.kind) {
+        Some(Kind::List(steps)) => steps.as_slice(),
+        _ => &[],
+    };
+    for (at, step) in steps.iter().enumerate() {
+        let path = format!("/steps/{at}");
+        let claims = ["claimState", "claim_state", "successfulClaimState", "successful_claim_state"];
+        add(step, &path, "claim_state", &claims);
+        for (camel, snake) in fields::MODEL_SPELLINGS {
+            add(step, &path, snake, &[camel, snake]);
+        }
+    }
     others
-        .map(|(at, _)| (format!("/steps/{at}/claim_state"), format!("/steps/{at}/successful_claim_state")))
-        .collect()
 }
 
+/// Replaces paths of the model with paths of the document.
 fn spelled(text: &str, others: &[(String, String)]) -> String {
     let mut text = text.to_string();
     for (model, written) in others {
@@ -259,6 +277,19 @@ fn spelled(text: &str, others: &[(String, String)]) -> String {
         }
     }
     text
+}
+
+/// A message of the model with the fields as documents spell them.
+fn in_words_of_documents(message: &str, others: &[(String, String)]) -> String {
+    let message = spelled(message, others);
+    let words = message.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '/');
+    let as_field = |word: &str| {
+        let end = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_').len();
+        let (name, rest) = word.split_at(end);
+        let found = fields::MODEL_SPELLINGS.iter().find(|(_, snake)| *snake == name);
+        found.map_or(word.to_string(), |(camel, _)| format!("{camel}{rest}"))
+    };
+    words.map(as_field).collect()
 }
 
 /// Where a path of the model leads in the document: a value for all requesters, or one that could be a list, ends it; what is absent is

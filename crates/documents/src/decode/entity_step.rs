@@ -26,7 +26,7 @@ pub(super) struct StepFound {
 impl Decoder<'_> {
     pub(super) fn entity_step(&mut self, place: &Place<'_>, at: usize, has_table: bool) -> Option<StepFound> {
         let errors = self.problems.errors();
-        // What is no object has no fields, which is not worth a problem each.
+        // A value that is not an object is one problem, not one for each missing field.
         let mut fields = match &place.node.kind {
             Kind::Object(_) => self.object(place)?,
             _ => {
@@ -34,17 +34,18 @@ impl Decoder<'_> {
                 return unreadable(at);
             }
         };
-        let id = self.need(&mut fields, "step_id");
+        let id = self.need_spelled(&mut fields, "stepId");
         let id = id.and_then(|place| self.number(&place, 0, MAX_STEP_ID.into()));
-        let key = self.need(&mut fields, "step_key");
-        let key = key.and_then(|place| self.entity_name(&place, "step_key"));
+        let key = self.need_spelled(&mut fields, "stepKey");
+        let key = key.and_then(|place| self.entity_name(&place, "stepKey"));
         let status = self.need(&mut fields, "status");
         let status = self.per_requester(status, &[], Self::status_list);
-        let successful_state = self.need(&mut fields, "successful_state");
+        let successful_state = self.need_spelled(&mut fields, "successfulState");
         let successful_state = self.per_requester(successful_state, &[], Self::one_status);
-        let (claim, alias) = (fields.take("claim_state"), fields.take("successful_claim_state"));
+        let claim = self.take_spelled(&mut fields, "claimState");
+        let alias = self.take_spelled(&mut fields, "successfulClaimState");
         if let (Some(_), Some(alias)) = (&claim, &alias) {
-            let message = "it is another word for claim_state, which is here as well; keep one";
+            let message = "it is another word for claimState, which is here as well; keep one";
             self.error(alias, "claim_given_twice", message);
         }
         let claim = self.per_requester(claim.or(alias), &[], Self::claim);
@@ -71,7 +72,7 @@ impl Decoder<'_> {
         if let Some(place) = &place
             && claim.is_none()
         {
-            let message = "a probe asks about a claimed step, which can be held in doubt; add claim_state, or leave it out";
+            let message = "a probe asks about a claimed step, which can be held in doubt; add claimState, or leave it out";
             self.error(place, "not_claimed", message);
         }
         let probe = self.per_requester(place, fields::PROBES, Self::probe);
@@ -79,11 +80,11 @@ impl Decoder<'_> {
         let answers =
             [RetryAnswer::Refused, RetryAnswer::Returns].map(|answer| (answer.as_str(), Some(answer)));
         let retry = self.per_requester(retry, &[], |decoder, place| decoder.word(place, &answers));
-        let success = fields.take("success_after_effect");
+        let success = self.take_spelled(&mut fields, "successAfterEffect");
         let success = self.per_requester(success, fields::AFTER_EFFECTS, |decoder, place| {
             decoder.after_effect(place, AFTER_SUCCESS)
         });
-        let failure = fields.take("failure_after_effect");
+        let failure = self.take_spelled(&mut fields, "failureAfterEffect");
         let failure = self.per_requester(failure, fields::AFTER_EFFECTS, |decoder, place| {
             decoder.after_effect(place, AFTER_FAILURE)
         });
@@ -365,7 +366,7 @@ impl Decoder<'_> {
     }
 }
 
-/// A step of which nothing is known; its number and key are nobody's.
+/// A placeholder for a step that cannot be read, with an id and key that no other step has.
 fn unreadable(at: usize) -> Option<StepFound> {
     let below_all = u32::try_from(at).unwrap_or_default();
     let step = EntityStep {

@@ -1,4 +1,4 @@
-//! The name that somebody probably meant.
+//! Suggestions for misspelled names.
 
 /// Names that differ by more than this are not taken for a slip of the keyboard.
 const MOST_SLIPS: usize = 2;
@@ -39,10 +39,10 @@ mod tests {
 
     #[test]
     fn a_slip_of_the_keyboard_is_seen_and_another_word_is_not_taken_for_one() {
-        let names = ["status_types", "claim_state", "step_key", "id"];
-        assert_eq!(find_nearest("statusTypes", &names), Some("status_types"));
-        assert_eq!(find_nearest("claim_sate", &names), Some("claim_state"));
-        assert_eq!(find_nearest("claim-state", &names), Some("claim_state"));
+        let names = ["statusTypes", "claimState", "stepKey", "id"];
+        assert_eq!(find_nearest("status_types", &names), Some("statusTypes"));
+        assert_eq!(find_nearest("claim_sate", &names), Some("claimState"));
+        assert_eq!(find_nearest("claim-state", &names), Some("claimState"));
         assert_eq!(find_nearest("colour", &names), None);
         assert_eq!(find_nearest("in", &names), None, "half of it is another word");
         assert_eq!(find_nearest(&"x".repeat(100_000), &names), None);

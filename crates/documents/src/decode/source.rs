@@ -24,7 +24,7 @@ pub(crate) fn decode_source(node: &Node, known: &Known, problems: &mut Problems)
     source.filter(|_| !problems.has_errors())
 }
 
-/// What a preset stands for.
+/// The signature scheme and event id of a preset.
 #[derive(Clone, Copy)]
 enum Preset {
     Stripe,
@@ -58,7 +58,7 @@ impl Preset {
         }
     }
 
-    /// What stays the same when the provider sends an event again.
+    /// The value that identifies an event across repeated sends.
     fn event_id(self) -> EventId {
         let header = |name| EventId::Header(HeaderName::from_static(name));
         match self {

@@ -191,7 +191,7 @@ impl Decoder<'_> {
         Promise { timeout, key, key_ttl }
     }
 
-    /// The timeout of something that waits for others; without one it may wait for ever, which somebody should know.
+    /// The timeout of a step that waits for others. Without one it may wait forever, which is a warning.
     fn wait_limit(&mut self, fields: &mut Fields<'_>, what: &str) -> Option<crate::span::Span> {
         let place = fields.take("timeout");
         if place.is_none() {
@@ -332,7 +332,7 @@ impl Decoder<'_> {
         let steps = self.need(fields, "steps").and_then(|place| self.steps(&place));
         let result = self.maybe_template(result, &[]);
         self.loops -= 1;
-        // What an item does is not seen outside of it, except by what it gives.
+        // Steps of an item are visible outside only through its result.
         self.before = before;
         let narrow = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         Some(ForEach {

@@ -16,14 +16,14 @@ use crate::scope::Scope;
 use crate::template::Template;
 use crate::turns::evaluate_fairly;
 
-/// What the expressions of a step see.
+/// Variables of the expressions of a step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EntityCall {
     /// `{type, id, status, version, data}`.
     pub entity: Value,
-    /// What the caller gave.
+    /// The caller's input.
     pub input: Value,
-    /// As whom it is asked for; null if as nobody in particular.
+    /// The requester; null if there is none.
     pub requester: Value,
     /// `{id, key, attempt}`.
     pub operation: Value,
@@ -50,13 +50,13 @@ pub enum Ended {
 /// An after-effect, ready to be carried out.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlannedAfterEffect {
-    /// A target is told; the payload is what the outbox carries.
+    /// Delivers the outbox payload to a target.
     Target(Name),
     /// A request is sent.
     Http(HttpCall),
-    /// A run is started. The key of the after-effect is that of the run, so that there is one.
+    /// Starts a run under the key of the after-effect, so that there is only one.
     Workflow {
-        /// Of which workflow.
+        /// Name of the workflow.
         workflow: Name,
         /// An object.
         input: Value,
@@ -102,7 +102,7 @@ impl EntityDocument {
         prepare(hands, &action.request, &call.scope(), key, action.timeout).await
     }
 
-    /// What the answer to `sent`, or the lack of one, makes of the operation.
+    /// Decides how the operation ends, from the response to `sent` or the lack of one.
     pub fn judge_http(
         &self,
         step: &str,
@@ -217,8 +217,8 @@ impl EntityDocument {
         }
     }
 
-    /// Fills in the after-effect of a step. `payload` is that of the post: `{entity, operation, step, requester, status, result or failure,
-    /// input}`, each of which expressions see; `key` is its key.
+    /// Renders the after-effect of a step. `payload` is the payload of the outbox message: `{entity, operation, step, requester, status, result or failure,
+    /// input}`, all visible to expressions; `key` is its key.
     pub async fn plan_after_effect(
         &self,
         step: &str,
@@ -287,7 +287,7 @@ impl EntityDocument {
     }
 }
 
-/// The document was changed meanwhile, say.
+/// For example because the document has changed.
 fn not_here(step: &str, why: &str) -> Failure {
     let text = format!("the step {step:?} of the entity workflow {why}; was the document changed meanwhile?");
     Failure::permanent(text).with_code("document_changed")

@@ -1,4 +1,4 @@
-//! Checking an entity workflow: text in, and either a document that can be used or everything that is wrong with it.
+//! Checks an entity workflow: returns a document that can be used, or all of its problems.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,10 +8,10 @@ use hapax_engine::model::{Name, canonical_json};
 use super::EntityDocument;
 use crate::check::Known;
 use crate::decode::decode_entity;
-use crate::node::{Format, Kind, read, text_of};
+use crate::node::{Format, Kind, Node, read, text_of};
 use crate::problem::{Position, Problem, Problems, Severity};
 
-/// An entity workflow in which no error was found.
+/// An entity workflow without errors.
 #[derive(Clone, PartialEq)]
 pub struct CheckedEntity {
     document: EntityDocument,
@@ -32,12 +32,12 @@ impl CheckedEntity {
         &self.canonical
     }
 
-    /// What somebody should look at.
+    /// Warnings.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
 
-    /// What is wrong if only these modules have a janitor: a claim that nobody would free after a crash.
+    /// Returns a problem if a claim is not covered by the janitor of one of these modules, so that nothing would free it after a crash.
     pub fn check_coverage(&self, modules: &BTreeSet<Name>) -> Option<Problem> {
         let uncovered = self.document.workflow.find_uncovered(modules)?;
         let (path, message) = ("/module".to_string(), uncovered.to_string());
@@ -71,7 +71,7 @@ pub fn check_entity(text: &str, format: Format, known: &Known) -> Result<Checked
     }
 }
 
-/// The same for bytes, which may not be text at all.
+/// Like the check of text, for bytes that may not be UTF-8.
 pub fn check_entity_bytes(
     bytes: &[u8],
     format: Format,
@@ -83,14 +83,15 @@ pub fn check_entity_bytes(
     }
 }
 
-/// Is it meant as an entity workflow? Those say so, or have `status_types` or steps with a `step_key`, as no other document has.
+/// Is it meant as an entity workflow? Those say so, or have `statusTypes` or steps with a `stepKey`, as no other document has.
 pub fn is_entity(bytes: &[u8]) -> bool {
     let Ok(text) = text_of(bytes) else { return false };
     let Some(node) = read(text, Format::Any, &mut Problems::default()) else {
-        // It cannot be read; then its lines are all there is to go by.
+        // The text cannot be parsed, so look at its lines.
         return text.lines().any(|line| {
             let line = line.trim_start_matches(['{', ' ', '"']);
-            line.starts_with("status_types") || line.trim_end() == "kind: entity"
+            ["statusTypes", "status_types"].iter().any(|name| line.starts_with(name))
+                || line.trim_end() == "kind: entity"
         });
     };
     let says_so = node.find("kind").is_some_and(|kind| kind.kind == Kind::Text("entity".into()));
@@ -98,5 +99,8 @@ pub fn is_entity(bytes: &[u8]) -> bool {
         Some(Kind::List(steps)) => steps.as_slice(),
         _ => &[],
     };
-    says_so || node.find("status_types").is_some() || steps.iter().any(|step| step.find("step_key").is_some())
+    let has = |node: &Node, names: [&str; 2]| names.iter().any(|name| node.find(name).is_some());
+    says_so
+        || has(&node, ["statusTypes", "status_types"])
+        || steps.iter().any(|step| has(step, ["stepKey", "step_key"]))
 }

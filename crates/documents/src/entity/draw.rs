@@ -1,4 +1,4 @@
-//! An entity workflow as a picture: its statuses, and what moves a thing between them.
+//! Draws an entity workflow: its statuses and steps.
 
 mod layout;
 mod mermaid;
@@ -20,7 +20,7 @@ struct Edge<'a> {
     label: String,
 }
 
-/// What happens along an arrow.
+/// Label of an arrow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EdgeKind {
     /// The step moves it at once.
@@ -55,7 +55,7 @@ impl EdgeKind {
     }
 }
 
-/// Where a thing may begin.
+/// Initial statuses.
 fn initial(workflow: &EntityWorkflow) -> Vec<&Name> {
     match workflow.initial.is_empty() {
         true => workflow.status_types.first().into_iter().collect(),

@@ -15,6 +15,7 @@ use crate::span::Span;
 use crate::template::Template;
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Written<'a> {
     name: &'a str,
     kind: &'static str,
@@ -33,6 +34,7 @@ struct Written<'a> {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Claims {
     revert_to: &'static str,
 }
@@ -41,6 +43,7 @@ struct Claims {
 #[serde(untagged)]
 enum Table<'a> {
     Name(&'a str),
+    #[serde(rename_all = "camelCase")]
     Columns {
         name: &'a str,
         id: &'a str,
@@ -85,6 +88,7 @@ impl From<Irreversible> for Repeat {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Step<'a> {
     step_id: u32,
     step_key: &'a str,

@@ -23,7 +23,7 @@ pub(super) const MADE: &str = "@made";
 thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(0) };
     static SPENT: Cell<bool> = const { Cell::new(false) };
-    /// What all evaluations of one call of [`within_fuel`] may still burn together.
+    /// Fuel left for all evaluations of one call of [`within_fuel`].
     static TOGETHER: Cell<u64> = const { Cell::new(u64::MAX) };
     /// Did one of them need more than that?
     static OVER: Cell<bool> = const { Cell::new(false) };

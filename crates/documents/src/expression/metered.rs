@@ -28,7 +28,7 @@ const FUNCTIONS: &[&str] = &[
     "hasValue",
     "value",
 ];
-/// What `optional` has.
+/// Methods of `optional`.
 const OPTIONAL: &[&str] = &["of", "none", "ofNonZeroValue"];
 /// Names of types, for `type(x) == int`.
 const TYPES: &[&str] = &["int", "uint", "double", "string", "bool", "list", "map", "null_type"];
@@ -163,7 +163,7 @@ impl Meter<'_> {
                 let base = if held { base } else { self.path(base)? };
                 call.args = vec![base, self.value(key)?];
                 let looked = IdedExpr { id, expr: Expr::Call(call) };
-                // What may be absent is copied into its wrapping.
+                // An optional value is copied into its wrapper.
                 Ok(if is_optional { paid(READ, None, looked) } else { looked })
             }
             expr => self.value_within(IdedExpr { id, expr }),

@@ -17,7 +17,7 @@ pub struct Effect {
     /// Its class.
     #[serde(rename = "effect", skip_serializing_if = "is_idempotent")]
     pub class: EffectClass,
-    /// What is done when nobody knows whether it happened.
+    /// What to do when the outcome is unknown.
     #[serde(skip_serializing_if = "is_hold", serialize_with = "on_doubt")]
     pub on_doubt: OnDoubt,
     /// Does it happen anew each time it is run, whatever key it is given?
@@ -29,13 +29,13 @@ pub struct Effect {
     /// How often it is tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// What follows when its tries are used up.
+    /// What to do when all tries are used up.
     #[serde(skip_serializing_if = "is_fail", serialize_with = "on_exhausted")]
     pub on_exhausted: OnExhausted,
     /// How long one try may take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// How to ask what became of it.
+    /// How to find out the outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe: Option<Box<Probe>>,
     /// How to undo it, should the run fail later.
@@ -56,7 +56,7 @@ pub struct Retry {
     /// The longest pause after the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<Span>,
-    /// What each further pause is multiplied by.
+    /// Factor between one pause and the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub factor: Option<f64>,
     /// No pause is longer.
@@ -95,7 +95,7 @@ impl Retry {
     }
 }
 
-/// What is sent, and what its answer means.
+/// A request, and how to read its response.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
@@ -136,7 +136,7 @@ pub enum HostFromData {
 }
 
 impl HostFromData {
-    /// Whether data may choose `host`, which is in lower case.
+    /// Whether data may choose `host`. `host` is in lower case.
     pub fn allows(&self, host: &str) -> bool {
         let is_meant = |listed: &String| match listed.strip_prefix('*') {
             Some(domain) => host.len() > domain.len() && host.ends_with(domain),
@@ -199,11 +199,11 @@ impl Serialize for Status {
     }
 }
 
-/// A request that finds out what became of an effect.
+/// A request that finds out whether an effect happened.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probe {
-    /// What is sent.
+    /// The request.
     #[serde(flatten)]
     pub request: Request,
     /// How long to wait for the answer.
@@ -217,12 +217,12 @@ pub struct Probe {
     /// It did not if this holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub did_not_happen: Option<Expression>,
-    /// What the step gives if it happened; the body of the answer if absent.
+    /// Output of the step if the effect happened; the body of the response if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Template>,
 }
 
-/// What undoes an effect.
+/// Compensation of an effect.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Undo {
@@ -239,7 +239,7 @@ pub enum Undo {
     },
     /// A request.
     Http {
-        /// What is sent.
+        /// The request.
         #[serde(flatten)]
         request: Box<Request>,
         /// How long to wait for the answer.

@@ -1,4 +1,4 @@
-//! JSON with the place of every value. Syntax is judged by serde_json; the walk below then only follows what is known to be valid.
+//! JSON with the position of every value. serde_json checks the syntax; the walk below only visits valid text.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
 //! YAML with the place of every value. serde-saphyr refuses duplicate keys, unknown tags, alias bombs and more than one document by
-//! itself, with line and column; being errors of its reader, only the first of those is told.
+//! itself, with line and column. The YAML reader stops at its first error, so only that one is reported.
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};

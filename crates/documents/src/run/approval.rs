@@ -1,8 +1,8 @@
-//! Approvals: people are asked, and the first answer that counts decides.
+//! Approvals: people are asked, and the first allowed answer decides.
 //!
-//! An answer is a signal of a name that belongs to the step, because signals are kept, wake the run, and do not end the wait if they do
-//! not count. Whoever takes answers in says who gave them, from what is known of the caller and not from what the caller says, and lets
-//! nobody send signals of such names in another way.
+//! An answer is a signal with a name that belongs to the step: signals are stored, wake the run, and do not end the wait if the answer is
+//! not allowed. The host sets who gave an answer from the caller's identity, never from the request, and accepts signals of such names
+//! in no other way.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::model::{Approval, Decision, Step};
 use crate::problem::excerpt;
 use crate::scope::Scope;
 
-/// What the names of all signals that answer approvals begin with.
+/// Prefix of the signals that answer approvals.
 pub const APPROVAL_SIGNAL: &str = "approval.";
 
 /// The signal that answers the approval of this step, as its record names it (`sign-off`, or `sign-off.2` in a loop).
@@ -29,14 +29,14 @@ pub fn approval_signal(step: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
-    /// What is decided.
+    /// The decision.
     pub decision: Decision,
     /// By whom.
     pub by: Decider,
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// What an edit gives: an object.
+    /// Values of an edit: an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
 }
@@ -56,7 +56,7 @@ pub struct Decider {
 /// Why an answer does not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerRefused {
-    /// Whoever gives it is not asked.
+    /// This person may not decide.
     ForOthers,
     /// It says what cannot be said here.
     Unfit(String),
@@ -73,7 +73,7 @@ impl fmt::Display for AnswerRefused {
 
 impl std::error::Error for AnswerRefused {}
 
-/// Whether an answer counts, and if not, why. To be asked before an answer is sent, so that whoever gives it is told.
+/// Checks whether an answer is allowed, and says why not. Call it before sending the answer, to report the reason to the caller.
 pub fn check_answer(approval: &Approval, answer: &Value) -> Result<Answer, AnswerRefused> {
     let unfit = |why: String| Err(AnswerRefused::Unfit(why));
     let answer: Answer = match serde_json::from_value(answer.clone()) {
@@ -130,7 +130,7 @@ impl Runner<'_> {
             Some(show) => self.render(step, show, scope).await?,
             None => Value::Null,
         };
-        // What people are asked is on record, so that it can be shown to them.
+        // Records the question, so that it can be shown to people.
         let asked = json!({
             "show": show,
             "by": approval.by,

@@ -91,8 +91,8 @@ pub(super) fn is_kept(effect: &Effect) -> bool {
     effect.class == EffectClass::Claimed || effect.compensate.is_some()
 }
 
-/// What the step gives, made from what came back. If that fails, an effect that is kept is in doubt: it has happened, and people can
-/// say what it gave.
+/// Maps the response to the output of the step. If that fails, a claimed effect goes in doubt: it has happened, and people can
+/// supply its output.
 pub(super) fn mapped<const N: usize>(
     step: &Step,
     scope: &Scope,
@@ -112,7 +112,7 @@ pub(super) fn mapped<const N: usize>(
     })
 }
 
-/// What it takes to undo an effect later, when the code that did it is gone.
+/// Everything needed to undo an effect later, when the code that did it is gone.
 #[derive(Clone)]
 struct Undoing {
     undo: Arc<Undo>,

@@ -1,4 +1,4 @@
-//! What a failure tells about a request and its answer: method, URL without query, status, and a bounded part of the body without secrets.
+//! Excerpt of a request and its response for a failure: method, URL without query, status, and a bounded part of the body without secrets.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -17,7 +17,7 @@ const REDACTED: &str = "[redacted]";
 pub(crate) struct AnswerExcerpt {
     /// Method and URL without query.
     request: String,
-    /// Values that must not be shown, in each form in which a provider may repeat them.
+    /// Values to redact, in each form in which a provider may repeat them.
     hidden: Vec<String>,
     /// How many characters of a body are kept.
     limit: usize,
@@ -41,7 +41,7 @@ impl AnswerExcerpt {
         format!("{}: {}", self.request, redact(why, &forms(&self.hidden)))
     }
 
-    /// What the answer was.
+    /// Describes the response.
     pub(crate) fn describe(&self, answer: &HttpAnswer) -> String {
         let told = format!("{} was answered {}", self.request, answer.status);
         match self.body(answer, self.limit) {

@@ -32,7 +32,7 @@ impl Runner<'_> {
     pub(super) async fn http(self, step: &Step, http: &Http, scope: &Scope) -> Result<Value, Failure> {
         let name = scope.name(&step.name);
         let hands = self.own_hands();
-        // What could be undone is not forgotten: an answer that leaves it open is followed by another try, or by people.
+        // An effect with a compensation is not forgotten: if its response leaves the outcome open, it is tried again or goes to people.
         let is_kept = is_kept(&http.effect);
         let timeout = http.effect.timeout;
         let code = |attempt: Attempt| async move {
@@ -45,13 +45,13 @@ impl Runner<'_> {
         self.arranged(taken, step, &http.effect, scope).await
     }
 
-    /// What the provider says became of an effect.
+    /// The provider's report about an effect.
     pub(super) async fn probe(self, probe: &Probe, key: String, scope: &Scope) -> ProbeAnswer<Value> {
         ask_probe(self.own_hands(), probe, &key, scope, self.ctx.hold()).await
     }
 }
 
-/// Asks the provider what became of the effect with this key. What cannot be asked or understood is unknown.
+/// Asks the provider about the effect with this key. If it cannot be asked or understood, the outcome is unknown.
 pub(crate) async fn ask_probe(
     hands: WorkspaceServices<'_>,
     probe: &Probe,
@@ -104,7 +104,7 @@ pub(super) async fn ask(
     }
 }
 
-/// What the lack of an answer tells about the effect.
+/// Failure for a request without a response.
 pub(crate) fn failure_of(fault: HttpFault, excerpt: &AnswerExcerpt, is_claimed: bool) -> Failure {
     let told = |why: &str| excerpt.describe_fault(&why.chars().take(300).collect::<String>());
     match fault {
@@ -186,7 +186,7 @@ fn body_of(body: Value, headers: &mut Vec<(String, String)>) -> Vec<u8> {
     }
 }
 
-/// What the answer tells about the effect.
+/// Decides from the response whether the effect succeeded.
 pub(crate) fn judge(
     request: &Request,
     excerpt: &AnswerExcerpt,
@@ -199,7 +199,7 @@ pub(crate) fn judge(
     }
     let text = excerpt.describe(answer);
     let failure = match &request.retryable {
-        // Whoever writes the document knows what these mean.
+        // The author of the document knows what these statuses mean.
         Some(statuses) if covers(statuses) => Failure::retryable(text),
         None if covers(RETRYABLE) && !is_claimed => Failure::retryable(text),
         None if covers(CERTAINLY_NOT_DONE) => Failure::retryable(text),

@@ -1,9 +1,10 @@
-//! What a document declares about its runs.
+//! Workflow options of a document.
 
 use hapax_engine::model::KeyOnFailure;
 use hapax_engine::runtime::WorkflowOptions;
 
 use crate::check::Checked;
+use crate::input_schema::input_check;
 use crate::model::{Effect, Step, StepKind};
 
 /// The options to register a document with: version, need for a key, retention, fingerprint and the classes of its effects.
@@ -19,7 +20,9 @@ pub fn options(checked: &Checked) -> WorkflowOptions {
     if document.on_failure == KeyOnFailure::Release {
         options = options.release_key_on_failure();
     }
-    declare(options.ignore_in_fingerprint(document.ignored()), &document.steps)
+    let options =
+        options.ignore_in_fingerprint(document.ignored()).check_input(input_check(document.input.clone()));
+    declare(options, &document.steps)
 }
 
 /// Steps of a loop are taken under names with the places of their items, which are not known before.

@@ -21,7 +21,7 @@ pub fn entity_schema() -> Value {
         "description": "Which statuses a business object knows, and which steps move it between them. Texts may hold {{ CEL }} where a template is taken.",
         "type": "object",
         "additionalProperties": false,
-        "required": ["name", "module", "entity", "status_types", "steps"],
+        "required": ["name", "module", "entity", "statusTypes", "steps"],
         "properties": {
             "name": reference("name"),
             "kind": { "const": "entity" },
@@ -35,13 +35,13 @@ pub fn entity_schema() -> Value {
                     "id": column,
                     "status": column,
                     "version": column,
-                    "updated_at": column,
+                    "updatedAt": column,
                     "data": { "type": "array", "items": column, "uniqueItems": true },
                 }), &["name"]),
             ] },
-            "status_types": statuses(),
+            "statusTypes": statuses(),
             "initial": reference("statuses"),
-            "claims": object(json!({ "revert_to": { "enum": ["declared", "recorded"], "default": "declared" } }), &[]),
+            "claims": object(json!({ "revertTo": { "enum": ["declared", "recorded"], "default": "declared" } }), &[]),
             "steps": { "type": "array", "minItems": 1, "maxItems": MAX_ENTITY_STEPS, "items": reference("step") },
         },
         "$defs": {
@@ -50,7 +50,7 @@ pub fn entity_schema() -> Value {
             "span": { "type": "string", "minLength": 2, "pattern": SPAN, "examples": ["30s", "5m"] },
             "expression": { "type": ["string", "boolean"], "description": "CEL over entity, input, requester and operation, as it is." },
             "template": { "description": "Any JSON; texts may hold {{ CEL }}." },
-            "claim": { "type": "array", "minItems": 2, "maxItems": 2, "items": reference("name"), "description": "[claim_into, revert_to]" },
+            "claim": { "type": "array", "minItems": 2, "maxItems": 2, "items": reference("name"), "description": "[the status held meanwhile, the status it goes back to]" },
             "step": step(),
             "validation": object(json!({
                 "when": reference("expression"),
@@ -67,7 +67,7 @@ pub fn entity_schema() -> Value {
                 reference("run"),
                 object(json!({ "http": request(fields::ACTION_REQUEST) }), &["http"]),
             ] },
-            "after_effect": { "oneOf": [
+            "afterEffect": { "oneOf": [
                 reference("name"),
                 object(json!({ "target": reference("name") }), &["target"]),
                 reference("run"),
@@ -133,12 +133,12 @@ fn per_requester(value: Value) -> Value {
 fn step() -> Value {
     let mut step = object(
         json!({
-            "step_id": { "type": "integer", "minimum": 0, "maximum": MAX_STEP_ID },
-            "step_key": reference("name"),
+            "stepId": { "type": "integer", "minimum": 0, "maximum": MAX_STEP_ID },
+            "stepKey": reference("name"),
             "status": per_requester(reference("statuses")),
-            "claim_state": per_requester(reference("claim")),
-            "successful_claim_state": per_requester(reference("claim")),
-            "successful_state": per_requester(reference("name")),
+            "claimState": per_requester(reference("claim")),
+            "successfulClaimState": per_requester(reference("claim")),
+            "successfulState": per_requester(reference("name")),
             "action": per_requester(reference("action")),
             "validation": per_requester(reference("validations")),
             "effect": per_requester(json!({ "enum": ["idempotent", "non_idempotent"] })),
@@ -147,12 +147,12 @@ fn step() -> Value {
             "idempotency": per_requester(json!({ "enum": ["optional", "required"], "default": "optional" })),
             "probe": per_requester(probe()),
             "retry": per_requester(json!({ "enum": ["refused", "returns"] })),
-            "success_after_effect": per_requester(reference("after_effect")),
-            "failure_after_effect": per_requester(reference("after_effect")),
+            "successAfterEffect": per_requester(reference("afterEffect")),
+            "failureAfterEffect": per_requester(reference("afterEffect")),
         }),
-        &["step_id", "step_key", "status", "successful_state"],
+        &["stepId", "stepKey", "status", "successfulState"],
     );
-    step["not"] = json!({ "required": ["claim_state", "successful_claim_state"] });
+    step["not"] = json!({ "required": ["claimState", "successfulClaimState"] });
     step
 }
 
@@ -187,7 +187,7 @@ mod tests {
                 sorted(&[fields::REQUEST, fields::ACTION_REQUEST]),
             ),
             (
-                &defs["after_effect"]["oneOf"][3]["properties"]["http"],
+                &defs["afterEffect"]["oneOf"][3]["properties"]["http"],
                 sorted(&[fields::REQUEST, fields::AFTER_REQUEST]),
             ),
         ] {

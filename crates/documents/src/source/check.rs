@@ -10,7 +10,7 @@ use crate::decode::decode_source;
 use crate::node::{Format, read, text_of};
 use crate::problem::{Problem, Problems};
 
-/// A source in which no error was found.
+/// A source without errors.
 #[derive(Clone, PartialEq)]
 pub struct CheckedSource {
     source: Source,
@@ -29,7 +29,7 @@ impl CheckedSource {
         &self.canonical
     }
 
-    /// What somebody should look at.
+    /// Warnings.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
@@ -58,7 +58,7 @@ pub fn check_source(text: &str, format: Format, known: &Known) -> Result<Checked
     }
 }
 
-/// The same for bytes, which may not be text at all.
+/// Like the check of text, for bytes that may not be UTF-8.
 pub fn check_source_bytes(
     bytes: &[u8],
     format: Format,

@@ -1,4 +1,4 @@
-//! From a webhook whose signature has been checked to what is to be done about it.
+//! Turns a verified webhook into planned actions.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +13,27 @@ use crate::decode::is_telling;
 use crate::limits::{MAX_CHALLENGE_CHARS, MAX_EVENT_HEADER_BYTES, MAX_EVENT_ID_CHARS, MAX_PLAN_BYTES};
 use crate::scope::Scope;
 
-/// What a webhook turned out to be.
+/// A webhook, after it was read.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reading {
     /// An event.
     Event(Event),
-    /// The provider asks whether somebody is there: answer 200 with `{"challenge": …}`, and do nothing else.
+    /// The provider verifies the URL: respond 200 with `{"challenge": …}`, and do nothing else.
     Challenge(String),
 }
 
-/// An event, and what is to be done about it.
+/// An event and its planned actions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     /// The provider's id: an event with one that was seen before is a duplicate.
     pub id: String,
-    /// Whether the filter lets it through; if it does not, there are no actions.
+    /// Result of the filter; without a pass there are no actions.
     pub filtered: Filtered,
     /// One for each action of the source, in its order.
     pub actions: Vec<ActionPlan>,
 }
 
-/// What the filter says.
+/// Result of the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Filtered {
     /// The event is of interest.
@@ -47,21 +47,21 @@ pub enum Filtered {
     },
 }
 
-/// What is to be done about an event, by one action.
+/// Plan of one action.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActionPlan {
     /// Which action of the source, counted from 0.
     pub index: usize,
     /// `settle`, `start` or `signal`.
     pub kind: &'static str,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What came of an action.
+/// Outcome of planning an action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// This is to be done.
+    /// The action must be carried out.
     Do(Planned),
     /// Its `when` does not hold.
     Skipped,
@@ -179,7 +179,7 @@ impl Source {
     }
 }
 
-/// Headers as expressions see them: names in small letters, and nothing that proves who somebody is, because what expressions see is kept.
+/// Headers for expressions: names in lower case, without credentials, because values that expressions see are stored.
 pub fn visible_headers(headers: &HeaderMap) -> Result<BTreeMap<String, String>, Unreadable> {
     let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if size > MAX_EVENT_HEADER_BYTES {

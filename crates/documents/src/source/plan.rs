@@ -26,9 +26,9 @@ pub enum Planned {
     },
     /// Start a run.
     Start {
-        /// Of which workflow.
+        /// Name of the workflow.
         workflow: String,
-        /// In which version; the one in force if absent.
+        /// Version; the latest if absent.
         version: Option<u32>,
         /// The key of the run: the same event starts one.
         key: String,
@@ -37,18 +37,18 @@ pub enum Planned {
     },
     /// Send a signal.
     Signal {
-        /// To which run.
+        /// The run that receives it.
         target: PlannedTarget,
         /// Its name.
         name: String,
         /// Its id: the same event sends it once.
         id: String,
-        /// What it carries.
+        /// The payload.
         payload: Value,
     },
 }
 
-/// What a promise is settled with.
+/// How a promise is settled.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlannedSettlement {
     /// A value.

@@ -1,4 +1,4 @@
-//! What is wrong with a document is told all at once, each with its place.
+//! All problems of a document are reported at once, each with its place.
 
 use std::collections::BTreeSet;
 
@@ -381,7 +381,7 @@ fn a_host_that_data_would_choose_is_refused_unless_the_document_allows_it() {
     }
 }
 
-/// RELIABILITY, expressions: each wrong one is told when the document is checked, with its place.
+/// RELIABILITY, expressions: the check of a document reports each wrong one with its place.
 #[test]
 fn expressions_are_compiled_when_a_document_is_checked() {
     for (more, expected) in [

@@ -1,4 +1,4 @@
-//! Entity workflows: what is wrong with one is told all at once, each with its place and rule; what is in order can be used.
+//! Entity workflows: all problems are reported at once, each with its place and rule.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ fn name(text: &str) -> Name {
     Name::new("test", text).unwrap()
 }
 
-/// What the hands do for the workspace of these documents.
+/// Host services of the workspace of these documents.
 fn own(hands: &HostServices) -> WorkspaceServices<'_> {
     static ACME: LazyLock<WorkspaceId> = LazyLock::new(|| WorkspaceId::new("acme").unwrap());
     hands.of(&ACME)
@@ -58,15 +58,15 @@ fn invoice(more: Value) -> Value {
         "name": "invoice-billing",
         "module": "billing",
         "entity": "invoice",
-        "status_types": ["draft", "approved", "closing", "closed"],
+        "statusTypes": ["draft", "approved", "closing", "closed"],
         "steps": [
-            { "step_id": 10, "step_key": "approve", "status": "draft", "successful_state": "approved" },
+            { "stepId": 10, "stepKey": "approve", "status": "draft", "successfulState": "approved" },
             {
-                "step_id": 20,
-                "step_key": "close",
+                "stepId": 20,
+                "stepKey": "close",
                 "status": "approved",
-                "claim_state": { "admin": ["closing", "approved"] },
-                "successful_state": { "admin": "closed" },
+                "claimState": { "admin": ["closing", "approved"] },
+                "successfulState": { "admin": "closed" },
                 "action": { "admin": "CloseBillingActionUseCase" },
             },
         ],
@@ -89,22 +89,21 @@ fn document(value: &Value) -> EntityDocument {
 /// G1.1, S1.14, S1.17, S1.19: the step of the seed, in both spellings, and in both formats.
 #[test]
 fn the_step_of_the_seed_is_read_in_json_and_yaml() {
-    let json = closing(
-        json!({ "claim_state": null, "successful_claim_state": { "admin": ["closing", "approved"] } }),
-    );
+    let json =
+        closing(json!({ "claimState": null, "successfulClaimState": { "admin": ["closing", "approved"] } }));
     let yaml = "
 name: invoice-billing
 kind: entity
 module: billing
 entity: invoice
-status_types: [draft, approved, closing, closed]
+statusTypes: [draft, approved, closing, closed]
 steps:
-  - { step_id: 10, step_key: approve, status: [draft], successful_state: approved }
-  - step_id: 20
-    step_key: close
+  - { stepId: 10, stepKey: approve, status: [draft], successfulState: approved }
+  - stepId: 20
+    stepKey: close
     status: approved
-    claim_state: { admin: [closing, approved] }
-    successful_state: { admin: closed }
+    claimState: { admin: [closing, approved] }
+    successfulState: { admin: closed }
     action: { admin: { handler: CloseBillingActionUseCase, transaction: false } }
 ";
     let (json, yaml) = (judge(&json.to_string()).unwrap(), judge(yaml).unwrap());
@@ -133,15 +132,15 @@ steps:
 fn each_field_may_differ_by_requester() {
     let document = document(&closing(json!({
         "status": { "admin": ["approved", "draft"], "system": "approved" },
-        "claim_state": { "admin": ["closing", "approved"] },
-        "successful_state": "closed",
+        "claimState": { "admin": ["closing", "approved"] },
+        "successfulState": "closed",
         "action": { "admin": { "http": { "method": "POST", "url": "https://x.example" } }, "system": { "workflow": "w" } },
         "effect": { "admin": "non_idempotent", "system": "idempotent" },
         "recovery": { "admin": "hold" },
         "irreversible": { "admin": true },
         "retry": { "admin": "returns", "system": "refused" },
-        "success_after_effect": { "admin": "mails", "system": { "http": { "method": "POST", "url": "https://x.example" } } },
-        "failure_after_effect": { "system": { "workflow": "w" } },
+        "successAfterEffect": { "admin": "mails", "system": { "http": { "method": "POST", "url": "https://x.example" } } },
+        "failureAfterEffect": { "system": { "workflow": "w" } },
         "validation": { "admin": { "when": "input.ok", "message": "no" } },
     })));
     let step = document.workflow().find_step("close").unwrap();
@@ -164,26 +163,26 @@ fn each_field_may_differ_by_requester() {
     assert!(document.handlers().is_empty());
 }
 
-/// S1.48-S1.53: the six rules and more are told together, each with its code, path, line and column.
+/// S1.48-S1.53: violations of the six rules and more are reported together, each with code, path, line and column.
 #[test]
 fn all_problems_are_told_at_once_with_rule_line_and_column() {
     let text = "name: my workflow
 module: billing
 entity: invoice
 colour: red
-status_types: [draft, approved, closing, held, closed]
+statusTypes: [draft, approved, closing, held, closed]
 steps:
-  - { step_id: 1, step_key: one, status: draft, successful_state: approved, claim_state: [closing] }
-  - { step_id: 2, step_key: two, status: draft, successful_state: approved, claim_state: [clsing, draft] }
-  - { step_id: 3, step_key: three, status: draft, successful_state: approved, claim_state: { admin: [held, held] } }
-  - step_id: 4
-    step_key: four
+  - { stepId: 1, stepKey: one, status: draft, successfulState: approved, claimState: [closing] }
+  - { stepId: 2, stepKey: two, status: draft, successfulState: approved, claimState: [clsing, draft] }
+  - { stepId: 3, stepKey: three, status: draft, successfulState: approved, claimState: { admin: [held, held] } }
+  - stepId: 4
+    stepKey: four
     status: [draft, held]
-    successful_state: approved
-    successful_claim_state: [held, draft]
-  - { step_id: 5, step_key: five, status: draft, successful_state: closed, claim_state: [closed, draft] }
-  - { step_id: 6, step_key: six, status: approved, successful_state: closed, successful_claim_state: { admin: [held, approved] } }
-  - { step_id: 6, step_key: 7, status: lost, successful_state: closed, effect: non_idempotent, action: A }
+    successfulState: approved
+    successfulClaimState: [held, draft]
+  - { stepId: 5, stepKey: five, status: draft, successfulState: closed, claimState: [closed, draft] }
+  - { stepId: 6, stepKey: six, status: approved, successfulState: closed, successfulClaimState: { admin: [held, approved] } }
+  - { stepId: 6, stepKey: 7, status: lost, successfulState: closed, effect: non_idempotent, action: A }
 ";
     let found = judge(text).unwrap_err();
     let told: Vec<String> = found
@@ -196,15 +195,15 @@ steps:
     for wanted in [
         "1:7 bad_name /name",
         "4:9 unknown_field /colour",
-        "7:90 claim_is_pair /steps/0/claim_state",
-        "8:91 claim_statuses_known /steps/1/claim_state/0",
-        "9:101 claim_goes_elsewhere /steps/2/claim_state/admin",
-        "14:30 claim_leaves_status /steps/3/successful_claim_state/0",
-        "15:90 claim_is_transient /steps/4/claim_state/0",
-        "16:118 one_revert_per_claim /steps/5/successful_claim_state/admin/1",
-        "17:16 steps_distinct /steps/6/step_id",
-        "17:29 wrong_type /steps/6/step_key",
-        "17:40 status_known /steps/6/status",
+        "7:86 claim_is_pair /steps/0/claimState",
+        "8:87 claim_statuses_known /steps/1/claimState/0",
+        "9:97 claim_goes_elsewhere /steps/2/claimState/admin",
+        "14:28 claim_leaves_status /steps/3/successfulClaimState/0",
+        "15:86 claim_is_transient /steps/4/claimState/0",
+        "16:113 one_revert_per_claim /steps/5/successfulClaimState/admin/1",
+        "17:15 steps_distinct /steps/6/stepId",
+        "17:27 wrong_type /steps/6/stepKey",
+        "17:38 status_known /steps/6/status",
     ] {
         assert!(told.contains(&wanted.to_string()), "{wanted} in {told:#?}");
     }
@@ -226,20 +225,20 @@ fn rule_1_a_claim_is_a_pair_of_texts() {
         json!({ "admin": "closing" }),
         json!({ "admin": { "into": "closing" } }),
     ] {
-        let told = problems(&closing(json!({ "claim_state": bad })));
+        let told = problems(&closing(json!({ "claimState": bad })));
         assert!(
-            told.iter().any(|told| told.starts_with("claim_is_pair at /steps/1/claim_state")),
+            told.iter().any(|told| told.starts_with("claim_is_pair at /steps/1/claimState")),
             "{bad}: {told:?}"
         );
     }
-    let told = problems(&closing(json!({ "claim_state": { "admin": ["closing", 1] } })));
-    assert_eq!(told, ["claim_is_pair at /steps/1/claim_state/admin/1"]);
+    let told = problems(&closing(json!({ "claimState": { "admin": ["closing", 1] } })));
+    assert_eq!(told, ["claim_is_pair at /steps/1/claimState/admin/1"]);
 }
 
 #[test]
 fn a_claim_is_given_once() {
-    let told = problems(&closing(json!({ "successful_claim_state": { "admin": ["closing", "approved"] } })));
-    assert_eq!(told, ["claim_given_twice at /steps/1/successful_claim_state"]);
+    let told = problems(&closing(json!({ "successfulClaimState": { "admin": ["closing", "approved"] } })));
+    assert_eq!(told, ["claim_given_twice at /steps/1/successfulClaimState"]);
 }
 
 #[test]
@@ -250,19 +249,19 @@ fn what_is_no_entity_workflow_is_told_so() {
         (json!({ "entity": null }), "missing_field at /entity"),
         (json!({ "entity": ".." }), "bad_name at /entity"),
         (json!({ "kind": "source" }), "unknown_value at /kind"),
-        (json!({ "status_types": [] }), "out_of_range at /status_types"),
+        (json!({ "statusTypes": [] }), "out_of_range at /statusTypes"),
         (
-            json!({ "status_types": ["draft", "approved", "closing", "closed", "draft"] }),
-            "duplicate_status at /status_types/4",
+            json!({ "statusTypes": ["draft", "approved", "closing", "closed", "draft"] }),
+            "duplicate_status at /statusTypes/4",
         ),
-        (json!({ "status_types": vec!["x"; MAX_STATUSES + 1] }), "out_of_range at /status_types"),
+        (json!({ "statusTypes": vec!["x"; MAX_STATUSES + 1] }), "out_of_range at /statusTypes"),
         (json!({ "steps": [] }), "out_of_range at /steps"),
         (json!({ "steps": vec![7; MAX_ENTITY_STEPS + 1] }), "out_of_range at /steps"),
         (json!({ "steps": [7] }), "wrong_type at /steps/0"),
         (json!({ "initial": "lost" }), "status_known at /initial"),
         (json!({ "initial": ["draft", "closing"] }), "claim_status_reserved at /initial/1"),
         (json!({ "initial": {} }), "wrong_type at /initial"),
-        (json!({ "claims": { "revert_to": "somewhere" } }), "unknown_value at /claims/revert_to"),
+        (json!({ "claims": { "revertTo": "somewhere" } }), "unknown_value at /claims/revertTo"),
         (json!({ "claims": { "revert": "recorded" } }), "unknown_field at /claims/revert"),
         (json!({ "table": "a; drop table b" }), "bad_table at /table"),
         (json!({ "table": "hapax_runs" }), "bad_table at /table"),
@@ -287,10 +286,10 @@ fn what_is_wrong_with_a_step_is_told() {
         json!({ "action": { "http": http } })
     };
     for (more, wanted) in [
-        (json!({ "step_id": null }), "missing_field at /steps/1/step_id"),
-        (json!({ "step_id": -1 }), "out_of_range at /steps/1/step_id"),
-        (json!({ "step_key": "a b" }), "bad_name at /steps/1/step_key"),
-        (json!({ "step_key": "approve" }), "steps_distinct at /steps/1/step_key"),
+        (json!({ "stepId": null }), "missing_field at /steps/1/stepId"),
+        (json!({ "stepId": -1 }), "out_of_range at /steps/1/stepId"),
+        (json!({ "stepKey": "a b" }), "bad_name at /steps/1/stepKey"),
+        (json!({ "stepKey": "approve" }), "steps_distinct at /steps/1/stepKey"),
         (json!({ "status": null }), "missing_field at /steps/1/status"),
         (json!({ "status": [] }), "out_of_range at /steps/1/status"),
         (json!({ "status": {} }), "out_of_range at /steps/1/status"),
@@ -302,8 +301,8 @@ fn what_is_wrong_with_a_step_is_told() {
             "reserved_requester at /steps/1/status/http",
         ),
         (json!({ "status": { "admin": "approved", "a b": "approved" } }), "bad_name at /steps/1/status/a b"),
-        (json!({ "successful_state": ["closed"] }), "wrong_type at /steps/1/successful_state"),
-        (json!({ "successful_state": { "system": "closed" } }), "step_usable at /steps/1"),
+        (json!({ "successfulState": ["closed"] }), "wrong_type at /steps/1/successfulState"),
+        (json!({ "successfulState": { "system": "closed" } }), "step_usable at /steps/1"),
         (json!({ "effect": "safe" }), "unknown_value at /steps/1/effect"),
         (json!({ "recovery": { "admin": "undo" } }), "unknown_value at /steps/1/recovery/admin"),
         (json!({ "irreversible": "yes" }), "unknown_value at /steps/1/irreversible"),
@@ -347,18 +346,18 @@ fn what_is_wrong_with_a_step_is_told() {
             json!({ "validation": { "when": "input.ok", "message": "no", "code": "a b" } }),
             "bad_name at /steps/1/validation/code",
         ),
-        (json!({ "success_after_effect": HTTP_TARGET }), "reserved_name at /steps/1/success_after_effect"),
+        (json!({ "successAfterEffect": HTTP_TARGET }), "reserved_name at /steps/1/successAfterEffect"),
         (
-            json!({ "success_after_effect": { "http": { "method": "POST", "url": "https://x", "timeout": "56s" } } }),
-            "out_of_range at /steps/1/success_after_effect/http/timeout",
+            json!({ "successAfterEffect": { "http": { "method": "POST", "url": "https://x", "timeout": "56s" } } }),
+            "out_of_range at /steps/1/successAfterEffect/http/timeout",
         ),
         (
-            json!({ "success_after_effect": { "handler": "x" } }),
-            "reserved_requester at /steps/1/success_after_effect/handler",
+            json!({ "successAfterEffect": { "handler": "x" } }),
+            "reserved_requester at /steps/1/successAfterEffect/handler",
         ),
         (
-            json!({ "success_after_effect": { "workflow": "w", "input": { "why": "{{ failure }}" } } }),
-            "unknown_variable at /steps/1/success_after_effect/input/why",
+            json!({ "successAfterEffect": { "workflow": "w", "input": { "why": "{{ failure }}" } } }),
+            "unknown_variable at /steps/1/successAfterEffect/input/why",
         ),
     ] {
         let told = problems(&closing(more.clone()));
@@ -367,23 +366,76 @@ fn what_is_wrong_with_a_step_is_told() {
     }
 }
 
+/// S1.22, CONTRACT §11: the step of the seed, as the seed writes it. It is shown in camelCase, and problems point at what was written.
+#[test]
+fn the_snake_case_of_the_seed_is_accepted_and_shown_as_camel_case() {
+    let seed: Value = serde_json::from_str(
+        r#"{
+            "step_id": 20,
+            "step_key": "close",
+            "status": "approved",
+            "successful_claim_state": { "admin": ["closing", "approved"] },
+            "successful_state": { "admin": "closed" },
+            "action": { "admin": "CloseBillingActionUseCase" }
+        }"#,
+    )
+    .unwrap();
+    let document = |step: &Value| {
+        json!({
+            "name": "billing", "module": "billing", "entity": "invoice",
+            "status_types": ["approved", "closing", "closed"],
+            "claims": { "revert_to": "recorded" },
+            "table": { "name": "invoices", "updated_at": "changed_at" },
+            "steps": [step],
+        })
+        .to_string()
+    };
+    let checked = judge(&document(&seed)).unwrap();
+    let shown: Value = serde_json::from_str(checked.canonical()).unwrap();
+    assert_eq!(
+        shown["steps"][0],
+        json!({
+            "stepId": 20,
+            "stepKey": "close",
+            "status": "approved",
+            "claimState": { "admin": ["closing", "approved"] },
+            "successfulState": { "admin": "closed" },
+            "action": { "admin": "CloseBillingActionUseCase" },
+        })
+    );
+    assert_eq!(shown["statusTypes"], json!(["approved", "closing", "closed"]));
+    assert_eq!(shown["claims"], json!({ "revertTo": "recorded" }));
+    assert_eq!(shown["table"]["updatedAt"], "changed_at");
+    assert!(!checked.canonical().contains("step_"), "{}", checked.canonical());
+    assert_eq!(judge(checked.canonical()).unwrap().canonical(), checked.canonical(), "both mean the same");
+
+    let mut wrong = seed.clone();
+    wrong["successful_claim_state"] = json!({ "admin": ["closing", "closing"] });
+    let found = judge(&document(&wrong)).unwrap_err();
+    assert!(found.iter().any(|problem| problem.path == "/steps/0/successful_claim_state/admin"), "{found:?}");
+    let mut twice = seed;
+    twice["stepKey"] = json!("close");
+    let found = judge(&document(&twice)).unwrap_err();
+    assert_eq!((found[0].code, found[0].path.as_str()), ("given_twice", "/steps/0/step_key"));
+}
+
 #[test]
 fn a_slip_of_the_keyboard_gets_a_suggestion() {
     let found = judge(&closing(json!({ "claim_sate": ["closing", "approved"] })).to_string()).unwrap_err();
-    assert!(found[0].message.contains("did you mean \"claim_state\"?"), "{}", found[0].message);
+    assert!(found[0].message.contains("did you mean \"claimState\"?"), "{}", found[0].message);
 }
 
 /// S1.57, S1.58
 #[test]
 fn an_action_declared_not_to_be_idempotent_must_be_protected() {
-    let bare = json!({ "claim_state": null, "effect": "non_idempotent" });
+    let bare = json!({ "claimState": null, "effect": "non_idempotent" });
     let mut document = closing(bare);
-    document["status_types"] = json!(["draft", "approved", "closed"]);
+    document["statusTypes"] = json!(["draft", "approved", "closed"]);
     assert_eq!(problems(&document), ["unprotected_effect at /steps/1/effect"]);
     document["steps"][1]["action"] = json!({ "admin": { "handler": "A", "transaction": true } });
     assert!(problems(&document).is_empty());
     document["steps"][1]["action"] = Value::Null;
-    set(&mut document["steps"][1], json!({ "action": null, "success_after_effect": "mails" }));
+    set(&mut document["steps"][1], json!({ "action": null, "successAfterEffect": "mails" }));
     assert!(problems(&document).is_empty());
 }
 
@@ -391,14 +443,14 @@ fn an_action_declared_not_to_be_idempotent_must_be_protected() {
 #[test]
 fn recorded_reverts_lift_the_sixth_rule() {
     let mut document = invoice(json!({}));
-    let step = json!({ "step_id": 30, "step_key": "drop", "status": "draft", "successful_state": "closed", "claim_state": ["closing", "draft"] });
+    let step = json!({ "stepId": 30, "stepKey": "drop", "status": "draft", "successfulState": "closed", "claimState": ["closing", "draft"] });
     document["steps"].as_array_mut().unwrap().push(step);
-    assert_eq!(problems(&document), ["one_revert_per_claim at /steps/2/claim_state/1"]);
-    document["claims"] = json!({ "revert_to": "recorded" });
+    assert_eq!(problems(&document), ["one_revert_per_claim at /steps/2/claimState/1"]);
+    document["claims"] = json!({ "revertTo": "recorded" });
     let checked = judge(&document.to_string()).unwrap();
     assert_eq!(checked.document().workflow().revert_rule, RevertRule::Recorded);
-    document["claims"] = json!({ "revert_to": "declared" });
-    assert_eq!(problems(&document), ["one_revert_per_claim at /steps/2/claim_state/1"]);
+    document["claims"] = json!({ "revertTo": "declared" });
+    assert_eq!(problems(&document), ["one_revert_per_claim at /steps/2/claimState/1"]);
 }
 
 #[test]
@@ -423,11 +475,11 @@ fn written_as_json_it_is_the_document_again() {
             "other": { "workflow": "w", "input": { "x": "{{ operation.id }}" } },
         },
         "effect": { "admin": "non_idempotent" }, "recovery": "hold", "irreversible": true, "retry": "returns",
-        "success_after_effect": { "target": "mails" },
-        "failure_after_effect": { "http": { "method": "POST", "url": "https://x.example", "body": "{{ failure }}", "timeout": "5s" } },
+        "successAfterEffect": { "target": "mails" },
+        "failureAfterEffect": { "http": { "method": "POST", "url": "https://x.example", "body": "{{ failure }}", "timeout": "5s" } },
     }));
     let own_table = invoice(json!({
-        "description": "d", "initial": ["draft", "approved"], "claims": { "revert_to": "recorded" },
+        "description": "d", "initial": ["draft", "approved"], "claims": { "revertTo": "recorded" },
         "table": { "name": "billing.invoices", "id": "number", "data": ["total"] },
     }));
     for given in [all, own_table, invoice(json!({ "table": "billing.invoices" }))] {
@@ -443,9 +495,10 @@ fn written_as_json_it_is_the_document_again() {
 fn entity_workflows_are_told_from_other_documents() {
     for text in [
         "kind: entity\nname: x",
+        "name: x\nstatusTypes: [a]",
         "name: x\nstatus_types: [a]",
         "{\"name\": \"x\", \"status_types\": []}",
-        "name: x\nsteps:\n  - step_key: a",
+        "name: x\nsteps:\n  - stepKey: a",
         "name: x\nstatus_types: [a\nsteps: {",
         "{\"status_types\": [",
     ] {
@@ -462,7 +515,7 @@ fn entity_workflows_are_told_from_other_documents() {
 #[test]
 fn the_schema_asks_for_what_the_checks_ask_for() {
     let schema = entity_schema();
-    assert_eq!(schema["properties"]["status_types"]["maxItems"], MAX_STATUSES);
+    assert_eq!(schema["properties"]["statusTypes"]["maxItems"], MAX_STATUSES);
     assert_eq!(schema["properties"]["steps"]["maxItems"], MAX_ENTITY_STEPS);
     for required in schema["required"].as_array().unwrap() {
         let required = required.as_str().unwrap();
@@ -532,9 +585,9 @@ fn a_probe_says_how_long_a_doubt_must_stand_before_a_denial_counts() {
             probe["settle"] = json!(settle);
         }
         let document = json!({
-            "name": "refunds", "module": "billing", "entity": "refund", "status_types": ["ready", "sending", "sent"],
+            "name": "refunds", "module": "billing", "entity": "refund", "statusTypes": ["ready", "sending", "sent"],
             "steps": [{
-                "step_id": 1, "step_key": "send", "status": "ready", "successful_state": "sent", "claim_state": ["sending", "ready"],
+                "stepId": 1, "stepKey": "send", "status": "ready", "successfulState": "sent", "claimState": ["sending", "ready"],
                 "effect": "non_idempotent", "probe": probe,
                 "action": { "http": { "method": "POST", "url": "https://bank.example/refunds", "timeout": timeout } },
             }],

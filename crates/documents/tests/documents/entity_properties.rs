@@ -34,7 +34,7 @@ enum Claimed {
     ByAdmin,
 }
 
-/// What a generated step is like; numbers are taken modulo what there is.
+/// A generated step; numbers are taken modulo the number of choices.
 #[derive(Debug, Clone)]
 struct StepPlan {
     from: Vec<usize>,
@@ -75,10 +75,10 @@ fn document(count: usize, plans: &[StepPlan]) -> Value {
         let from: BTreeSet<String> = plan.from.iter().map(|from| stable(*from)).collect();
         let (into, back) = (format!("t{}_from_{}", plan.claim, stable(plan.back)), stable(plan.back));
         let mut step = json!({
-            "step_id": n,
-            "step_key": format!("step-{n}"),
+            "stepId": n,
+            "stepKey": format!("step-{n}"),
             "status": from,
-            "successful_state": stable(plan.to),
+            "successfulState": stable(plan.to),
             "action": { "handler": "Act", "transaction": plan.transaction },
             "recovery": if plan.hold { "hold" } else { "revert" },
             "irreversible": plan.irreversible,
@@ -87,23 +87,23 @@ fn document(count: usize, plans: &[StepPlan]) -> Value {
         match plan.claimed {
             Claimed::No => step["effect"] = json!("idempotent"),
             Claimed::ByAll => {
-                step["claim_state"] = json!([into, back]);
+                step["claimState"] = json!([into, back]);
                 step["effect"] = json!("non_idempotent");
             }
             Claimed::ByAdmin => {
-                step["successful_claim_state"] = json!({ "admin": [into, back] });
+                step["successfulClaimState"] = json!({ "admin": [into, back] });
                 step["effect"] = json!({ "admin": "non_idempotent", "system": "idempotent" });
             }
         }
         if plan.by_admin_only {
-            step["successful_state"] = json!({ "admin": stable(plan.to) });
+            step["successfulState"] = json!({ "admin": stable(plan.to) });
         }
         if !matches!(plan.claimed, Claimed::No) && !statuses.contains(&into) {
             statuses.push(into);
         }
         steps.push(step);
     }
-    json!({ "name": "random", "module": "m", "entity": "thing", "initial": "s0", "status_types": statuses, "steps": steps })
+    json!({ "name": "random", "module": "m", "entity": "thing", "initial": "s0", "statusTypes": statuses, "steps": steps })
 }
 
 fn documents() -> impl Strategy<Value = Value> {
@@ -113,17 +113,17 @@ fn documents() -> impl Strategy<Value = Value> {
 /// Something that happens to an entity.
 #[derive(Debug, Clone)]
 enum Event {
-    /// Somebody asks for a step. Whoever begins and is never heard of again has crashed.
+    /// A caller requests a step. A caller that begins and sends no heartbeat has crashed.
     Ask { step: usize, requester: usize, same_key: bool },
     /// The holder of an operation, who may be long given up, says how its action ended.
     Finish { operation: usize, end: usize },
-    /// Somebody is heard of.
+    /// A holder sends a heartbeat.
     Beat { operation: usize },
     /// Time goes by.
     Wait { seconds: u64 },
     /// The janitor of the module looks after what is stale.
     Janitor,
-    /// People decide what became of a doubt.
+    /// People resolve a doubt.
     Decide { operation: usize, done: bool },
 }
 
@@ -265,7 +265,7 @@ impl World {
                 let written = self.finish(at, attempt, FinishBy::Holder(owner), end);
                 assert!(!(was_over && written), "a zombie wrote");
                 assert!(written || before == self.entity);
-                // Whoever cannot write that it is done gives up: the thing has been changed by others.
+                // A holder that cannot record the end gives up: the entity was changed by others.
                 if is_done && !written && !was_over {
                     let failed = OperationEnd::Failed(Failure::unknown("stale"));
                     assert!(self.finish(at, attempt, FinishBy::Holder(owner), failed));
@@ -299,7 +299,7 @@ impl World {
         self.workflow.is_transient(&self.entity.status)
     }
 
-    /// Whoever is in a transient status is held by exactly one operation, which a janitor looks after.
+    /// An entity in a transient status is held by exactly one operation that a janitor covers.
     fn check(&self) {
         assert!(self.workflow.status_types.contains(&self.entity.status), "{}", self.entity.status);
         let holders: Vec<&Operation> = self.operations.iter().filter(|known| known.holds_entity()).collect();
@@ -315,10 +315,10 @@ impl World {
 
 /// A step of its own that is in order, for rules to be broken by.
 fn with_extra(mut document: Value) -> Value {
-    document["status_types"].as_array_mut().unwrap().push(json!("fresh"));
+    document["statusTypes"].as_array_mut().unwrap().push(json!("fresh"));
     document["steps"].as_array_mut().unwrap().push(json!({
-        "step_id": 900, "step_key": "extra", "status": "s0", "successful_state": "s1",
-        "claim_state": ["fresh", "s0"], "action": "Act", "effect": "non_idempotent",
+        "stepId": 900, "stepKey": "extra", "status": "s0", "successfulState": "s1",
+        "claimState": ["fresh", "s0"], "action": "Act", "effect": "non_idempotent",
     }));
     document
 }
@@ -340,27 +340,27 @@ const BREAKS: [&str; 11] = [
 /// Breaks one rule, and no other.
 fn break_rule(document: &mut Value, rule: &str) {
     let steps = document["steps"].as_array_mut().unwrap();
-    let more = json!({ "step_id": 901, "step_key": "more", "status": "s0", "successful_state": "s1" });
+    let more = json!({ "stepId": 901, "stepKey": "more", "status": "s0", "successfulState": "s1" });
     let mut add = |fields: Value| {
         let mut step = more.clone();
         step.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         steps.push(step);
     };
     match rule {
-        "one_revert_per_claim" => add(json!({ "claim_state": ["fresh", "s1"] })),
+        "one_revert_per_claim" => add(json!({ "claimState": ["fresh", "s1"] })),
         "claim_status_reserved" => add(json!({ "status": "fresh" })),
-        "steps_distinct" => add(json!({ "step_key": "extra" })),
+        "steps_distinct" => add(json!({ "stepKey": "extra" })),
         "unprotected_effect" => add(json!({ "action": "Act", "effect": "non_idempotent" })),
-        "step_usable" => add(json!({ "status": { "admin": "s0" }, "successful_state": { "system": "s1" } })),
+        "step_usable" => add(json!({ "status": { "admin": "s0" }, "successfulState": { "system": "s1" } })),
         rule => {
             let step = steps.last_mut().unwrap();
             match rule {
-                "claim_is_pair" => step["claim_state"] = json!(["fresh"]),
-                "claim_statuses_known" => step["claim_state"] = json!(["fresh", "nowhere"]),
-                "claim_goes_elsewhere" => step["claim_state"] = json!(["fresh", "fresh"]),
+                "claim_is_pair" => step["claimState"] = json!(["fresh"]),
+                "claim_statuses_known" => step["claimState"] = json!(["fresh", "nowhere"]),
+                "claim_goes_elsewhere" => step["claimState"] = json!(["fresh", "fresh"]),
                 "claim_leaves_status" => step["status"] = json!(["s0", "fresh"]),
-                "claim_is_transient" => step["successful_state"] = json!("fresh"),
-                "status_known" => step["successful_state"] = json!("nowhere"),
+                "claim_is_transient" => step["successfulState"] = json!("fresh"),
+                "status_known" => step["successfulState"] = json!("nowhere"),
                 rule => panic!("{rule}"),
             }
         }

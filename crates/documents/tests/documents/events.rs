@@ -1,4 +1,4 @@
-//! Webhooks of checked sources: what is to be done about them, and what cannot be read.
+//! Webhooks of checked sources: planned actions, and malformed bodies.
 
 use std::sync::LazyLock;
 use std::time::{Duration, UNIX_EPOCH};
@@ -52,7 +52,7 @@ fn read(source: &Source, given: &[(&str, &str)], body: &Value) -> Event {
     }
 }
 
-/// What is done, and nothing failed.
+/// The planned actions, none of which failed.
 fn done(event: &Event) -> Vec<Planned> {
     assert_eq!(event.filtered, Filtered::Passed);
     let done = event.actions.iter().filter_map(|action| match &action.outcome {
@@ -179,7 +179,7 @@ fn a_signed_webhook_goes_from_its_bytes_to_what_is_to_be_done() {
     assert_eq!(verifier.verify(&given, body, later).unwrap_err().code(), "stale");
 }
 
-/// An address is entered at Slack: it asks whether somebody is there, and waits for the answer.
+/// Slack verifies a new URL with a challenge.
 #[test]
 fn the_question_of_slack_is_told_from_events() {
     let ask = json!({ "type": "url_verification", "challenge": "3eZbrw1aB10FEMAGAZd4FyFQ" }).to_string();
@@ -365,7 +365,7 @@ fn a_form_is_an_object_of_texts_and_a_payload_is_json() {
     }
 }
 
-/// What expressions see is kept, so it holds nothing that proves who somebody is.
+/// Values that expressions see are stored, so they contain no credentials.
 #[test]
 fn expressions_see_headers_but_nothing_that_proves_who_somebody_is() {
     let source = source(json!({ "actions": [{ "start": { "workflow": "w", "input": "{{ headers }}" } }] }));

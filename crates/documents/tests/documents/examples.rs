@@ -42,7 +42,7 @@ fn register_child(engine: &Engine) -> Result<(), Error> {
     engine.register("check-customer", |_, _: Value| async { Ok::<_, Failure>(json!({ "score": 9 })) })
 }
 
-/// What people do while an example is under way.
+/// Actions of people during an example.
 async fn help(name: &'static str, engine: Engine, run: RunId) {
     let answer = json!({ "decision": "edit", "by": { "requester": "mia", "roles": ["manager"] }, "value": { "cents": 900 } });
     match name {

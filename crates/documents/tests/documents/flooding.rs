@@ -70,7 +70,7 @@ async fn a_cheap_run_ends_while_another_workspace_floods_the_evaluator() {
     }
 }
 
-/// What has to wait for its turn goes the same way in a replay, also beside branches that wait for other things.
+/// An evaluation that waits for its turn replays the same way, also beside branches that wait for other things.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expensive_expressions_of_a_workflow_replay_as_they_went() {
     let world = World::default();
@@ -94,7 +94,7 @@ async fn expensive_expressions_of_a_workflow_replay_as_they_went() {
     running.check().await;
 }
 
-/// What all expressions of a template may do together is bounded, the same everywhere.
+/// The work of all expressions of a template is bounded, and the bound is the same everywhere.
 #[tokio::test]
 async fn a_template_that_does_too_much_in_all_fails() {
     let world = World::default();

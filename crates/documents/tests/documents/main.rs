@@ -6,6 +6,7 @@ mod entity_properties;
 mod events;
 mod examples;
 mod flooding;
+mod input_schemas;
 mod replaying;
 mod requesting;
 mod round_trip;

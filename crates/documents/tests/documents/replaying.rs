@@ -112,7 +112,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (output, asked) = in_peace(document.clone(), n).await;
-            // What is in doubt waits for people, as it should.
+            // A step in doubt waits for people.
             if let Some((after, asked_after)) = with_crashes(document, n, &crashes).await {
                 assert_eq!(after, output);
                 assert!(asked_after >= asked && asked_after <= asked + crashes.len() * 16, "{asked_after} for {asked}");

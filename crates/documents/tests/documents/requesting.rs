@@ -35,7 +35,7 @@ async fn a_request_carries_the_key_its_secrets_and_what_the_templates_say() {
     running.check().await;
 }
 
-/// RELIABILITY, tenancy: whoever writes a document decides where its requests go, so it is given the secrets of its own workspace.
+/// RELIABILITY, tenancy: the author of a document decides where its requests go, so it gets only the secrets of its own workspace.
 #[tokio::test]
 async fn steps_probes_and_compensations_are_given_the_secrets_of_their_own_workspace() {
     let headers = json!({ "Authorization": "secret://bank" });

@@ -1,4 +1,4 @@
-//! Webhook sources: what is wrong with one is told all at once, each with its place.
+//! Webhook sources: all problems are reported at once, each with its place.
 
 use std::collections::BTreeSet;
 

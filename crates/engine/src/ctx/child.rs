@@ -117,7 +117,11 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
                         let rate_limit = &activation.engine.child_rate;
                         rate_limit.next(&facts.workspace, now, options.children_per_second)
                     };
-                    match check_depth(facts.parent.as_ref(), options.max_child_depth).and_then(rate_limit) {
+                    let checked = workflow
+                        .check_input(&input)
+                        .map_err(|error| Failure::permanent(error).with_code("input_invalid"))
+                        .and_then(|()| check_depth(facts.parent.as_ref(), options.max_child_depth));
+                    match checked.and_then(rate_limit) {
                         Ok(due_at) => {
                             let new = NewRun { facts: Arc::new(facts), input, due_at, grant: None };
                             let started = PendingChange::StartChild(Box::new(new), options.max_descendants);

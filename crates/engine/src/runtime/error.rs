@@ -1,5 +1,6 @@
 //! Errors of the engine's operations.
 
+use super::input_check::{InputProblem, summarize};
 use crate::model::{
     EntityProblem, Failure, Invalid, OperationId, RecordedDecision, Refusal, RunId, RunStatus, Version,
 };
@@ -88,6 +89,14 @@ pub enum Error {
         "workflow {0:?} requires an idempotency key; add .idempotency_key(…) derived from what triggers it"
     )]
     KeyMissing(String),
+    /// The input breaks the rules of the workflow's input schema.
+    #[error("the input does not match the input schema of workflow {workflow}: {}; nothing was started", summarize(.problems))]
+    InputRefused {
+        /// The workflow, as `name@version`.
+        workflow: String,
+        /// Every problem that was found.
+        problems: Vec<InputProblem>,
+    },
     /// The step requires an idempotency key, but the request has none.
     #[error("step {0:?} requires an idempotency key; add .idempotency_key(…) derived from what asks for it")]
     StepKeyMissing(String),

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Error;
+use super::input_check::InputCheck;
 use crate::ctx::Ctx;
 use crate::model::{
     EffectClass, Failure, IgnorePaths, KeyOnFailure, KeyRetention, Name, Payload, ServedWorkflows,
@@ -48,6 +49,7 @@ pub struct WorkflowOptions {
     key_requirement: KeyRequirement,
     retention: KeyRetention,
     ignore: IgnorePaths,
+    input_check: Option<InputCheck>,
 }
 
 impl WorkflowOptions {
@@ -100,6 +102,13 @@ impl WorkflowOptions {
         self.ignore = ignore;
         self
     }
+
+    /// Checks the input of every new run, child runs included. A start with a wrong input is refused, and nothing is stored.
+    #[must_use]
+    pub fn check_input(mut self, check: InputCheck) -> Self {
+        self.input_check = Some(check);
+        self
+    }
 }
 
 pub(crate) struct Workflow {
@@ -107,6 +116,7 @@ pub(crate) struct Workflow {
     pub(crate) key_requirement: KeyRequirement,
     pub(crate) retention: KeyRetention,
     pub(crate) ignore: IgnorePaths,
+    input_check: Option<InputCheck>,
     pub(crate) declared: Arc<Declared>,
     handler: Handler,
 }
@@ -114,6 +124,15 @@ pub(crate) struct Workflow {
 impl Workflow {
     pub(crate) fn begin(&self, ctx: Ctx, input: Payload) -> WorkflowFuture {
         (self.handler)(ctx, input)
+    }
+
+    /// Checks the input of a new run.
+    pub(crate) fn check_input(&self, input: &Payload) -> Result<(), Error> {
+        let Some(check) = &self.input_check else { return Ok(()) };
+        check.check(input).map_err(|problems| {
+            let workflow = format!("{}@{}", self.reference.name, self.reference.version);
+            Error::InputRefused { workflow, problems }
+        })
     }
 }
 
@@ -201,6 +220,7 @@ impl Registry {
             key_requirement: options.key_requirement,
             retention: options.retention,
             ignore: options.ignore,
+            input_check: options.input_check,
             declared: Arc::new(options.declared),
             handler,
         });

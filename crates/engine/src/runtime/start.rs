@@ -10,7 +10,8 @@ use super::stats::Counters;
 use super::{Engine, Error, RunHandle};
 use crate::limits::MAX_SPAN;
 use crate::model::{
-    Fingerprint, IdempotencyKey, Invalid, NewRun, Payload, Priority, RunFacts, RunId, Subject,
+    Fingerprint, IdempotencyKey, Invalid, KeyKind, KeyRecord, KeyTarget, NewRun, Payload, Priority, RunFacts,
+    RunId, Subject,
 };
 use crate::store::{StartOutcome, Store, StoreError};
 
@@ -97,6 +98,12 @@ impl Start {
     /// Validates the start without sending it. For store crates that have their own way to start a run. The
     /// run is not offered to this engine for execution.
     pub fn prepare(self) -> Result<PreparedStart, Error> {
+        let (prepared, input) = self.complete()?;
+        input.map(|()| prepared)
+    }
+
+    /// Completes the start, and says apart whether its input may start a run.
+    fn complete(self) -> Result<(PreparedStart, Result<(), Error>), Error> {
         let inner = &self.engine.inner;
         if inner.phase() != super::inner::Phase::Running {
             return Err(Error::ShuttingDown);
@@ -117,6 +124,7 @@ impl Start {
             None => None,
         };
         let subject = self.subject.as_deref().map(Subject::new).transpose()?;
+        let checked = workflow.check_input(&input);
         for (what, span) in [("delay", self.delay), ("deadline", self.deadline)] {
             if let Some(given) = span.filter(|span| *span > MAX_SPAN) {
                 return Err(Invalid::Span { what, given }.into());
@@ -138,11 +146,15 @@ impl Start {
         });
         let due_at = self.delay.map(|delay| now.plus(delay));
         let new = NewRun { facts, input, due_at, grant: None };
-        Ok(PreparedStart { engine: self.engine, new })
+        Ok((PreparedStart { engine: self.engine, new }, checked))
     }
 
     async fn run(self) -> Result<RunHandle, Error> {
-        let mut prepared = self.prepare()?;
+        let has_own_id = self.id.is_some();
+        let (mut prepared, input) = self.complete()?;
+        if let Err(refused) = input {
+            return prepared.find_existing(has_own_id, refused).await;
+        }
         let inner = prepared.engine.inner.clone();
         prepared.new.grant = inner.offer();
         let since = inner.clock.monotonic();
@@ -176,6 +188,35 @@ impl PreparedStart {
     /// Run that the store must create.
     pub fn new_run(&self) -> &NewRun {
         &self.new
+    }
+
+    /// Finds the run that an earlier start with this key or id created. A newer version of the workflow may refuse the input of a start
+    /// that is repeated; the repeated start must still find its run. `refused` is returned if there is none.
+    async fn find_existing(self, has_own_id: bool, refused: Error) -> Result<RunHandle, Error> {
+        let (inner, facts) = (&self.engine.inner, &self.new.facts);
+        if let Some(key) = &facts.key {
+            let found = inner.call_store(inner.store.find_key(&facts.workspace, KeyKind::Run, key)).await?;
+            let live = found.filter(|record| record.is_live(inner.store.now()));
+            if let Some(KeyRecord { target: KeyTarget::Run { run, fingerprint }, first_seen_at, .. }) = live {
+                if Some(fingerprint) != facts.fingerprint {
+                    Counters::add(&inner.counters.conflicts);
+                    return Err(Error::KeyConflict { run, first_seen_at });
+                }
+                return match self.engine.get(run).await {
+                    Ok(view) => self.answer(StartOutcome::Existing(view.head)),
+                    Err(Error::NoSuchRun(run)) => self.answer(StartOutcome::Spent { run }),
+                    Err(error) => Err(error),
+                };
+            }
+        }
+        if !has_own_id {
+            return Err(refused);
+        }
+        match self.engine.get(facts.id).await {
+            Ok(view) => self.answer(StartOutcome::Existing(view.head)),
+            Err(Error::NoSuchRun(_)) => Err(refused),
+            Err(error) => Err(error),
+        }
     }
 
     /// Converts the store's outcome into the result for the caller.

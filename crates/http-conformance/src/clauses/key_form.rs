@@ -1,4 +1,4 @@
-//! What is a key, and what is not.
+//! Valid and invalid keys.
 
 use crate::calls::{Bench, KEY};
 use crate::clause::{Stop, expect};

@@ -1,4 +1,4 @@
-//! What the second call sees.
+//! Responses to a second call.
 
 use crate::calls::Bench;
 use crate::clause::{Stop, expect, need};

@@ -1,4 +1,4 @@
-//! A small shop in memory that keeps the whole contract, and can be told to break any one part of it.
+//! A small in-memory shop that keeps the whole contract, and can break any one part of it on request.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// What the service does wrong.
+/// Defect of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     None,

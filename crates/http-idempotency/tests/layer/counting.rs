@@ -1,4 +1,4 @@
-//! How often keys come again, as the store is told.
+//! Uses of keys are counted in the store.
 
 use std::time::Duration;
 

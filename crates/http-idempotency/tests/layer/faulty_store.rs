@@ -127,7 +127,7 @@ impl RequestKeyStore for FaultyStore {
     }
 }
 
-/// What has nothing to do with request keys goes to the store behind.
+/// Everything but request keys goes to the inner store.
 #[async_trait]
 impl Store for FaultyStore {
     fn now(&self) -> Timestamp {

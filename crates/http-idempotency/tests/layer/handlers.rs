@@ -1,4 +1,4 @@
-//! What services do: they panic, fail, break off, answer at length, and say what they know better.
+//! Handlers that panic, fail, break off, send long responses, or decide what is stored.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -113,7 +113,7 @@ async fn a_confidential_answer_is_given_once_and_kept_nowhere(stage: Stage) {
     assert_eq!(world.send(pay("abc", 6)).await.code(), "idempotency_key_conflict");
     assert_eq!(world.shop.charges(), 1);
     assert_eq!(layer.in_flight(), 0, "copies of a layer share what they know");
-    // What failed holds no secret.
+    // A failed response holds no secret.
     world.shop.answers_status(500);
     let failed = world.send(pay("fails", 5)).await;
     assert_eq!(world.send(pay("fails", 5)).await.body, failed.body);
@@ -227,7 +227,7 @@ impl Observe for Seen {
     }
 }
 
-/// S2.35, S2.36, S2.38: whoever watches can label by credential.
+/// S2.35, S2.36, S2.38: observers can label events by credential.
 #[tokio::test]
 async fn a_service_writes_refusals_its_own_way_and_is_told_of_events() {
     let seen = Seen::default();

@@ -99,7 +99,7 @@ fn where_effects_ignore_the_operation_a_doubt_is_told_and_stays() {
     });
 }
 
-/// What a first try made in secret cannot be given again, nor made a second time.
+/// A secret response of a first try cannot be replayed or created again.
 #[test]
 fn what_is_confidential_is_not_taken_over() {
     let stage = memory();
@@ -118,7 +118,7 @@ fn what_is_confidential_is_not_taken_over() {
     });
 }
 
-/// What may have begun is never forgotten by a refusal: the next try finds the same operation.
+/// A refusal never forgets an operation that may have begun: the next try finds it.
 #[test]
 fn a_takeover_that_is_refused_keeps_its_operation() {
     let stage = memory();

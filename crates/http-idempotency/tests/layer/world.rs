@@ -1,4 +1,4 @@
-//! What the tests share: a shop that charges, its callers, and stores to keep their keys in.
+//! Shared by the tests: a shop that charges, its callers, and stores for their keys.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -49,7 +49,7 @@ pub(crate) use on_every_store;
 
 type Reply = dyn Fn(u64) -> Response + Send + Sync;
 
-/// A handler that charges whenever it is called, and answers what it is told to.
+/// A handler that charges on every call and returns a chosen response.
 pub struct Shop {
     charges: AtomicU64,
     began: watch::Sender<u64>,
@@ -177,7 +177,7 @@ pub fn gated_world(stage: &Stage, policy: Policy) -> World {
     World::with(layer.identified_by(ByHeader::authorization()), Arc::new(Shop::gated()))
 }
 
-/// What a caller received.
+/// Response of a caller.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: StatusCode,

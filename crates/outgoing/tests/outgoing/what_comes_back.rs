@@ -1,4 +1,4 @@
-//! What comes back: answers within their limits, and faults that say whether the request may have happened.
+//! Responses within their limits, and faults that say whether the request may have happened.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -164,7 +164,7 @@ async fn a_request_may_ask_for_less_time_and_not_for_more() {
     assert!(matches!(hurried().send(request).await, Err(Fault::Unknown { .. })));
 }
 
-/// What a request asks for goes before what the rules grant to those that say nothing.
+/// The limits of a request take precedence over the default limits of the rules.
 #[tokio::test]
 async fn a_request_that_asks_for_more_time_than_most_gets_it() {
     let (answer, answered) = tokio::sync::watch::channel(false);
@@ -338,7 +338,7 @@ fn rules_that_cannot_be_worked_by_are_refused() {
     assert!(matches!(Outgoing::new(root), Err(Unusable::Root { .. })));
 }
 
-/// The right to send ended while the connection was made: not one byte leaves, and the sender is told so.
+/// The right to send ended while the connection was made: no byte leaves, and the sender gets an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sender_who_lost_the_right_to_send_sends_nothing() {
     let server = Server::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;

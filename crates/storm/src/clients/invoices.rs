@@ -11,7 +11,7 @@ use crate::world::{World, is_final};
 /// Keys that one impatient person tries, at most.
 const MAX_KEYS: usize = 3;
 
-/// What the people around one object were told.
+/// Responses received for one business object.
 #[derive(Debug, Clone, Default)]
 pub struct InvoiceDone {
     /// Operations that were acknowledged as done, by key.
@@ -59,7 +59,7 @@ async fn pay(world: &World, work: &Work, who: &str, node: usize) -> Result<Invoi
             told.done.push((key, answer));
             return Ok(told);
         }
-        // What failed may be tried again, as the answer says; everything else is for people.
+        // A failed operation may be retried if the response says so; everything else is left to people.
         if answer.code() != "action_failed" {
             return Ok(told);
         }
@@ -67,7 +67,7 @@ async fn pay(world: &World, work: &Work, who: &str, node: usize) -> Result<Invoi
     Ok(told)
 }
 
-/// Asks under one key until the operation has ended, or somebody has to decide.
+/// Repeats the request under one key until the operation has ended or needs a decision.
 async fn take_step(world: &World, node: usize, op: &str, step: &str, key: &str) -> Result<Answer> {
     let path = format!("/api/v1/entities/{ENTITY}/{op}/steps/{step}");
     let request = Request::post(path, &json!({ "idempotencyKey": key })).header("Prefer", "wait=4").about(op);

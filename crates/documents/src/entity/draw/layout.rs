@@ -16,7 +16,7 @@ const CHANNEL: f64 = 10.0;
 const LANE: f64 = 24.0;
 const LABEL_HEIGHT: f64 = 17.0;
 pub(super) const MARGIN: f64 = 24.0;
-/// What the title above the picture takes.
+/// Height of the title.
 pub(super) const HEAD: f64 = 44.0;
 
 /// A status in its place.
@@ -34,7 +34,7 @@ pub(super) struct Box<'a> {
 #[derive(Debug)]
 pub(super) struct Line<'a> {
     pub(super) edge: &'a Edge<'a>,
-    /// What SVG calls the data of a path.
+    /// The `d` attribute of an SVG path.
     pub(super) path: String,
     /// Where the middle of its label is.
     pub(super) label: (f64, f64),
@@ -107,7 +107,7 @@ pub(super) fn lay_out<'a>(workflow: &'a EntityWorkflow, edges: &'a [Edge<'a>]) -
     Layout { boxes, lines, width, height }
 }
 
-/// Statuses stand beside those that lead to them.
+/// Orders statuses to be near the statuses that lead to them.
 fn sort_rows(order: &mut [Vec<&Name>], edges: &[Edge<'_>], is_direct: &impl Fn(&Edge<'_>) -> bool) {
     for n in 1..order.len() {
         let (before, rest) = order.split_at_mut(n);
@@ -172,7 +172,7 @@ fn place_lines<'a>(
     tallest: f64,
 ) -> Vec<Line<'a>> {
     let row = |status: &Name| boxes.iter().position(|known| known.status == status).unwrap_or_default();
-    // The port of an arrow: those that go straight in the order of what they lead to, those that go to lanes below them.
+    // The port of an arrow. Straight arrows come first, in the order of their targets; arrows to lanes come below them.
     let port = |edge: &Edge<'_>, out: bool| {
         let near = |edge: &Edge<'a>| if out { edge.from } else { edge.to };
         let far = |edge: &Edge<'_>| row(if out { edge.to } else { edge.from });

@@ -1,4 +1,4 @@
-//! What pictures hold, and that they can be read.
+//! Drawings show every status and step, and are well-formed.
 
 use hapax_engine::model::EntityWorkflow;
 
@@ -22,11 +22,11 @@ fn examples() -> Vec<EntityWorkflow> {
 /// A step of its own for each requester, one that keeps the status, and names that Mermaid would stumble over.
 fn odd() -> EntityWorkflow {
     workflow(
-        r#"{ "name": "odd", "module": "m", "entity": "thing.v-1", "status_types": ["a.b", "end", "c-1", "z"], "steps": [
-            { "step_id": 1, "step_key": "end", "status": { "admin": ["a.b", "z"], "system": "a.b" },
-              "claim_state": { "admin": ["end", "a.b"] }, "successful_state": { "admin": "c-1", "system": "c-1" } },
-            { "step_id": 2, "step_key": "touch", "status": ["a.b", "c-1"], "successful_state": "c-1" },
-            { "step_id": 3, "step_key": "skip", "status": "a.b", "successful_state": "z" } ] }"#,
+        r#"{ "name": "odd", "module": "m", "entity": "thing.v-1", "statusTypes": ["a.b", "end", "c-1", "z"], "steps": [
+            { "stepId": 1, "stepKey": "end", "status": { "admin": ["a.b", "z"], "system": "a.b" },
+              "claimState": { "admin": ["end", "a.b"] }, "successfulState": { "admin": "c-1", "system": "c-1" } },
+            { "stepId": 2, "stepKey": "touch", "status": ["a.b", "c-1"], "successfulState": "c-1" },
+            { "stepId": 3, "stepKey": "skip", "status": "a.b", "successfulState": "z" } ] }"#,
     )
 }
 

@@ -13,7 +13,7 @@ use hapax_engine::testing::TestEnvironment;
 use hapax_engine::{Failure, RunHandle};
 use serde_json::{Value, json};
 
-/// What was asked of the world, in order.
+/// Calls of tasks and requests, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
     /// A task, or the method and URL of a request.
@@ -79,7 +79,7 @@ impl Secrets for Vault {
 }
 
 impl World {
-    /// Notes what is asked; answers which time it is.
+    /// Records a call. Returns how often it was made.
     fn note(&self, asked: Asked) -> usize {
         let mut all = self.asked.lock().unwrap();
         let nth = all.iter().filter(|other| other.what == asked.what).count() + 1;
@@ -91,7 +91,7 @@ impl World {
         self.asked.lock().unwrap().clone()
     }
 
-    /// What was asked, by name.
+    /// Names of the calls.
     pub fn names(&self) -> Vec<String> {
         self.asked().into_iter().map(|asked| asked.what).collect()
     }
@@ -106,7 +106,7 @@ impl World {
         self.names().iter().filter(|name| *name == what).count()
     }
 
-    /// HostServices for whatever a document asks; the nth time of each is told.
+    /// Host services for any document. The handlers receive the number of the call.
     pub fn hands(
         &self,
         doing: impl Fn(&TaskCall, usize) -> Result<Value, Failure> + Send + Sync + 'static,
@@ -142,7 +142,7 @@ pub fn checked(text: &str) -> Arc<Checked> {
     }
 }
 
-/// The document of these steps, in YAML, each line of which may be indented.
+/// A document with these steps.
 pub fn steps(steps: Value) -> Arc<Checked> {
     checked(&json!({ "name": "tried", "version": 1, "steps": steps }).to_string())
 }

@@ -1,4 +1,4 @@
-//! A server of raw bytes that counts its connections, and a look-up that answers what it is told.
+//! A server of raw bytes that counts its connections, and a resolver with chosen answers.
 #![allow(dead_code)]
 
 use std::collections::HashMap;
@@ -92,7 +92,7 @@ impl Server {
         self.connections.clone()
     }
 
-    /// Waits until this many connections were read to the end of a request, or of what came.
+    /// Waits until this many connections were read to the end of a request or of the stream.
     pub async fn wait_for_seen(&self, count: usize) {
         while self.seen().len() < count {
             tokio::task::yield_now().await;
