@@ -35,9 +35,9 @@ use http::Method;
 use crate::access::Access;
 use crate::answer::{dress, refuse_all_else};
 use crate::app::App;
-use crate::error_pages;
 use crate::guard::Guard;
 use crate::trace_layer::Observe;
+use crate::{docs_page, error_pages};
 
 /// One route. There is no way to make one without saying who may call it.
 pub(crate) struct Route {
@@ -52,7 +52,7 @@ pub(crate) struct Route {
     /// Does its answer hold a secret, which must not be kept?
     is_confidential: bool,
     /// Does it change something that has a version, and look at `If-Match`?
-    is_versioned: bool,
+    pub(crate) is_versioned: bool,
     handler: MethodRouter<Arc<App>>,
 }
 
@@ -95,7 +95,7 @@ impl Route {
     }
 
     /// Does it answer JSON to those alone who accept it? Events are told to providers that may say what they like of the answer.
-    fn is_negotiated(&self) -> bool {
+    pub(crate) fn is_negotiated(&self) -> bool {
         let is_of_providers = self.path.starts_with("/api/v1/webhooks/");
         let is_json = !self.path.ends_with("/stream") && !self.path.ends_with("/diagram");
         self.path.starts_with("/api/") && is_json && !is_of_providers
@@ -161,6 +161,7 @@ pub(crate) fn table() -> Vec<Route> {
             .answers_with_a_secret(),
         write("/api/v1/credentials/{id}/revoke", Administer, setup::revoke_credential),
         read("/api/v1/idempotency-policy", Open, meta::policy),
+        read("/", Open, meta::home),
         read("/healthz", Open, meta::health),
         read("/readyz", Open, meta::readiness),
         read("/metrics", Watch, meta::metrics),
@@ -257,7 +258,9 @@ pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
         handler = handler.layer(guard);
         router = router.route(route.path, handler);
     }
-    let routes = refuse_all_else(router.with_state(app.clone()).merge(error_pages::routes()));
+    let routes = refuse_all_else(
+        router.with_state(app.clone()).merge(error_pages::routes()).merge(docs_page::assets()),
+    );
     // Around all, so that what fits no route and what panicked is seen, too.
     routes.layer(Observe(app.clone()))
 }
@@ -270,5 +273,5 @@ pub(crate) fn metrics_router(app: &Arc<App>) -> Router {
 
 /// Every path that is served, as metrics name it.
 pub(crate) fn templates() -> impl Iterator<Item = &'static str> {
-    table().into_iter().map(|route| route.path).chain(error_pages::PATHS)
+    table().into_iter().map(|route| route.path).chain(error_pages::PATHS).chain(docs_page::ASSET_PATHS)
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_engine::model::{CatalogKind, Name};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::answer::Refused;
 use crate::app::App;
@@ -119,6 +119,11 @@ pub(crate) async fn entity_schema() -> Response {
     get, path = "/docs", tag = "about",
     responses((status = 200, description = "A page", body = String, content_type = "text/html")),
 )]
-pub(crate) async fn docs() -> Html<&'static str> {
-    Html(crate::openapi::page())
+pub(crate) async fn docs() -> Response {
+    crate::docs_page::answer()
+}
+
+/// Links what a visitor wants first.
+pub(crate) async fn home(headers: HeaderMap) -> Response {
+    crate::home::answer(&headers)
 }

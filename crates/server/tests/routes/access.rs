@@ -126,6 +126,7 @@ fn cases() -> Vec<Case> {
         post("/api/v1/credentials/{id}/revoke", Administer, json!({}), &[200])
             .at("/api/v1/credentials/{credential}/revoke"),
         get("/api/v1/idempotency-policy", Open),
+        get("/", Open),
         get("/healthz", Open),
         get("/readyz", Open),
         get("/metrics", Watch),

@@ -195,7 +195,8 @@ async fn a_cursor_is_refused_by_every_list_filter_and_workspace_but_its_own() {
 
     let described = server.get("/openapi.json").await.json();
     let has_cursor = |get: &Value| {
-        get["parameters"].as_array().into_iter().flatten().any(|parameter| parameter["name"] == "cursor")
+        let mut parameters = get["parameters"].as_array().into_iter().flatten();
+        parameters.any(|parameter| parameter["$ref"] == "#/components/parameters/Cursor")
     };
     let paths = described["paths"].as_object().unwrap();
     let paged: BTreeSet<&str> = paths

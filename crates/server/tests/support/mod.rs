@@ -1,6 +1,7 @@
 //! A server of our own, on a real port over a real store.
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
+mod described;
 mod planned_hooks;
 mod planned_store;
 mod provider;
@@ -396,7 +397,9 @@ impl TestServer {
         }
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Answer { status, headers, bytes: response.bytes().await.unwrap().to_vec() }
+        let answer = Answer { status, headers, bytes: response.bytes().await.unwrap().to_vec() };
+        described::check(method, path, &answer);
+        answer
     }
 
     /// Starts a run of `definition`; answers its id.
