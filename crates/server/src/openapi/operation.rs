@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use utoipa::openapi::path::ParameterIn;
 use utoipa::{IntoParams, ToSchema};
 
-use super::schemas::{Schemas, schema_of};
+use super::schemas::{Schemas, page_of, schema_of};
 
 /// Operations about one kind of thing. The reference has a chapter for each.
 pub(crate) struct Group {
@@ -158,6 +158,13 @@ impl Operation {
     pub(crate) fn answers<T: ToSchema>(mut self, status: u16, about: &'static str) -> Self {
         let schema = schema_of::<T>(&mut self.schemas);
         self.answers.push(Answer { status, about, contents: vec![(JSON, schema)], headers: Vec::new() });
+        self
+    }
+
+    /// Answers 200 with one page of a list.
+    pub(crate) fn answers_page<T: ToSchema>(mut self, about: &'static str) -> Self {
+        let schema = page_of::<T>(&mut self.schemas);
+        self.answers.push(Answer { status: 200, about, contents: vec![(JSON, schema)], headers: Vec::new() });
         self
     }
 

@@ -86,6 +86,10 @@ pub(crate) fn codes_of(operation: &Operation, route: &Route) -> BTreeSet<Code> {
     if names_in(operation.path).next().is_some() && !operation.is_always_found {
         codes.extend([Code::NotFound, Code::InvalidRequest]);
     }
+    if !codes.iter().any(|code| code.kind().status < 500) {
+        // Nothing else can be wrong with the request.
+        codes.insert(Code::UriTooLong);
+    }
     codes
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hapax_api::Page;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 use utoipa::openapi::RefOr;
@@ -12,14 +13,25 @@ pub(crate) type Schemas = BTreeMap<String, Value>;
 
 /// A reference to the schema of `T`, which goes into `schemas` with everything it refers to.
 pub(crate) fn schema_of<T: ToSchema>(schemas: &mut Schemas) -> Value {
-    let mut found: Vec<(String, RefOr<Schema>)> = vec![(T::name().into_owned(), T::schema())];
+    schema_named::<T>(T::name().into_owned(), schemas)
+}
+
+/// A reference to the schema of a page of `T`. The type names every page the same.
+pub(crate) fn page_of<T: ToSchema>(schemas: &mut Schemas) -> Value {
+    schema_of::<T>(schemas);
+    schema_named::<Page<T>>(format!("{}Page", T::name()), schemas)
+}
+
+fn schema_named<T: ToSchema>(name: String, schemas: &mut Schemas) -> Value {
+    let reference = json!({ "$ref": format!("#/components/schemas/{name}") });
+    let mut found: Vec<(String, RefOr<Schema>)> = vec![(name, T::schema())];
     T::schemas(&mut found);
     for (name, schema) in found {
         let mut schema = serde_json::to_value(schema).expect("a schema is JSON");
         drop_nulls(&mut schema);
         schemas.insert(name, schema);
     }
-    json!({ "$ref": format!("#/components/schemas/{}", T::name()) })
+    reference
 }
 
 /// An optional field is absent when it has no value. The derived schemas also admit `null`, which is never sent.

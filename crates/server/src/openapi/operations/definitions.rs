@@ -29,7 +29,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/workflow-definitions", "list_definitions", "List definitions")
             .about("Lists definitions by id, without their documents.")
             .query::<DefinitionFilter>()
-            .answers::<api::Page<api::DefinitionSummary>>(200, "One page of definitions."),
+            .answers_page::<api::DefinitionSummary>("One page of definitions."),
         get("/api/v1/workflow-definitions/{id}", "get_definition", "Get a definition")
             .about("Returns a definition with its document.")
             .answers::<api::Definition>(200, "The definition.")

@@ -11,7 +11,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/doubts", "list_doubts", "List doubts")
             .about("Lists steps with an unknown outcome that nobody has resolved, oldest first.")
             .query::<PageOf>()
-            .answers::<api::Page<api::Doubt>>(200, "One page of doubts."),
+            .answers_page::<api::Doubt>("One page of doubts."),
         post("/api/v1/doubts/{run}/{step}/resolve", "resolve_doubt", "Resolve a doubt")
             .about(
                 "Decides what happened to a step in doubt. Send the `version` you saw, so that your decision applies to \

@@ -40,7 +40,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/entities/{type}", "list_entities", "List entities")
             .about("Lists entities of one type by id.")
             .query::<EntityFilter>()
-            .answers::<api::Page<api::Entity>>(200, "One page of entities."),
+            .answers_page::<api::Entity>("One page of entities."),
         get("/api/v1/entities/{type}/{id}", "get_entity", "Get an entity")
             .about("Returns an entity with its pending operation and the steps you may take now.")
             .query::<AsWhom>()
@@ -76,7 +76,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/entities/{type}/{id}/notes", "list_entity_notes", "List the journal of an entity")
             .about("Lists what was seen, done and said about an entity, oldest first.")
             .query::<PageOf>()
-            .answers::<api::Page<api::JournalEntry>>(200, "One page of journal entries."),
+            .answers_page::<api::JournalEntry>("One page of journal entries."),
         post("/api/v1/entities/{type}/{id}/notes", "add_entity_note", "Add a note to an entity")
             .about("Adds a note to the journal of an entity.")
             .body::<api::AddEntityNote>()
@@ -84,11 +84,11 @@ pub(super) fn group() -> Group {
         get("/api/v1/entities/{type}/{id}/operations", "list_entity_operations", "List operations of an entity")
             .about("Lists the operations of one entity, newest first.")
             .query::<PageOf>()
-            .answers::<api::Page<api::Operation>>(200, "One page of operations."),
+            .answers_page::<api::Operation>("One page of operations."),
         get("/api/v1/operations", "list_operations", "List operations")
             .about("Lists operations of all entities, newest first.")
             .query::<OperationFilter>()
-            .answers::<api::Page<api::Operation>>(200, "One page of operations.")
+            .answers_page::<api::Operation>("One page of operations.")
             .fails_with(&[Code::InvalidIdempotencyKey]),
         get("/api/v1/operations/{id}", "get_operation", "Get an operation")
             .about("Returns an operation with its history.")

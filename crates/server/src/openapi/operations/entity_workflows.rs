@@ -37,7 +37,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/entity-workflows", "list_entity_workflows", "List entity workflows")
             .about("Lists entity workflows by id, without their documents.")
             .query::<PageOf>()
-            .answers::<api::Page<api::EntityWorkflowSummary>>(200, "One page of entity workflows."),
+            .answers_page::<api::EntityWorkflowSummary>("One page of entity workflows."),
         get("/api/v1/entity-workflows/{name}", "get_entity_workflow", "Get an entity workflow")
             .about("Returns an entity workflow with its document.")
             .answers::<api::EntityWorkflow>(200, "The entity workflow.")

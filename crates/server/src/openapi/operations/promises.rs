@@ -30,7 +30,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/promises", "list_promises", "List promises")
             .about("Lists promises by id.")
             .query::<PromiseFilter>()
-            .answers::<api::Page<api::Promise>>(200, "One page of promises."),
+            .answers_page::<api::Promise>("One page of promises."),
         get("/api/v1/promises/{ref}", "get_promise", "Get a promise")
             .about("Returns a promise. Send `Prefer: wait=N` to wait until it is settled.")
             .waits()
@@ -79,7 +79,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/early-settlements", "list_early_settlements", "List early settlements")
             .about("Lists settlements that arrived before their promise, by key.")
             .query::<PageOf>()
-            .answers::<api::Page<api::EarlySettlement>>(200, "One page of settlements."),
+            .answers_page::<api::EarlySettlement>("One page of settlements."),
     ];
     let about =
         "A promise is a value that somebody outside supplies, once: a person, a webhook, another service.";

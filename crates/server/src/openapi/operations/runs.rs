@@ -40,7 +40,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/workflow-runs", "list_runs", "List runs")
             .about("Lists runs, newest first.")
             .query::<RunFilter>()
-            .answers::<api::Page<api::Run>>(200, "One page of runs."),
+            .answers_page::<api::Run>("One page of runs."),
         get("/api/v1/workflow-runs/{id}", "get_run", "Get a run")
             .about("Returns a run with the steps of its current generation.")
             .answers::<api::RunDetail>(200, "The run and its steps.")
@@ -126,7 +126,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/workflow-runs/{id}/events", "list_run_events", "List the events of a run")
             .about("Lists what happened to a run as a whole, oldest first.")
             .query::<PageOf>()
-            .answers::<api::Page<api::RunEvent>>(200, "One page of events."),
+            .answers_page::<api::RunEvent>("One page of events."),
         get("/api/v1/workflow-runs/{id}/events/stream", "stream_run_events", "Stream the events of a run")
             .about(
                 "Streams events as they happen, as server-sent events named `run`, `step` and finally `end`. If the \
@@ -142,7 +142,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/workflow-runs/{id}/notes", "list_run_notes", "List the journal of a run")
             .about("Lists what was tried, found and decided about a run, oldest first. Includes notes by people.")
             .query::<PageOf>()
-            .answers::<api::Page<api::JournalEntry>>(200, "One page of journal entries."),
+            .answers_page::<api::JournalEntry>("One page of journal entries."),
         post("/api/v1/workflow-runs/{id}/notes", "add_run_note", "Add a note to a run")
             .about("Adds a note to the journal of a run. You can add notes to runs that have ended.")
             .body::<api::AddNote>()

@@ -18,7 +18,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/workspaces", "list_workspaces", "List workspaces")
             .about("Lists the workspaces of the installation.")
             .query::<PageOf>()
-            .answers::<api::Page<api::Workspace>>(200, "One page of workspaces."),
+            .answers_page::<api::Workspace>("One page of workspaces."),
         get("/api/v1/workspaces/{id}", "get_workspace", "Get a workspace")
             .about("Returns your own workspace. An admin of the installation can get any.")
             .answers::<api::Workspace>(200, "The workspace."),
@@ -32,7 +32,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/credentials", "list_credentials", "List credentials")
             .about("Lists credentials without their keys.")
             .query::<PageOf>()
-            .answers::<api::Page<api::Credential>>(200, "One page of credentials."),
+            .answers_page::<api::Credential>("One page of credentials."),
         get("/api/v1/credentials/{id}", "get_credential", "Get a credential")
             .about("Returns a credential without its key.")
             .answers::<api::Credential>(200, "The credential."),

@@ -11,7 +11,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/webhook-deliveries", "list_deliveries", "List deliveries")
             .about("Lists deliveries in the order of their runs. A page may be short although there are more.")
             .query::<Wanted>()
-            .answers::<api::Page<api::WebhookDelivery>>(200, "One page of deliveries.")
+            .answers_page::<api::WebhookDelivery>("One page of deliveries.")
             .fails_with(&[Code::NotFound]),
         post("/api/v1/webhook-deliveries/{id}/redeliver", "redeliver_webhook", "Redeliver a webhook")
             .about("Sends a webhook again that was delivered or is dead, with the same `webhook-id`.")
@@ -21,12 +21,12 @@ pub(super) fn group() -> Group {
         post("/api/v1/webhook-deliveries/redeliver", "redeliver_webhooks", "Redeliver many webhooks")
             .about("Sends many webhooks of a subscription again, each with its own `webhook-id`, in the order of their runs.")
             .body::<api::RedeliverWebhooks>()
-            .answers::<api::Page<api::WebhookDelivery>>(200, "The deliveries that are due again.")
+            .answers_page::<api::WebhookDelivery>("The deliveries that are due again.")
             .fails_with(&[Code::NotFound, Code::SubscriptionDisabled, Code::DeliveryUnderWay]),
         post("/api/v1/webhook-deliveries/discard", "discard_webhooks", "Discard dead deliveries")
             .about("Removes dead deliveries that nobody will want. The audit log keeps which they were, who removed them, and why.")
             .body::<api::DiscardWebhooks>()
-            .answers::<api::Page<api::WebhookDelivery>>(200, "The removed deliveries, as they were.")
+            .answers_page::<api::WebhookDelivery>("The removed deliveries, as they were.")
             .fails_with(&[Code::NotFound, Code::DeliveryUnderWay]),
     ];
     let about = "A delivery is one webhook to one subscription. It is retried with growing pauses until it is delivered or dead.";

@@ -31,7 +31,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/webhook-events", "list_webhook_events", "List events")
             .about("Lists events that were accepted, newest first.")
             .query::<WebhookEventFilter>()
-            .answers::<api::Page<api::ReceivedWebhookSummary>>(200, "One page of events."),
+            .answers_page::<api::ReceivedWebhookSummary>("One page of events."),
         get("/api/v1/webhook-events/{source}/{event}", "get_webhook_event", "Get an event")
             .about("Returns an event with its body and outcome.")
             .answers::<api::ReceivedWebhook>(200, "The event."),

@@ -27,7 +27,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/webhook-sources", "list_sources", "List sources")
             .about("Lists sources by id, without deleted ones. A page may be short although there are more.")
             .query::<PageOf>()
-            .answers::<api::Page<api::WebhookSourceSummary>>(200, "One page of sources."),
+            .answers_page::<api::WebhookSourceSummary>("One page of sources."),
         get("/api/v1/webhook-sources/{name}", "get_source", "Get a source")
             .about("Returns a source with its document.")
             .answers::<api::WebhookSource>(200, "The source.")

@@ -17,7 +17,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/webhook-subscriptions", "list_subscriptions", "List subscriptions")
             .about("Lists subscriptions without their secrets, and without deleted ones. A page may be short although there are more.")
             .query::<PageOf>()
-            .answers::<api::Page<api::Subscription>>(200, "One page of subscriptions."),
+            .answers_page::<api::Subscription>("One page of subscriptions."),
         get("/api/v1/webhook-subscriptions/{id}", "get_subscription", "Get a subscription")
             .about("Returns a subscription without its secret.")
             .answers::<api::Subscription>(200, "The subscription."),
