@@ -16,7 +16,7 @@ pub(crate) struct Home {
     /// Name of the program.
     name: &'static str,
     /// Version of the program.
-    version: &'static str,
+    server_version: &'static str,
     /// Path of the reference, for people.
     docs: &'static str,
     /// Path of the OpenAPI description, for programs.
@@ -31,7 +31,7 @@ pub(crate) struct Home {
 
 const HOME: Home = Home {
     name: "Hapax",
-    version: env!("CARGO_PKG_VERSION"),
+    server_version: env!("CARGO_PKG_VERSION"),
     docs: "/docs",
     openapi: "/openapi.json",
     errors: "/errors",
@@ -71,7 +71,7 @@ fn page() -> String {
          content=\"width=device-width\"><title>Hapax</title><link rel=\"stylesheet\" href=\"/docs/style.css\">\
          </head><body class=\"home\"><main><h1>Hapax</h1><p>Durable workflows whose effects happen once. This server \
          runs version {}.</p><ul class=\"links\">{items}</ul></main></body></html>",
-        HOME.version
+        HOME.server_version
     )
 }
 

@@ -75,6 +75,11 @@ pub(crate) fn put(path: &'static str, id: &'static str, summary: &'static str) -
     Operation::new(Method::PUT, path, id, summary)
 }
 
+/// Describes a `DELETE`.
+pub(crate) fn delete(path: &'static str, id: &'static str, summary: &'static str) -> Operation {
+    Operation::new(Method::DELETE, path, id, summary)
+}
+
 /// Describes a `PATCH`.
 pub(crate) fn patch(path: &'static str, id: &'static str, summary: &'static str) -> Operation {
     Operation::new(Method::PATCH, path, id, summary)

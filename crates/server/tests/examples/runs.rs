@@ -43,7 +43,7 @@ async fn the_examples_of_runs_are_what_a_server_answers() {
     let definition = server.upload(&order()).await;
     let input = json!({ "sku": "tea-500g", "amount": 1999 });
     let asked = json!({
-        "definitionId": definition, "input": input, "idempotencyKey": "process-order-4711", "subject": "order-4711",
+        "workflow": "order", "input": input, "idempotencyKey": "process-order-4711", "subject": "order-4711",
     });
     let created = examples
         .send(call("create_run").header("idempotency-key", "7e1c9a52-create-order-4711").body(asked.clone()))
@@ -52,8 +52,8 @@ async fn the_examples_of_runs_are_what_a_server_answers() {
     server.until(&run, "WAITING").await;
     examples.send(call("create_run").body(asked)).await;
     let batch = json!({ "runs": [
-        { "definitionId": definition, "input": input, "idempotencyKey": "process-order-4712" },
-        { "definitionId": "def_unknown", "input": input, "idempotencyKey": "process-order-4713" },
+        { "workflow": "order@1", "input": input, "idempotencyKey": "process-order-4712" },
+        { "workflow": "unknown", "input": input, "idempotencyKey": "process-order-4713" },
     ] });
     let started = examples.send(call("create_run_batch").body(batch)).await;
     server.until(&text(&started, "/items/0/createdRun/run/id"), "WAITING").await;

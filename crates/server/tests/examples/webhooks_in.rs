@@ -26,12 +26,9 @@ async fn the_examples_of_webhook_sources_are_what_a_server_answers() {
     let mut changed = carrier();
     changed["actions"][0]["settle"]["key"] = json!("parcel:{{ body.parcel }}");
     examples.send(call("replace_source").at("carrier").header("if-match", version).body(changed)).await;
-    let reason = json!({ "reason": "The carrier rotates its secret." });
-    examples.send(call("disable_source").at("carrier").body(reason)).await;
-    examples.send(call("enable_source").at("carrier").body(json!({}))).await;
-    examples
-        .send(call("delete_source").at("carrier").body(json!({ "reason": "We changed carriers." })))
-        .await;
+    let disabling = json!({ "status": "disabled", "reason": "The carrier rotates its secret." });
+    examples.send(call("change_source").at("carrier").body(disabling)).await;
+    examples.send(call("delete_source").at("carrier").query("reason=changed-carriers")).await;
     examples.finish();
 }
 

@@ -19,11 +19,9 @@ async fn the_examples_of_subscriptions_are_what_a_server_answers() {
     examples.send(call("get_subscription").at(&id)).await;
     examples.send(call("test_subscription").at(&id)).await;
     examples.send(call("rotate_subscription").at(&id).body(json!({}))).await;
-    let reason = json!({ "reason": "The receiver moves to another host." });
-    examples.send(call("disable_subscription").at(&id).body(reason)).await;
-    examples.send(call("enable_subscription").at(&id).body(json!({}))).await;
-    let reason = json!({ "reason": "The billing team reads the audit log instead." });
-    examples.send(call("delete_subscription").at(&id).body(reason)).await;
+    let disabling = json!({ "status": "disabled", "reason": "The receiver moves to another host." });
+    examples.send(call("change_subscription").at(&id).body(disabling)).await;
+    examples.send(call("delete_subscription").at(&id).query("reason=no-longer-needed")).await;
     examples.finish();
 }
 
@@ -46,7 +44,8 @@ async fn the_examples_of_deliveries_are_what_a_server_answers() {
     examples.send(call("redeliver_webhook").at(&id).body(json!({ "reason": reason }))).await;
     receiver.until(2).await;
     server.until_shown(&delivered, has_one).await;
-    let many = json!({ "subscription": subscription, "status": "delivered", "limit": 10, "reason": reason });
+    let many =
+        json!({ "subscriptionId": subscription, "status": "delivered", "limit": 10, "reason": reason });
     examples.send(call("redeliver_webhooks").body(many)).await;
     receiver.until(3).await;
     server.until_shown(&delivered, has_one).await;
@@ -57,7 +56,7 @@ async fn the_examples_of_deliveries_are_what_a_server_answers() {
     let dead = format!("/api/v1/webhook-deliveries?subscription={subscription}&status=dead");
     server.until_shown(&dead, has_one).await;
     let discard =
-        json!({ "subscription": subscription, "limit": 10, "reason": "The receiver is gone for good." });
+        json!({ "subscriptionId": subscription, "limit": 10, "reason": "The receiver is gone for good." });
     examples.send(call("discard_webhooks").body(discard)).await;
     examples.finish();
 }

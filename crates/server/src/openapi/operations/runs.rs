@@ -13,7 +13,7 @@ pub(super) fn group() -> Group {
     let operations = vec![
         post("/api/v1/workflow-runs", "create_run", "Start a run")
             .about(
-                "Starts a run of a workflow definition. Set `idempotencyKey` to a key from your domain, such as \
+                "Starts a run of a workflow. Name it with `workflow`: `order` for the latest version, `order@2` for version 2. Set `idempotencyKey` to a key from your domain, such as \
                  `process-order-4711`: a second request with this key and the same input returns the first run and \
                  starts nothing. Set `subject` to allow only one open run per definition and subject.",
             )
@@ -46,12 +46,14 @@ pub(super) fn group() -> Group {
             .answers::<api::RunDetail>(200, "The run and its steps.")
             .with(&["ETag"]),
         get("/api/v1/workflow-runs/{id}/result", "get_run_result", "Get the result of a run")
-            .about("Returns the output of a run. Send `Prefer: wait=N` to wait for the run to end.")
+            .about(
+                "Returns how a run ended: `output` if it completed, `failure` if it failed or was cancelled. Send \
+                 `Prefer: wait=N` to wait for the run to end.",
+            )
             .waits()
-            .answers::<api::RawJson>(200, "The output of the run, as it was recorded.")
-            .answers::<api::Run>(202, "The run is still open. Ask again after `Retry-After` seconds.")
-            .with(&["Retry-After"])
-            .fails_with(&[Code::RunFailed, Code::RunCancelled]),
+            .answers::<api::RunResult>(200, "The run has ended.")
+            .answers::<api::RunResult>(202, "The run is still open. Ask again after `Retry-After` seconds.")
+            .with(&["Retry-After"]),
         post("/api/v1/workflow-runs/{id}/cancel", "cancel_run", "Cancel a run")
             .about(
                 "Asks a run to compensate its completed steps and end as CANCELLED. With `descendants`, cancels a root run \

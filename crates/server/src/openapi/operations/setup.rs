@@ -5,7 +5,7 @@ use hapax_api::Code;
 
 use crate::openapi::operation::{Group, get, post};
 use crate::routes::doubts::PageOf;
-use crate::routes::setup::InWorkspace;
+use crate::routes::setup::{CredentialList, InWorkspace};
 
 pub(super) fn group() -> Group {
     let operations = vec![
@@ -30,19 +30,23 @@ pub(super) fn group() -> Group {
             .with(&["Location"])
             .fails_with(&[Code::QuotaExceeded, Code::NotFound]),
         get("/api/v1/credentials", "list_credentials", "List credentials")
-            .about("Lists credentials without their keys.")
-            .query::<PageOf>()
-            .answers_page::<api::Credential>("One page of credentials."),
+            .about("Lists credentials without their keys. An admin of the installation can name a workspace.")
+            .query::<CredentialList>()
+            .answers_page::<api::Credential>("One page of credentials.")
+            .fails_with(&[Code::NotFound]),
         get("/api/v1/credentials/{id}", "get_credential", "Get a credential")
             .about("Returns a credential without its key.")
+            .query::<InWorkspace>()
             .answers::<api::Credential>(200, "The credential."),
         post("/api/v1/credentials/{id}/rotate", "rotate_credential", "Rotate an API key")
             .about("Gives a credential a new API key. Idempotency keys of the credential stay valid.")
+            .query::<InWorkspace>()
             .optional_body::<api::RotateCredential>()
             .answers::<api::IssuedCredential>(200, "The credential and its new API key.")
             .fails_with(&[Code::LastAdmin]),
         post("/api/v1/credentials/{id}/revoke", "revoke_credential", "Revoke a credential")
             .about("Revokes a credential: at once on this node, within five seconds on all others.")
+            .query::<InWorkspace>()
             .optional_body::<api::RevokeCredential>()
             .answers::<api::Credential>(200, "The revoked credential.")
             .fails_with(&[Code::LastAdmin]),

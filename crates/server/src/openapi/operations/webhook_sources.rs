@@ -3,8 +3,9 @@
 use hapax_api as api;
 use hapax_api::Code;
 
-use crate::openapi::operation::{Group, get, post};
+use crate::openapi::operation::{Group, delete, get, patch, post, put};
 use crate::routes::doubts::PageOf;
+use crate::routes::request::Deletion;
 
 /// Problems of whoever uploads a source.
 const UPLOADING: &[Code] = &[Code::SourceInvalid, Code::QuotaExceeded, Code::Concurrency];
@@ -32,29 +33,27 @@ pub(super) fn group() -> Group {
             .about("Returns a source with its document.")
             .answers::<api::WebhookSource>(200, "The source.")
             .with(&["ETag"]),
-        post("/api/v1/webhook-sources/{name}", "replace_source", "Replace a source")
+        put("/api/v1/webhook-sources/{name}", "replace_source", "Replace a source")
             .about("Replaces the document of a source. Its address stays the same, and new events follow the new document.")
             .document::<api::PutWebhookSource>()
             .answers::<api::WebhookSource>(200, "The source after the change.")
             .with(&["ETag"])
             .fails_with(UPLOADING),
-        post("/api/v1/webhook-sources/{name}/disable", "disable_source", "Disable a source")
-            .about("Rejects webhooks of a source from now on. Events that were accepted before are still processed.")
-            .optional_body::<api::SteerWebhookSource>()
-            .answers::<api::WebhookSource>(200, "The disabled source.")
+        patch("/api/v1/webhook-sources/{name}", "change_source", "Enable or disable a source")
+            .about(
+                "Sets the status of a source. A disabled source rejects its webhooks. Events that were accepted before are \
+                 still processed.",
+            )
+            .body::<api::ChangeWebhookSource>()
+            .answers::<api::WebhookSource>(200, "The source after the change.")
             .with(&["ETag"]),
-        post("/api/v1/webhook-sources/{name}/enable", "enable_source", "Enable a source")
-            .about("Accepts webhooks of a source again.")
-            .optional_body::<api::SteerWebhookSource>()
-            .answers::<api::WebhookSource>(200, "The enabled source.")
-            .with(&["ETag"]),
-        post("/api/v1/webhook-sources/{name}/delete", "delete_source", "Delete a source")
+        delete("/api/v1/webhook-sources/{name}", "delete_source", "Delete a source")
             .about(
                 "Deletes a source. Its webhooks are rejected, and it is no longer listed. Events that were accepted before \
                  are still processed and listed. A new source with the same name gets the same address, and does not \
                  accept events that came before.",
             )
-            .optional_body::<api::SteerWebhookSource>()
+            .query::<Deletion>()
             .answers::<api::WebhookSource>(200, "The source as it was.")
             .with(&["ETag"]),
     ];

@@ -3,8 +3,9 @@
 use hapax_api as api;
 use hapax_api::Code;
 
-use crate::openapi::operation::{Group, get, post};
+use crate::openapi::operation::{Group, delete, get, patch, post};
 use crate::routes::doubts::PageOf;
+use crate::routes::request::Deletion;
 
 pub(super) fn group() -> Group {
     let operations = vec![
@@ -20,23 +21,26 @@ pub(super) fn group() -> Group {
             .answers_page::<api::Subscription>("One page of subscriptions."),
         get("/api/v1/webhook-subscriptions/{id}", "get_subscription", "Get a subscription")
             .about("Returns a subscription without its secret.")
-            .answers::<api::Subscription>(200, "The subscription."),
+            .answers::<api::Subscription>(200, "The subscription.")
+            .with(&["ETag"]),
         post("/api/v1/webhook-subscriptions/{id}/rotate", "rotate_subscription", "Rotate a signing secret")
             .about("Gives a subscription a new secret. Both secrets sign for a while, so that you can switch the receiver.")
             .optional_body::<api::RotateSubscription>()
             .answers::<api::IssuedSubscription>(200, "The subscription and its new secret."),
-        post("/api/v1/webhook-subscriptions/{id}/enable", "enable_subscription", "Enable a subscription")
-            .about("Sends webhooks to a subscription again. Webhooks that failed meanwhile are not sent; redeliver them.")
-            .optional_body::<api::SteerSubscription>()
-            .answers::<api::Subscription>(200, "The subscription."),
-        post("/api/v1/webhook-subscriptions/{id}/disable", "disable_subscription", "Disable a subscription")
-            .about("Stops sending webhooks to a subscription. Waiting deliveries become dead; you can redeliver them later.")
-            .optional_body::<api::SteerSubscription>()
-            .answers::<api::Subscription>(200, "The subscription."),
-        post("/api/v1/webhook-subscriptions/{id}/delete", "delete_subscription", "Delete a subscription")
+        patch("/api/v1/webhook-subscriptions/{id}", "change_subscription", "Change a subscription")
+            .about(
+                "Changes the fields you send. Set `status` to `disabled` to stop sending webhooks: waiting deliveries become \
+                 dead, and you can redeliver them once the subscription is enabled again.",
+            )
+            .body::<api::ChangeSubscription>()
+            .answers::<api::Subscription>(200, "The subscription after the change.")
+            .with(&["ETag"])
+            .fails_with(&[Code::NameTaken, Code::AddressNotAllowed]),
+        delete("/api/v1/webhook-subscriptions/{id}", "delete_subscription", "Delete a subscription")
             .about("Deletes a subscription. It is no longer listed, but its deliveries are.")
-            .optional_body::<api::SteerSubscription>()
-            .answers::<api::Subscription>(200, "The deleted subscription."),
+            .query::<Deletion>()
+            .answers::<api::Subscription>(200, "The deleted subscription.")
+            .with(&["ETag"]),
         post("/api/v1/webhook-subscriptions/{id}/test", "test_subscription", "Send a test webhook")
             .about("Sends `test.ping` once, now, and returns what the receiver answered. A test changes nothing about the subscription.")
             .answers::<api::TestedSubscription>(200, "What the receiver answered."),
