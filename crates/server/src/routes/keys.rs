@@ -35,19 +35,6 @@ pub(crate) struct Of {
 const OPERATION: &str = "operation";
 
 /// What a key stands for: who used it, when, for what, how often it came again, and when it expires.
-#[utoipa::path(
-    get, path = "/api/v1/keys/{scope}/{key}", tag = "keys", operation_id = "show_key",
-    params(
-        ("scope" = String, Path, description = "`run`, `promise`, `operation` or `request`"),
-        ("key" = String, Path, description = "The key, percent-encoded"),
-        Of,
-    ),
-    responses(
-        (status = 200, description = "The key", body = api::KeyRecord),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -62,20 +49,6 @@ pub(crate) async fn show(
 }
 
 /// Frees a key before its time, so that it may be used anew. What it names must be over.
-#[utoipa::path(
-    post, path = "/api/v1/keys/{scope}/{key}/release", tag = "keys", operation_id = "release_key", request_body = api::ReleaseKey,
-    params(
-        ("scope" = String, Path, description = "`run`, `promise` or `request`"),
-        ("key" = String, Path, description = "The key, percent-encoded"),
-        Of,
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "It is free; this is what it stood for", body = api::KeyRecord),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn release(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

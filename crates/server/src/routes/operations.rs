@@ -45,14 +45,6 @@ pub(crate) struct OperationFilter {
 }
 
 /// Operations, newest first.
-#[utoipa::path(
-    get, path = "/api/v1/operations", tag = "entities", operation_id = "list_operations", params(OperationFilter),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::Operation>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -94,15 +86,6 @@ fn status_named(text: &str) -> Result<OperationStatus, Refused> {
 }
 
 /// One operation with what happened to it.
-#[utoipa::path(
-    get, path = "/api/v1/operations/{id}", tag = "entities", operation_id = "show_operation",
-    params(("id" = String, Path, description = "The operation")),
-    responses(
-        (status = 200, description = "The operation", body = api::OperationDetail),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -126,19 +109,6 @@ fn operation_id(text: &str) -> Result<OperationId, Refused> {
 }
 
 /// Decides about an operation in doubt. It counts once, and is in the audit log.
-#[utoipa::path(
-    post, path = "/api/v1/operations/{id}/resolve", tag = "entities", operation_id = "resolve_operation",
-    request_body = api::ResolveOperation,
-    params(
-        ("id" = String, Path, description = "The operation"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "It is decided", body = api::Operation),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn resolve(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

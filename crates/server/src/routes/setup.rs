@@ -22,16 +22,6 @@ use crate::identity::Identity;
 use crate::strict_json::StrictJson;
 
 /// Makes a workspace.
-#[utoipa::path(
-    post, path = "/api/v1/workspaces", tag = "setup", request_body = api::CreateWorkspace,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
-    responses(
-        (status = 201, description = "It was made", body = api::Workspace),
-        (status = 200, description = "It was there, and says the same", body = api::Workspace),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn create_workspace(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -43,14 +33,6 @@ pub(crate) async fn create_workspace(
 }
 
 /// Workspaces of the installation.
-#[utoipa::path(
-    get, path = "/api/v1/workspaces", tag = "setup", params(PageOf),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::Workspace>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list_workspaces(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -65,14 +47,6 @@ pub(crate) async fn list_workspaces(
 }
 
 /// One workspace: one's own, or any for an admin of the installation.
-#[utoipa::path(
-    get, path = "/api/v1/workspaces/{id}", tag = "setup", params(("id" = String, Path, description = "The workspace")),
-    responses(
-        (status = 200, description = "The workspace", body = api::Workspace),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show_workspace(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -96,18 +70,6 @@ pub(crate) struct InWorkspace {
 }
 
 /// Makes a credential. Its key is in the answer, this once.
-#[utoipa::path(
-    post, path = "/api/v1/credentials", tag = "setup", request_body = api::CreateCredential,
-    params(
-        InWorkspace,
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it does nothing, and is told what was made, without the secret."),
-    ),
-    responses(
-        (status = 201, description = "The credential, and its key", body = api::IssuedCredential),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn create_credential(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -152,14 +114,6 @@ pub(crate) struct CredentialList {
 }
 
 /// Credentials, without their secrets.
-#[utoipa::path(
-    get, path = "/api/v1/credentials", tag = "setup", params(CredentialList),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::Credential>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list_credentials(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -175,14 +129,6 @@ pub(crate) async fn list_credentials(
 }
 
 /// One credential, without its secret.
-#[utoipa::path(
-    get, path = "/api/v1/credentials/{id}", tag = "setup", params(InWorkspace, ("id" = String, Path, description = "The credential")),
-    responses(
-        (status = 200, description = "The credential", body = api::Credential),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show_credential(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -194,19 +140,6 @@ pub(crate) async fn show_credential(
 }
 
 /// Gives a credential a new secret. Its scope of request keys stays.
-#[utoipa::path(
-    post, path = "/api/v1/credentials/{id}/rotate", tag = "setup", request_body(content = Option<api::RotateCredential>),
-    params(
-        InWorkspace,
-        ("id" = String, Path, description = "The credential"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it does nothing, and is told what was made, without the secret."),
-    ),
-    responses(
-        (status = 200, description = "The credential, and its new key", body = api::IssuedCredential),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn rotate_credential(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -224,19 +157,6 @@ pub(crate) async fn rotate_credential(
 }
 
 /// Ends a credential: at once here, within five seconds everywhere.
-#[utoipa::path(
-    post, path = "/api/v1/credentials/{id}/revoke", tag = "setup", request_body(content = Option<api::RevokeCredential>),
-    params(
-        InWorkspace,
-        ("id" = String, Path, description = "The credential"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "The credential", body = api::Credential),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn revoke_credential(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

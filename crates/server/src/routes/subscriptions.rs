@@ -22,18 +22,6 @@ use crate::strict_json::StrictJson;
 use crate::subscriptions::Subscription;
 
 /// Makes a subscription. Its secret is in the answer, this once.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-subscriptions", tag = "webhooks", operation_id = "create_subscription",
-    request_body = api::CreateSubscription,
-    params(
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it does nothing, and is told what was made, without the secret."),
-    ),
-    responses(
-        (status = 201, description = "The subscription, and its secret", body = api::IssuedSubscription),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -48,14 +36,6 @@ pub(crate) async fn create(
 }
 
 /// Subscriptions, without their secrets and without those that were deleted. A page may be short though there are more.
-#[utoipa::path(
-    get, path = "/api/v1/webhook-subscriptions", tag = "webhooks", operation_id = "list_subscriptions", params(PageOf),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::Subscription>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -70,15 +50,6 @@ pub(crate) async fn list(
 }
 
 /// One subscription, without its secret.
-#[utoipa::path(
-    get, path = "/api/v1/webhook-subscriptions/{id}", tag = "webhooks", operation_id = "show_subscription",
-    params(("id" = String, Path, description = "The subscription")),
-    responses(
-        (status = 200, description = "The subscription", body = api::Subscription),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -88,19 +59,6 @@ pub(crate) async fn show(
 }
 
 /// Gives a subscription a new secret. For a while both sign, so that the receiver can change over.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-subscriptions/{id}/rotate", tag = "webhooks", operation_id = "rotate_subscription",
-    request_body(content = Option<api::RotateSubscription>),
-    params(
-        ("id" = String, Path, description = "The subscription"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it does nothing, and is told what was made, without the secret."),
-    ),
-    responses(
-        (status = 200, description = "The subscription, and its new secret", body = api::IssuedSubscription),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn rotate(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -117,20 +75,6 @@ pub(crate) async fn rotate(
 
 /// Changes a subscription: its name, address, events, description, or whether anything is sent. Absent fields stay as they are. What waits
 /// for a disabled one is given up, visibly, and can be redelivered once it is enabled.
-#[utoipa::path(
-    patch, path = "/api/v1/webhook-subscriptions/{id}", tag = "webhooks", operation_id = "change_subscription",
-    request_body = api::ChangeSubscription,
-    params(
-        ("id" = String, Path, description = "The subscription"),
-        ("If-Match" = Option<String>, Header, description = "Only if the subscription still has this version"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "The subscription as it is now", body = api::Subscription),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn change(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -144,20 +88,6 @@ pub(crate) async fn change(
 }
 
 /// Deletes a subscription. It is not listed any more; its deliveries are.
-#[utoipa::path(
-    delete, path = "/api/v1/webhook-subscriptions/{id}", tag = "webhooks", operation_id = "delete_subscription",
-    params(
-        Deletion,
-        ("id" = String, Path, description = "The subscription"),
-        ("If-Match" = Option<String>, Header, description = "Only if the subscription still has this version"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "The subscription as it was", body = api::Subscription),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -176,18 +106,6 @@ fn shown(subscription: &Subscription) -> Response {
 }
 
 /// Sends a subscription a `test.ping` now, once, and tells what came of it. It counts for nothing: a 410 disables nothing.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-subscriptions/{id}/test", tag = "webhooks", operation_id = "test_subscription",
-    params(
-        ("id" = String, Path, description = "The subscription"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "What came of it", body = api::TestedSubscription),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn test(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

@@ -21,17 +21,6 @@ use crate::strict_json::StrictJson;
 use crate::uploaded::Uploaded;
 
 /// Uploads a source, as JSON or YAML. One of its name that says the same is found; another one is not replaced.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-sources", tag = "webhooks", operation_id = "create_source",
-    request_body(content((api::PutWebhookSource = "application/json"), (String = "application/yaml"))),
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
-    responses(
-        (status = 201, description = "It was made", body = api::WebhookSource),
-        (status = 200, description = "It was there, and says the same", body = api::WebhookSource),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -48,14 +37,6 @@ pub(crate) async fn create(
 }
 
 /// Sources, in the order of their ids, without those that were deleted. A page may be short though there are more.
-#[utoipa::path(
-    get, path = "/api/v1/webhook-sources", tag = "webhooks", operation_id = "list_sources", params(PageOf),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::WebhookSourceSummary>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -71,15 +52,6 @@ pub(crate) async fn list(
 }
 
 /// One source with its document.
-#[utoipa::path(
-    get, path = "/api/v1/webhook-sources/{name}", tag = "webhooks", operation_id = "show_source",
-    params(("name" = String, Path, description = "The name of the source")),
-    responses(
-        (status = 200, description = "The source", body = api::WebhookSource),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -90,20 +62,6 @@ pub(crate) async fn show(
 }
 
 /// Replaces what a source says. Its address stays; events that come from now on are treated by it.
-#[utoipa::path(
-    put, path = "/api/v1/webhook-sources/{name}", tag = "webhooks", operation_id = "replace_source",
-    request_body(content((api::PutWebhookSource = "application/json"), (String = "application/yaml"))),
-    params(
-        ("name" = String, Path, description = "The name of the source"),
-        ("If-Match" = Option<String>, Header, description = "Only if the source still has this version"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "The source as it is now", body = api::WebhookSource),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn replace(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -117,20 +75,6 @@ pub(crate) async fn replace(
 }
 
 /// Enables or disables a source. A disabled one refuses its webhooks; what was accepted before is still processed.
-#[utoipa::path(
-    patch, path = "/api/v1/webhook-sources/{name}", tag = "webhooks", operation_id = "change_source",
-    request_body = api::ChangeWebhookSource,
-    params(
-        ("name" = String, Path, description = "The name of the source"),
-        ("If-Match" = Option<String>, Header, description = "Only if the source still has this version"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "The source as it is now", body = api::WebhookSource),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn change(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -147,20 +91,6 @@ pub(crate) async fn change(
 
 /// Deletes a source. Its webhooks are refused and it is not shown any more. What was accepted before is still processed and shown. One
 /// that is made again under its name has its address, and accepts no event that came before.
-#[utoipa::path(
-    delete, path = "/api/v1/webhook-sources/{name}", tag = "webhooks", operation_id = "delete_source",
-    params(
-        Deletion,
-        ("name" = String, Path, description = "The name of the source"),
-        ("If-Match" = Option<String>, Header, description = "Only if the source still has this version"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "The source as it was", body = api::WebhookSource),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

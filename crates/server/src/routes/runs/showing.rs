@@ -23,14 +23,6 @@ use crate::routes::request::{Caller, PathOf, QueryOf, page_limit};
 use crate::translate::{shown_attention, shown_result, shown_run, shown_run_with_steps, status_named};
 
 /// One run with its steps.
-#[utoipa::path(
-    get, path = "/api/v1/workflow-runs/{id}", tag = "runs", operation_id = "show_run", params(("id" = String, Path, description = "The run")),
-    responses(
-        (status = 200, description = "The run", body = api::RunDetail),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -80,14 +72,6 @@ pub(crate) struct RunFilter {
 }
 
 /// Runs, newest first.
-#[utoipa::path(
-    get, path = "/api/v1/workflow-runs", tag = "runs", operation_id = "list_runs", params(RunFilter),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::Run>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -136,19 +120,6 @@ pub(crate) async fn list(
 }
 
 /// What a run has come to: 200 once it has ended, whichever way, and 202 while it is open. Waits for the end if asked to.
-#[utoipa::path(
-    get, path = "/api/v1/workflow-runs/{id}/result", tag = "runs", operation_id = "show_run_result",
-    params(
-        ("id" = String, Path, description = "The run"),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds, at most 60, for the end"),
-    ),
-    responses(
-        (status = 200, description = "The run has ended: `output` if it completed, `failure` if it failed or was cancelled", body = api::RunResult),
-        (status = 202, description = "The run has not ended yet", body = api::RunResult),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn result(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

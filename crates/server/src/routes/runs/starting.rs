@@ -29,16 +29,6 @@ use crate::strict_json::StrictJson;
 use crate::translate::shown_run;
 
 /// Starts a run, at most once per key.
-#[utoipa::path(
-    post, path = "/api/v1/workflow-runs", tag = "runs", operation_id = "create_run", request_body = api::CreateRun,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
-    responses(
-        (status = 201, description = "The run was made", body = api::CreatedRun),
-        (status = 200, description = "The key names this run, which was made before", body = api::CreatedRun),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -53,15 +43,6 @@ pub(crate) async fn create(
 }
 
 /// Starts several runs; each stands for itself, and gets the answer it would have got alone.
-#[utoipa::path(
-    post, path = "/api/v1/workflow-runs/batch", tag = "runs", operation_id = "create_run_batch", request_body = api::CreateRunBatch,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
-    responses(
-        (status = 200, description = "One answer per item, in order", body = api::CreatedRunBatch),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn create_batch(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
