@@ -89,7 +89,7 @@ pub(super) fn render_fields(page: &mut String, schema: &Value) {
     let Some(fields) = schema["properties"].as_object().filter(|fields| !fields.is_empty()) else { return };
     let is_required = |name: &str| list(&schema["required"]).any(|required| required == name);
     page.push_str("<dl class=\"fields\">");
-    // What must be there comes first.
+    // Required fields come first.
     let (first, then): (Vec<_>, Vec<_>) = fields.iter().partition(|(name, _)| is_required(name));
     for (name, field) in first.into_iter().chain(then) {
         render_field(page, name, field, is_required(name), text(&field["description"]));

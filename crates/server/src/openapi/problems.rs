@@ -1,4 +1,4 @@
-//! Problem codes of an operation: its own, and those that follow from its route.
+//! Problem codes of an operation: its own codes, and the codes that every such route has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,7 +93,7 @@ pub(crate) fn codes_of(operation: &Operation, route: &Route) -> BTreeSet<Code> {
     codes
 }
 
-/// Answers for these codes, by status. Those that several operations share are references.
+/// Responses for these codes, by status. A response that several operations share is a reference.
 pub(crate) fn answers_for(codes: &BTreeSet<Code>, shared: &mut Map<String, Value>) -> Map<String, Value> {
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     for code in codes {

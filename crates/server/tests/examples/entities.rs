@@ -32,7 +32,7 @@ fn billing() -> Value {
     })
 }
 
-/// Registers a refund whose bank is silent unless it is told to answer.
+/// Registers a refund. The bank answers only if the input says `confirmed`.
 fn register_refund(server: &TestServer) {
     let refund = |call: StepCall| async move {
         match call.input::<Value>()?["confirmed"] == true {

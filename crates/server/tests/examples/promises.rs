@@ -1,4 +1,4 @@
-//! Promises, in the words of the API and in those of other specifications.
+//! Promises of the API, and promises as other specifications define them.
 
 use serde_json::json;
 

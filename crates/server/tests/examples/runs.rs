@@ -46,16 +46,21 @@ async fn the_examples_of_runs_are_what_a_server_answers() {
         "workflow": "order", "input": input, "idempotencyKey": "process-order-4711", "subject": "order-4711",
     });
     let created = examples
-        .send(call("create_run").header("idempotency-key", "7e1c9a52-create-order-4711").body(asked.clone()))
+        .send(
+            call("create_run")
+                .moving()
+                .header("idempotency-key", "7e1c9a52-create-order-4711")
+                .body(asked.clone()),
+        )
         .await;
     let run = text(&created, "/run/id");
     server.until(&run, "WAITING").await;
-    examples.send(call("create_run").body(asked)).await;
+    examples.send(call("create_run").moving().body(asked)).await;
     let batch = json!({ "runs": [
         { "workflow": "order@1", "input": input, "idempotencyKey": "process-order-4712" },
         { "workflow": "unknown", "input": input, "idempotencyKey": "process-order-4713" },
     ] });
-    let started = examples.send(call("create_run_batch").body(batch)).await;
+    let started = examples.send(call("create_run_batch").moving().body(batch)).await;
     server.until(&text(&started, "/items/0/createdRun/run/id"), "WAITING").await;
     examples.send(call("list_runs").query("status=WAITING&workflow=order&limit=1")).await;
     examples.send(call("get_run").at(&run)).await;
@@ -65,7 +70,7 @@ async fn the_examples_of_runs_are_what_a_server_answers() {
     let version = shown.header("etag").unwrap().to_owned();
     examples.send(call("pause_run").at(&run).header("if-match", version).body(reason)).await;
     examples
-        .send(call("resume_run").at(&run).body(json!({ "reason": "The warehouse is open again." })))
+        .send(call("resume_run").moving().at(&run).body(json!({ "reason": "The warehouse is open again." })))
         .await;
     let approval = json!({ "decision": "approve", "comment": "Within the budget." });
     examples.send(call("answer_approval").at(&run).at("sign-off").body(approval)).await;
@@ -82,13 +87,20 @@ async fn the_examples_of_runs_are_what_a_server_answers() {
     let other = start(&server, &definition, "process-order-4714").await;
     server.until(&other, "WAITING").await;
     examples
-        .send(call("cancel_run").at(&other).body(json!({ "reason": "The customer changed their mind." })))
+        .send(
+            call("cancel_run")
+                .moving()
+                .at(&other)
+                .body(json!({ "reason": "The customer changed their mind." })),
+        )
         .await;
     let failing = json!({ "name": "failing", "version": 1, "steps": [{ "name": "charge", "type": "task", "task": "fail" }] });
     let failed = start(&server, &server.upload(&failing).await, "process-order-4715").await;
     server.until(&failed, "FAILED").await;
     examples.send(call("get_retry_plan").at(&failed)).await;
-    examples.send(call("retry_run").at(&failed).body(json!({ "reason": "The card was unblocked." }))).await;
+    examples
+        .send(call("retry_run").moving().at(&failed).body(json!({ "reason": "The card was unblocked." })))
+        .await;
     examples.finish();
 }
 

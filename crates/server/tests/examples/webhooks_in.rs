@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::recorder::{Recorder, call};
 use super::support::TestServer;
 
-/// A carrier that tells of parcels. It does not sign, so that the test need not.
+/// A carrier that reports parcels. Its webhooks are not signed, which keeps the test short.
 fn carrier() -> Value {
     json!({
         "name": "carrier", "signature": { "scheme": "none", "allowUnsigned": true },
