@@ -4,6 +4,7 @@ mod advisories;
 mod command_line;
 mod dist;
 mod fuzz_api;
+mod lint_api;
 mod postgres_matrix;
 mod requirements;
 mod rustdoc;
@@ -32,6 +33,8 @@ enum Chore {
     Simulate(simulate::Options),
     /// Send a server requests made up from the description of its API, and look for answers that do not fit it
     FuzzApi(fuzz_api::Options),
+    /// Check the description of the API with a linter
+    LintApi(lint_api::Options),
     /// Run the tests of the PostgreSQL store on every supported version
     PostgresMatrix(postgres_matrix::Options),
     /// Let faults loose on real nodes and a real PostgreSQL, and check every promise afterwards
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Chore::Verify(options) => verify::run(&options),
         Chore::Simulate(options) => simulate::run(&options),
         Chore::FuzzApi(options) => fuzz_api::run(&options),
+        Chore::LintApi(options) => lint_api::run(&options),
         Chore::PostgresMatrix(options) => postgres_matrix::run(&options),
         Chore::Storm(options) => storm::run(&options),
         Chore::Dist(options) => dist::run(&options),

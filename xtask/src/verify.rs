@@ -33,6 +33,7 @@ const HEAD_START: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Step {
     Formatting,
+    ApiLint,
     Clippy,
     Tests,
     Docs,
@@ -171,6 +172,7 @@ impl Step {
     fn command(self) -> CommandLine {
         match self {
             Self::Formatting => CommandLine::new("cargo fmt --all --check"),
+            Self::ApiLint => CommandLine::of(PROGRAM.to_string_lossy(), "lint-api --if-possible"),
             Self::Clippy if has_nextest() => {
                 linted(CommandLine::new("cargo nextest run --workspace --locked --no-run"))
             }
@@ -197,7 +199,7 @@ impl Step {
             Self::Storm => {
                 "  read the stories in target/storm/seed-71, and repeat it with: cargo xtask storm --minutes 2 --seed 71\n"
             }
-            Self::Clippy | Self::Tests | Self::Docs | Self::Examples => "",
+            Self::ApiLint | Self::Clippy | Self::Tests | Self::Docs | Self::Examples => "",
         }
     }
 }

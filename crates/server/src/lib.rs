@@ -41,12 +41,14 @@ mod app;
 mod base62;
 mod catalog_watcher;
 mod connection_limit;
+mod docs_page;
 #[cfg(test)]
 mod document_simulation;
 mod entities;
 mod errors;
 mod event_stream;
 mod guard;
+mod home;
 mod hooks;
 mod idle_tracked_io;
 mod idle_tracker;

@@ -15,7 +15,7 @@ pub(crate) mod keys;
 pub(crate) mod meta;
 pub(crate) mod operations;
 pub(crate) mod promises;
-mod request;
+pub(crate) mod request;
 pub(crate) mod runs;
 pub(crate) mod settle_links;
 pub(crate) mod setup;
@@ -28,16 +28,16 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::handler::Handler;
-use axum::routing::{MethodRouter, get, patch, post, put};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use hapax_http_idempotency::IdempotencyLayer;
 use http::Method;
 
 use crate::access::Access;
 use crate::answer::{dress, refuse_all_else};
 use crate::app::App;
-use crate::error_pages;
 use crate::guard::Guard;
 use crate::trace_layer::Observe;
+use crate::{docs_page, error_pages};
 
 /// One route. There is no way to make one without saying who may call it.
 pub(crate) struct Route {
@@ -52,7 +52,7 @@ pub(crate) struct Route {
     /// Does its answer hold a secret, which must not be kept?
     is_confidential: bool,
     /// Does it change something that has a version, and look at `If-Match`?
-    is_versioned: bool,
+    pub(crate) is_versioned: bool,
     handler: MethodRouter<Arc<App>>,
 }
 
@@ -80,13 +80,20 @@ where
     Route::new(Method::PATCH, path, access, patch(handler))
 }
 
-/// What is put twice stands once, so request keys are not asked for.
 fn replace<H, T>(path: &'static str, access: Access, handler: H) -> Route
 where
     H: Handler<T, Arc<App>>,
     T: 'static,
 {
-    Route::new(Method::PUT, path, access, put(handler)).without_request_keys()
+    Route::new(Method::PUT, path, access, put(handler))
+}
+
+fn remove<H, T>(path: &'static str, access: Access, handler: H) -> Route
+where
+    H: Handler<T, Arc<App>>,
+    T: 'static,
+{
+    Route::new(Method::DELETE, path, access, delete(handler))
 }
 
 impl Route {
@@ -95,7 +102,7 @@ impl Route {
     }
 
     /// Does it answer JSON to those alone who accept it? Events are told to providers that may say what they like of the answer.
-    fn is_negotiated(&self) -> bool {
+    pub(crate) fn is_negotiated(&self) -> bool {
         let is_of_providers = self.path.starts_with("/api/v1/webhooks/");
         let is_json = !self.path.ends_with("/stream") && !self.path.ends_with("/diagram");
         self.path.starts_with("/api/") && is_json && !is_of_providers
@@ -161,6 +168,7 @@ pub(crate) fn table() -> Vec<Route> {
             .answers_with_a_secret(),
         write("/api/v1/credentials/{id}/revoke", Administer, setup::revoke_credential),
         read("/api/v1/idempotency-policy", Open, meta::policy),
+        read("/", Open, meta::home),
         read("/healthz", Open, meta::health),
         read("/readyz", Open, meta::readiness),
         read("/metrics", Watch, meta::metrics),
@@ -172,9 +180,8 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/webhook-subscriptions/{id}", Read, subscriptions::show),
         write("/api/v1/webhook-subscriptions/{id}/rotate", Administer, subscriptions::rotate)
             .answers_with_a_secret(),
-        write("/api/v1/webhook-subscriptions/{id}/enable", Administer, subscriptions::enable),
-        write("/api/v1/webhook-subscriptions/{id}/disable", Administer, subscriptions::disable),
-        write("/api/v1/webhook-subscriptions/{id}/delete", Administer, subscriptions::delete),
+        change("/api/v1/webhook-subscriptions/{id}", Administer, subscriptions::change).on_the_version_seen(),
+        remove("/api/v1/webhook-subscriptions/{id}", Administer, subscriptions::delete).on_the_version_seen(),
         write("/api/v1/webhook-subscriptions/{id}/test", Administer, subscriptions::test),
         read("/api/v1/webhook-deliveries", Read, deliveries::list),
         write("/api/v1/webhook-deliveries/{id}/redeliver", Operate, deliveries::redeliver),
@@ -198,13 +205,9 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/webhook-sources", Administer, webhook_sources::create),
         read("/api/v1/webhook-sources", Read, webhook_sources::list),
         read("/api/v1/webhook-sources/{name}", Read, webhook_sources::show),
-        write("/api/v1/webhook-sources/{name}", Administer, webhook_sources::replace).on_the_version_seen(),
-        write("/api/v1/webhook-sources/{name}/delete", Administer, webhook_sources::delete)
-            .on_the_version_seen(),
-        write("/api/v1/webhook-sources/{name}/disable", Administer, webhook_sources::disable)
-            .on_the_version_seen(),
-        write("/api/v1/webhook-sources/{name}/enable", Administer, webhook_sources::enable)
-            .on_the_version_seen(),
+        replace("/api/v1/webhook-sources/{name}", Administer, webhook_sources::replace).on_the_version_seen(),
+        change("/api/v1/webhook-sources/{name}", Administer, webhook_sources::change).on_the_version_seen(),
+        remove("/api/v1/webhook-sources/{name}", Administer, webhook_sources::delete).on_the_version_seen(),
         write("/api/v1/webhooks/{source}", Open, webhooks::take_in).without_request_keys(),
         write("/api/v1/webhooks/{workspace}/{name}", Open, webhooks::take_in_by_name).without_request_keys(),
         read("/api/v1/webhook-events", Read, webhook_events::list),
@@ -257,7 +260,9 @@ pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
         handler = handler.layer(guard);
         router = router.route(route.path, handler);
     }
-    let routes = refuse_all_else(router.with_state(app.clone()).merge(error_pages::routes()));
+    let routes = refuse_all_else(
+        router.with_state(app.clone()).merge(error_pages::routes()).merge(docs_page::assets()),
+    );
     // Around all, so that what fits no route and what panicked is seen, too.
     routes.layer(Observe(app.clone()))
 }
@@ -270,5 +275,5 @@ pub(crate) fn metrics_router(app: &Arc<App>) -> Router {
 
 /// Every path that is served, as metrics name it.
 pub(crate) fn templates() -> impl Iterator<Item = &'static str> {
-    table().into_iter().map(|route| route.path).chain(error_pages::PATHS)
+    table().into_iter().map(|route| route.path).chain(error_pages::PATHS).chain(docs_page::ASSET_PATHS)
 }

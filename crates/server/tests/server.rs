@@ -4,6 +4,7 @@ mod support;
 
 mod contract;
 mod entities;
+mod examples;
 mod hooks;
 mod observed;
 mod routes;

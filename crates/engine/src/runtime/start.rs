@@ -11,7 +11,7 @@ use super::{Engine, Error, RunHandle};
 use crate::limits::MAX_SPAN;
 use crate::model::{
     Fingerprint, IdempotencyKey, Invalid, KeyKind, KeyRecord, KeyTarget, NewRun, Payload, Priority, RunFacts,
-    RunId, Subject,
+    RunId, Subject, WorkflowSelector,
 };
 use crate::store::{StartOutcome, Store, StoreError};
 
@@ -50,7 +50,7 @@ impl Start {
         }
     }
 
-    /// Sets the version of the workflow; the default is the latest.
+    /// Sets the version of the workflow; the default is the latest. The name may carry it as well: `order@2`.
     pub fn version(mut self, version: u32) -> Self {
         self.version = Some(version);
         self
@@ -108,11 +108,9 @@ impl Start {
         if inner.phase() != super::inner::Phase::Running {
             return Err(Error::ShuttingDown);
         }
-        let (workspace, name) = (&self.engine.workspace, &self.workflow);
-        let workflow = match self.version {
-            Some(version) => inner.registry.version(workspace, name, version)?,
-            None => inner.registry.newest(workspace, name)?,
-        };
+        let mut selector: WorkflowSelector = self.workflow.parse()?;
+        selector.version = self.version.or(selector.version);
+        let workflow = inner.registry.select(&self.engine.workspace, &selector)?;
         let input = self.input?;
         let key = self.key.as_deref().map(IdempotencyKey::new).transpose()?;
         // A run id from the caller makes the start repeatable, like a key.
@@ -159,6 +157,7 @@ impl Start {
         prepared.new.grant = inner.offer();
         let since = inner.clock.monotonic();
         let outcome = send(&prepared.engine, &prepared.new).await?;
+        let outcome = prepared.recognise_other_version(outcome).await?;
         if let StartOutcome::Created(head) = &outcome {
             match head.state.lease() {
                 Some(lease) if lease.owner == inner.owner => {
@@ -198,9 +197,10 @@ impl PreparedStart {
             let found = inner.call_store(inner.store.find_key(&facts.workspace, KeyKind::Run, key)).await?;
             let live = found.filter(|record| record.is_live(inner.store.now()));
             if let Some(KeyRecord { target: KeyTarget::Run { run, fingerprint }, first_seen_at, .. }) = live {
-                if Some(fingerprint) != facts.fingerprint {
-                    Counters::add(&inner.counters.conflicts);
-                    return Err(Error::KeyConflict { run, first_seen_at });
+                if Some(&fingerprint) != facts.fingerprint.as_ref() {
+                    let conflict = StartOutcome::KeyConflict { run, fingerprint, first_seen_at };
+                    let recognised = self.recognise_other_version(conflict).await?;
+                    return self.answer(recognised);
                 }
                 return match self.engine.get(run).await {
                     Ok(view) => self.answer(StartOutcome::Existing(view.head)),
@@ -216,6 +216,25 @@ impl PreparedStart {
             Ok(view) => self.answer(StartOutcome::Existing(view.head)),
             Err(Error::NoSuchRun(_)) => Err(refused),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Recognises the run of a key whose fingerprint differs only because the run began with another version of
+    /// the workflow, which ignores other fields of the input. So a retry finds its run after an upgrade.
+    async fn recognise_other_version(&self, outcome: StartOutcome) -> Result<StartOutcome, StoreError> {
+        let StartOutcome::KeyConflict { run, fingerprint, .. } = &outcome else { return Ok(outcome) };
+        let (inner, facts) = (&self.engine.inner, &self.new.facts);
+        let Some(found) = inner.call_store(inner.store.find_run(&facts.workspace, *run)).await? else {
+            return Ok(outcome);
+        };
+        let pinned = &found.head.facts.workflow;
+        if pinned.name != facts.workflow.name || pinned.version == facts.workflow.version {
+            return Ok(outcome);
+        }
+        let Some(workflow) = inner.registry.find(&facts.workspace, pinned) else { return Ok(outcome) };
+        match Fingerprint::of_run(&pinned.name, &self.new.input, &workflow.ignore) {
+            Ok(under_pinned) if under_pinned == *fingerprint => Ok(StartOutcome::Existing(found.head)),
+            _ => Ok(outcome),
         }
     }
 

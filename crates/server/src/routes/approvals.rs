@@ -21,19 +21,6 @@ use crate::errors::{of_invalid, problem_of};
 use crate::strict_json::StrictJson;
 
 /// Answers an approval: under the role and the requester of the credential, which the document lets decide or not.
-#[utoipa::path(
-    post, path = "/api/v1/workflow-runs/{id}/approvals/{step}", tag = "runs", operation_id = "answer_approval", request_body = api::AnswerApproval,
-    params(
-        ("id" = String, Path, description = "The run"),
-        ("step" = String, Path, description = "The step that asks"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "The answer is kept", body = api::SentSignal),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

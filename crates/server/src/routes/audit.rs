@@ -110,14 +110,6 @@ fn place_of(text: &str) -> Option<AuditCursor> {
 }
 
 /// What people did in the workspace, oldest first: who, with which credential and role, from where, under which trace.
-#[utoipa::path(
-    get, path = "/api/v1/audit", tag = "evidence", operation_id = "list_audit", params(AuditQuery),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::JournalEntry>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

@@ -17,17 +17,6 @@ use crate::app::App;
 use crate::uploaded::Uploaded;
 
 /// Uploads a definition, as JSON or YAML. A version never changes: the same again is found, something else is refused.
-#[utoipa::path(
-    post, path = "/api/v1/workflow-definitions", tag = "definitions", operation_id = "create_definition",
-    request_body(content((api::CreateDefinition = "application/json"), (String = "application/yaml"))),
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
-    responses(
-        (status = 201, description = "It was made", body = api::Definition),
-        (status = 200, description = "It was there, with the same content", body = api::Definition),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn upload(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -40,15 +29,6 @@ pub(crate) async fn upload(
 }
 
 /// One definition with its document.
-#[utoipa::path(
-    get, path = "/api/v1/workflow-definitions/{id}", tag = "definitions", operation_id = "show_definition",
-    params(("id" = String, Path, description = "The definition")),
-    responses(
-        (status = 200, description = "The definition", body = api::Definition),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -70,14 +50,6 @@ pub(crate) struct DefinitionFilter {
 }
 
 /// Definitions, in the order of their ids.
-#[utoipa::path(
-    get, path = "/api/v1/workflow-definitions", tag = "definitions", operation_id = "list_definitions", params(DefinitionFilter),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::DefinitionSummary>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

@@ -39,14 +39,6 @@ pub(crate) struct Wanted {
 }
 
 /// Deliveries in the order of their runs. A page may be short though there are more: `nextCursor` tells.
-#[utoipa::path(
-    get, path = "/api/v1/webhook-deliveries", tag = "webhooks", operation_id = "list_deliveries", params(Wanted),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::WebhookDelivery>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -56,7 +48,7 @@ pub(crate) async fn list(
     let named = |text: &String| {
         delivery_status_named(text).ok_or_else(|| {
             Refused::new(Code::InvalidRequest, "`status` is due, claimed, delivered or dead.")
-                .with("path", "/status")
+                .with("path", "query:status")
         })
     };
     let status = wanted.status.as_ref().map(named).transpose()?;
@@ -112,19 +104,6 @@ async fn of_all(
 }
 
 /// Sends one that was delivered or given up once more, under the same `webhook-id`.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-deliveries/{id}/redeliver", tag = "webhooks", operation_id = "redeliver_webhook",
-    request_body = api::RedeliverWebhook,
-    params(
-        ("id" = String, Path, description = "The delivery"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "It is due again", body = api::WebhookDelivery),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn redeliver(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -147,16 +126,6 @@ pub(crate) async fn redeliver(
 }
 
 /// Sends many that were given up, or delivered, once more, each under its own `webhook-id`. They are sent in the order of their runs.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-deliveries/redeliver", tag = "webhooks", operation_id = "redeliver_webhooks",
-    request_body = api::RedeliverWebhooks,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
-    responses(
-        (status = 200, description = "Those that are due again", body = api::Page<api::WebhookDelivery>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn redeliver_many(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -171,8 +140,8 @@ pub(crate) async fn redeliver_many(
             return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/status"));
         }
     };
-    let to = app.subscriptions.get(&identity.workspace, &asked.subscription).await?;
-    let filter = format!("{} {}", asked.subscription, asked.status.as_str());
+    let to = app.subscriptions.get(&identity.workspace, &asked.subscription_id).await?;
+    let filter = format!("{} {}", asked.subscription_id, asked.status.as_str());
     let pages = app.list(&identity, "webhook-deliveries", &filter);
     let after = pages.open(asked.cursor.as_deref())?;
     let after = after.map(|place: String| EffectKey::from_stored(&place));
@@ -185,23 +154,13 @@ pub(crate) async fn redeliver_many(
 
 /// Forgets deliveries that were given up, because nobody will want them any more: those of a subscription that was deleted, say. The audit
 /// log keeps which they were, who wanted it, and why.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-deliveries/discard", tag = "webhooks", operation_id = "discard_webhooks",
-    request_body = api::DiscardWebhooks,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
-    responses(
-        (status = 200, description = "Those that are forgotten, as they were", body = api::Page<api::WebhookDelivery>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn discard(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     StrictJson { value: asked, .. }: StrictJson<api::DiscardWebhooks>,
 ) -> Result<Json<api::Page<api::WebhookDelivery>>, Refused> {
     let limit = limit_of(asked.limit)?;
-    let of = app.subscriptions.get(&identity.workspace, &asked.subscription).await?;
+    let of = app.subscriptions.get(&identity.workspace, &asked.subscription_id).await?;
     let by = identity.actor(Person::named(asked.by.as_deref())?);
     let forgotten = app.subscriptions.discard_many(&of, limit, &by, &asked.reason).await?;
     Ok(Json(api::Page { items: shown(&forgotten), next_cursor: None }))

@@ -34,14 +34,6 @@ pub(crate) struct PageOf {
 }
 
 /// Effects in doubt that nobody has ruled on, the longest in doubt first.
-#[utoipa::path(
-    get, path = "/api/v1/doubts", tag = "doubts", operation_id = "list_doubts", params(PageOf),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::Doubt>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -77,19 +69,6 @@ fn place_of(text: &str) -> Result<DoubtCursor, Refused> {
 }
 
 /// Decides what is to become of an effect in doubt. It counts once, for the doubt as it was seen, and is in the audit log.
-#[utoipa::path(
-    post, path = "/api/v1/doubts/{run}/{step}/resolve", tag = "doubts", operation_id = "resolve_doubt", request_body = api::ResolveDoubt,
-    params(
-        ("run" = String, Path, description = "The run"),
-        ("step" = String, Path, description = "The step"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "It is decided", body = api::ResolvedDoubt),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn resolve(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -116,7 +95,7 @@ pub(crate) async fn resolve(
         run_id: run.to_string(),
         step_id: step,
         resolution: asked.resolution,
-        by: actor,
+        actor,
         version,
     }))
 }

@@ -22,20 +22,6 @@ use crate::strict_json::StrictJson;
 use crate::translate::{completion, new_promise, shown_durable};
 
 /// Makes a durable promise, or finds that it was made under the same key.
-#[utoipa::path(
-    post, path = "/promises",  operation_id = "create_durable_promise",tag = "durable promises", request_body = api::CreateDurablePromise,
-    params(
-        ("idempotency-key" = Option<String>, Header, description = "What the maker knows the making by"),
-        ("strict" = Option<bool>, Header, description = "`true`: one that was made before counts only while it is pending"),
-    ),
-    responses(
-        (status = 201, description = "It was made", body = api::DurablePromise),
-        (status = 200, description = "It was made before under this key", body = api::DurablePromise),
-        (status = 409, description = "It was made otherwise", body = api::Problem, content_type = "application/problem+json"),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -62,15 +48,6 @@ pub(crate) async fn create(
 }
 
 /// One durable promise.
-#[utoipa::path(
-    get, path = "/promises/{id}",  operation_id = "show_durable_promise",tag = "durable promises",
-    params(("id" = String, Path, description = "Its id, percent-encoded")),
-    responses(
-        (status = 200, description = "The promise", body = api::DurablePromise),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -82,20 +59,6 @@ pub(crate) async fn show(
 }
 
 /// Completes a durable promise, or finds that it was completed under the same key.
-#[utoipa::path(
-    patch, path = "/promises/{id}",  operation_id = "complete_durable_promise",tag = "durable promises", request_body = api::CompleteDurablePromise,
-    params(
-        ("id" = String, Path, description = "Its id, percent-encoded"),
-        ("idempotency-key" = Option<String>, Header, description = "What the settler knows the completion by"),
-        ("strict" = Option<bool>, Header, description = "`true`: a completion from before counts only if it asked for the same state, and a timeout never"),
-    ),
-    responses(
-        (status = 200, description = "It is completed so, or counts as that", body = api::DurablePromise),
-        (status = 403, description = "It was completed otherwise", body = api::Problem, content_type = "application/problem+json"),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn complete(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -138,7 +101,7 @@ fn is_strict(headers: &HeaderMap) -> Result<bool, Refused> {
         (Some(value), None) if value.eq_ignore_ascii_case(b"false") => Ok(false),
         _ => {
             let detail = "The header `strict` is `true` or `false`, once, or left away.";
-            Err(Refused::new(Code::InvalidRequest, detail).with("path", "strict"))
+            Err(Refused::new(Code::InvalidRequest, detail).with("path", "header:strict"))
         }
     }
 }

@@ -24,19 +24,6 @@ use crate::strict_json::StrictJson;
 use crate::translate::{shown_entity, shown_entity_note, shown_entity_view, shown_operation};
 
 /// Makes an entity. The same again is found; one that is there and differs is not changed.
-#[utoipa::path(
-    post, path = "/api/v1/entities/{type}", tag = "entities", operation_id = "create_entity", request_body = api::CreateEntity,
-    params(
-        ("type" = String, Path, description = "What type of entity, as its workflow says in `entity`"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 201, description = "It was made", body = api::CreatedEntity),
-        (status = 200, description = "It was there, just so", body = api::CreatedEntity),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -82,15 +69,6 @@ pub(crate) struct EntityFilter {
 }
 
 /// Entities of one type, in the order of their ids.
-#[utoipa::path(
-    get, path = "/api/v1/entities/{type}", tag = "entities", operation_id = "list_entities",
-    params(("type" = String, Path, description = "What type of entity"), EntityFilter),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::Entity>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -118,19 +96,6 @@ pub(crate) struct AsWhom {
 }
 
 /// One entity, the operation that is in progress with it, and what may be done.
-#[utoipa::path(
-    get, path = "/api/v1/entities/{type}/{id}", tag = "entities", operation_id = "show_entity",
-    params(
-        ("type" = String, Path, description = "What type of entity"),
-        ("id" = String, Path, description = "The entity"),
-        AsWhom,
-    ),
-    responses(
-        (status = 200, description = "The entity", body = api::EntityDetail),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -161,19 +126,6 @@ pub(super) fn requester_of(identity: &Identity, asked: Option<String>) -> Result
 }
 
 /// Says something about an entity, whatever is going on with it.
-#[utoipa::path(
-    post, path = "/api/v1/entities/{type}/{id}/notes", tag = "entities", operation_id = "add_entity_note", request_body = api::AddEntityNote,
-    params(
-        ("type" = String, Path, description = "What type of entity"),
-        ("id" = String, Path, description = "The entity"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 201, description = "It is kept", body = api::JournalEntry),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn add_note(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -187,19 +139,6 @@ pub(crate) async fn add_note(
 }
 
 /// What was seen, done and said about an entity, oldest first.
-#[utoipa::path(
-    get, path = "/api/v1/entities/{type}/{id}/notes", tag = "entities", operation_id = "list_entity_notes",
-    params(
-        ("type" = String, Path, description = "What type of entity"),
-        ("id" = String, Path, description = "The entity"),
-        PageOf,
-    ),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::JournalEntry>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn notes(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -220,19 +159,6 @@ pub(crate) async fn notes(
 }
 
 /// The operations of one entity, newest first.
-#[utoipa::path(
-    get, path = "/api/v1/entities/{type}/{id}/operations", tag = "entities", operation_id = "list_operations_of_entity",
-    params(
-        ("type" = String, Path, description = "What type of entity"),
-        ("id" = String, Path, description = "The entity"),
-        PageOf,
-    ),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::Operation>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn operations(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

@@ -31,24 +31,6 @@ use crate::translate::{shown_entity, shown_failure, shown_operation, shown_pendi
 
 /// Takes a step with an entity: validated, claimed if the step says so, done once, and recorded. Waits for the action as long as
 /// `Prefer: wait=N` says, 60 seconds if it does not.
-#[utoipa::path(
-    post, path = "/api/v1/entities/{type}/{id}/steps/{stepKey}", tag = "entities", operation_id = "take_step",
-    request_body(content = Option<api::TakeStep>),
-    params(
-        ("type" = String, Path, description = "What type of entity"),
-        ("id" = String, Path, description = "The entity"),
-        ("stepKey" = String, Path, description = "The step"),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`: how long to wait for the action, 0 to 60 seconds; 60 if absent"),
-        ("If-Match" = Option<String>, Header, description = "Only if the entity still has this version"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "It is done", body = api::TakenStep),
-        (status = 202, description = "It is under way", body = api::TakenStep),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn take(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -73,24 +55,6 @@ pub(crate) async fn take(
 }
 
 /// Has an irreversible step taken although it may have happened: for managers, with a reason that the audit log keeps.
-#[utoipa::path(
-    post, path = "/api/v1/entities/{type}/{id}/steps/{stepKey}/override", tag = "entities", operation_id = "override_step",
-    request_body = api::OverrideStep,
-    params(
-        ("type" = String, Path, description = "What type of entity"),
-        ("id" = String, Path, description = "The entity"),
-        ("stepKey" = String, Path, description = "The step"),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`: how long to wait for the action, 0 to 60 seconds; 60 if absent"),
-        ("If-Match" = Option<String>, Header, description = "Only if the entity still has this version"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "It is done", body = api::TakenStep),
-        (status = 202, description = "It is under way", body = api::TakenStep),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn take_overriding(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

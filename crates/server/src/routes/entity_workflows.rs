@@ -23,17 +23,6 @@ use crate::negotiate::accepts;
 use crate::uploaded::Uploaded;
 
 /// Uploads an entity workflow, as JSON or YAML. One of its name that says the same is found; another one is not replaced.
-#[utoipa::path(
-    post, path = "/api/v1/entity-workflows", tag = "entities", operation_id = "create_entity_workflow",
-    request_body(content((api::PutEntityWorkflow = "application/json"), (String = "application/yaml"))),
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
-    responses(
-        (status = 201, description = "It was made", body = api::EntityWorkflow),
-        (status = 200, description = "It was there, and says the same", body = api::EntityWorkflow),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -44,20 +33,6 @@ pub(crate) async fn create(
 }
 
 /// Puts an entity workflow in place of the one of its name, or makes it. With `If-Match` only the version that was seen is replaced.
-#[utoipa::path(
-    put, path = "/api/v1/entity-workflows/{name}", tag = "entities", operation_id = "put_entity_workflow",
-    request_body(content((api::PutEntityWorkflow = "application/json"), (String = "application/yaml"))),
-    params(
-        ("name" = String, Path, description = "The name of the entity workflow"),
-        ("If-Match" = Option<String>, Header, description = "The version that is to be replaced, as `ETag` gave it"),
-    ),
-    responses(
-        (status = 200, description = "It stands", body = api::EntityWorkflow),
-        (status = 201, description = "It was made", body = api::EntityWorkflow),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn replace(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -86,14 +61,6 @@ fn answer(app: &App, made: Uploading) -> Result<Response, Refused> {
 }
 
 /// Entity workflows, in the order of their ids.
-#[utoipa::path(
-    get, path = "/api/v1/entity-workflows", tag = "entities", operation_id = "list_entity_workflows", params(PageOf),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::EntityWorkflowSummary>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -110,15 +77,6 @@ pub(crate) async fn list(
 }
 
 /// One entity workflow with its document.
-#[utoipa::path(
-    get, path = "/api/v1/entity-workflows/{name}", tag = "entities", operation_id = "show_entity_workflow",
-    params(("name" = String, Path, description = "The name of the entity workflow")),
-    responses(
-        (status = 200, description = "The entity workflow", body = api::EntityWorkflow),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -139,15 +97,6 @@ pub(crate) struct DiagramOf {
 }
 
 /// An entity workflow as a picture: its statuses, and what moves entities between them.
-#[utoipa::path(
-    get, path = "/api/v1/entity-workflows/{name}/diagram", tag = "entities", operation_id = "draw_entity_workflow",
-    params(("name" = String, Path, description = "The name of the entity workflow"), DiagramOf),
-    responses(
-        (status = 200, description = "The picture", content((String = "text/vnd.mermaid"), (String = "image/svg+xml"))),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn draw(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -174,7 +123,8 @@ fn format_of(headers: &HeaderMap, asked: Option<&str>) -> Result<DiagramFormat, 
         Some("mermaid") => Ok(DiagramFormat::Mermaid),
         Some("svg") => Ok(DiagramFormat::Svg),
         Some(_) => {
-            Err(Refused::new(Code::InvalidRequest, "`format` is mermaid or svg.").with("path", "/format"))
+            Err(Refused::new(Code::InvalidRequest, "`format` is mermaid or svg.")
+                .with("path", "query:format"))
         }
         None if accepts(headers, "text", "vnd.mermaid") => Ok(DiagramFormat::Mermaid),
         None if accepts(headers, "image", "svg+xml") => Ok(DiagramFormat::Svg),

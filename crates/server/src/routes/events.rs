@@ -21,15 +21,6 @@ use crate::event_stream;
 use crate::translate::shown_event;
 
 /// What happened to a run as a whole, oldest first.
-#[utoipa::path(
-    get, path = "/api/v1/workflow-runs/{id}/events", tag = "runs", operation_id = "list_run_events",
-    params(("id" = String, Path, description = "The run"), PageOf),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::RunEvent>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -50,18 +41,6 @@ pub(crate) async fn list(
 }
 
 /// The history of a run as it happens: events `run`, `step` and, at last, `end`. `Last-Event-ID` goes on where another stream broke off.
-#[utoipa::path(
-    get, path = "/api/v1/workflow-runs/{id}/events/stream", tag = "runs", operation_id = "stream_run_events",
-    params(
-        ("id" = String, Path, description = "The run"),
-        ("Last-Event-ID" = Option<String>, Header, description = "The version that was seen last"),
-    ),
-    responses(
-        (status = 200, description = "Server-sent events", body = String, content_type = "text/event-stream"),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn stream(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

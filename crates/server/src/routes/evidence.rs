@@ -19,14 +19,6 @@ use crate::strict_json::StrictJson;
 use crate::translate::{shown_effect, shown_note};
 
 /// The effects of one run: every attempt, claim, probe, ruling and refused write.
-#[utoipa::path(
-    get, path = "/api/v1/workflow-runs/{id}/ledger", tag = "evidence", operation_id = "list_ledger_of_run", params(("id" = String, Path, description = "The run")),
-    responses(
-        (status = 200, description = "Every effect of the run", body = api::Page<api::LedgerEntry>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn ledger_of_run(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -38,14 +30,6 @@ pub(crate) async fn ledger_of_run(
 }
 
 /// The effects of the workspace: of runs, newest run first, then of operations on entities; `limit` counts runs and operations.
-#[utoipa::path(
-    get, path = "/api/v1/ledger", tag = "evidence", operation_id = "list_ledger", params(PageOf),
-    responses(
-        (status = 200, description = "The effects of one page of runs and operations", body = api::Page<api::LedgerEntry>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn ledger(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -63,15 +47,6 @@ pub(crate) async fn ledger(
 }
 
 /// The journal of one run: what was tried, found out and decided, oldest first.
-#[utoipa::path(
-    get, path = "/api/v1/workflow-runs/{id}/notes", tag = "evidence", operation_id = "list_run_notes",
-    params(("id" = String, Path, description = "The run"), PageOf),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::JournalEntry>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn notes(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -90,18 +65,6 @@ pub(crate) async fn notes(
 }
 
 /// Leaves a note on a run, whatever it is doing.
-#[utoipa::path(
-    post, path = "/api/v1/workflow-runs/{id}/notes", tag = "evidence", operation_id = "add_run_note", request_body = api::AddNote,
-    params(
-        ("id" = String, Path, description = "The run"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 201, description = "It is kept", body = api::JournalEntry),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn add_note(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

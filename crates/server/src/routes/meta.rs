@@ -4,37 +4,25 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_engine::model::{CatalogKind, Name};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::answer::Refused;
 use crate::app::App;
 
 /// The contract on idempotency that is in force.
-#[utoipa::path(
-    get, path = "/api/v1/idempotency-policy", tag = "about", operation_id = "show_idempotency_policy",
-    responses((status = 200, description = "The contract", body = api::IdempotencyPolicy)),
-)]
 pub(crate) async fn policy(State(app): State<Arc<App>>) -> Json<api::IdempotencyPolicy> {
     Json(app.options.idempotency_policy())
 }
 
 /// Is the process alive?
-#[utoipa::path(get, path = "/healthz", tag = "about", responses((status = 200, description = "It is", body = api::Health)))]
 pub(crate) async fn health() -> Json<api::Health> {
-    Json(api::Health { status: api::HealthStatus::Ok, version: env!("CARGO_PKG_VERSION").into() })
+    Json(api::Health { status: api::HealthStatus::Ok, server_version: env!("CARGO_PKG_VERSION").into() })
 }
 
 /// May traffic be sent to it?
-#[utoipa::path(
-    get, path = "/readyz", tag = "about",
-    responses(
-        (status = 200, description = "It may", body = api::Readiness),
-        (status = 503, description = "Not now", body = api::Readiness),
-    ),
-)]
 pub(crate) async fn readiness(State(app): State<Arc<App>>) -> Response {
     let probe = Name::new("item", "readiness").expect("a plain word");
     let answered = match app.store.catalog() {
@@ -61,13 +49,6 @@ pub(crate) async fn readiness(State(app): State<Arc<App>>) -> Response {
 }
 
 /// What is counted, for Prometheus.
-#[utoipa::path(
-    get, path = "/metrics", tag = "about",
-    responses(
-        (status = 200, description = "Metrics in the text format of Prometheus", body = String, content_type = "text/plain"),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refused> {
     let text = app.metrics.render(&app).await;
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -75,50 +56,35 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Ref
 }
 
 /// This description.
-#[utoipa::path(
-    get, path = "/openapi.json", tag = "about",
-    responses((status = 200, description = "OpenAPI 3.1", body = Value, content_type = "application/json")),
-)]
 pub(crate) async fn openapi() -> Response {
     let kind = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, kind)], crate::openapi::text()).into_response()
 }
 
 /// The JSON Schema of documents.
-#[utoipa::path(
-    get, path = "/schemas/workflow-definition.json", tag = "about",
-    responses((status = 200, description = "The schema", body = Value, content_type = "application/schema+json")),
-)]
 pub(crate) async fn document_schema() -> Response {
     let kind = HeaderValue::from_static("application/schema+json");
     ([(header::CONTENT_TYPE, kind)], hapax_documents::json_schema().to_string()).into_response()
 }
 
 /// The JSON Schema of webhook sources.
-#[utoipa::path(
-    get, path = "/schemas/webhook-source.json", tag = "about",
-    responses((status = 200, description = "The schema", body = Value, content_type = "application/schema+json")),
-)]
 pub(crate) async fn source_schema() -> Response {
     let kind = HeaderValue::from_static("application/schema+json");
     ([(header::CONTENT_TYPE, kind)], hapax_documents::source_schema().to_string()).into_response()
 }
 
 /// The JSON Schema of entity workflows.
-#[utoipa::path(
-    get, path = "/schemas/entity-workflow.json", tag = "about",
-    responses((status = 200, description = "The schema", body = Value, content_type = "application/schema+json")),
-)]
 pub(crate) async fn entity_schema() -> Response {
     let kind = HeaderValue::from_static("application/schema+json");
     ([(header::CONTENT_TYPE, kind)], hapax_documents::entity_schema().to_string()).into_response()
 }
 
 /// The description, for people.
-#[utoipa::path(
-    get, path = "/docs", tag = "about",
-    responses((status = 200, description = "A page", body = String, content_type = "text/html")),
-)]
-pub(crate) async fn docs() -> Html<&'static str> {
-    Html(crate::openapi::page())
+pub(crate) async fn docs() -> Response {
+    crate::docs_page::answer()
+}
+
+/// Links what a visitor wants first.
+pub(crate) async fn home(headers: HeaderMap) -> Response {
+    crate::home::answer(&headers)
 }

@@ -36,7 +36,7 @@ pub(crate) struct OperationFilter {
     #[param(rename = "type")]
     kind: Option<String>,
     /// Only those of this step.
-    step: Option<String>,
+    step_key: Option<String>,
     /// Only the one under this key.
     idempotency_key: Option<String>,
     /// How many at most, 1 to 200; 50 if absent.
@@ -47,14 +47,6 @@ pub(crate) struct OperationFilter {
 }
 
 /// Operations, newest first.
-#[utoipa::path(
-    get, path = "/api/v1/operations", tag = "entities", operation_id = "list_operations", params(OperationFilter),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::Operation>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -64,7 +56,7 @@ pub(crate) async fn list(
     let status = filter.status.as_deref().map(status_named).transpose()?;
     let (kind, step) = (
         filter_name("entity type", filter.kind.as_deref())?,
-        filter_name("step key", filter.step.as_deref())?,
+        filter_name("step key", filter.step_key.as_deref())?,
     );
     let bound = format!("{status:?} {kind:?} {step:?} {:?}", filter.idempotency_key);
     let pages = app.list(&identity, "operations", &bound);
@@ -91,20 +83,11 @@ pub(crate) async fn list(
 fn status_named(text: &str) -> Result<OperationStatus, Refused> {
     OperationStatus::from_name(text).ok_or_else(|| {
         let detail = "`status` is one of PENDING, DONE, REJECTED, FAILED, REVERTED, IN_DOUBT.";
-        Refused::new(Code::InvalidRequest, detail).with("path", "/status")
+        Refused::new(Code::InvalidRequest, detail).with("path", "query:status")
     })
 }
 
 /// One operation with what happened to it.
-#[utoipa::path(
-    get, path = "/api/v1/operations/{id}", tag = "entities", operation_id = "show_operation",
-    params(("id" = String, Path, description = "The operation")),
-    responses(
-        (status = 200, description = "The operation", body = api::OperationDetail),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -128,19 +111,6 @@ fn operation_id(text: &str) -> Result<OperationId, Refused> {
 }
 
 /// Decides about an operation in doubt. It counts once, and is in the audit log.
-#[utoipa::path(
-    post, path = "/api/v1/operations/{id}/resolve", tag = "entities", operation_id = "resolve_operation",
-    request_body = api::ResolveOperation,
-    params(
-        ("id" = String, Path, description = "The operation"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "It is decided", body = api::Operation),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn resolve(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

@@ -35,15 +35,6 @@ use crate::translate::{
 };
 
 /// Makes a promise that belongs to no run: anybody may settle it, and any number of runs and callers may wait for it.
-#[utoipa::path(
-    post, path = "/api/v1/promises", tag = "promises", operation_id = "create_promise", request_body = api::CreatePromise,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
-    responses(
-        (status = 201, description = "It is there; settled already, if a settlement came early", body = api::Promise),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -112,7 +103,7 @@ impl PromiseFilter {
     /// The run whose promises are meant; that of none for those that stand alone.
     fn run(&self) -> Result<Option<RunId>, Refused> {
         let refused = |detail: &str| {
-            Err(Refused::new(Code::InvalidRequest, detail.to_owned()).with("path", "/standAlone"))
+            Err(Refused::new(Code::InvalidRequest, detail.to_owned()).with("path", "query:standAlone"))
         };
         match (&self.run_id, self.stand_alone.as_deref()) {
             (None, None) => Ok(None),
@@ -125,14 +116,6 @@ impl PromiseFilter {
 }
 
 /// Promises, in the order of their ids.
-#[utoipa::path(
-    get, path = "/api/v1/promises", tag = "promises", operation_id = "list_promises", params(PromiseFilter),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::Promise>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -143,7 +126,7 @@ pub(crate) async fn list(
     let status = filter.status.as_deref().map(|text| {
         let detail = "`status` is one of PENDING, RESOLVED, REJECTED, CANCELLED, TIMED_OUT, KEY_TAKEN.";
         promise_status_named(text)
-            .ok_or_else(|| Refused::new(Code::InvalidRequest, detail).with("path", "/status"))
+            .ok_or_else(|| Refused::new(Code::InvalidRequest, detail).with("path", "query:status"))
     });
     let status = status.transpose()?;
     let bound = format!("{run:?} {status:?}");
@@ -162,14 +145,6 @@ pub(crate) async fn list(
 }
 
 /// Settlements that came before their promise and wait for it, in the order of their keys.
-#[utoipa::path(
-    get, path = "/api/v1/early-settlements", tag = "promises", operation_id = "list_early_settlements", params(PageOf),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::EarlySettlement>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list_early_settlements(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -188,18 +163,6 @@ pub(crate) async fn list_early_settlements(
 }
 
 /// One promise; waits for it to be settled if asked to.
-#[utoipa::path(
-    get, path = "/api/v1/promises/{ref}", tag = "promises", operation_id = "show_promise",
-    params(
-        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds, at most 60, for it to be settled"),
-    ),
-    responses(
-        (status = 200, description = "The promise as it stands", body = api::Promise),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -210,19 +173,6 @@ pub(crate) async fn show(
 }
 
 /// Gives a promise its value. The first settlement wins; the same value again is fine.
-#[utoipa::path(
-    post, path = "/api/v1/promises/{ref}/resolve", tag = "promises", operation_id = "resolve_promise", request_body = api::ResolvePromise,
-    params(
-        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "It is settled so", body = api::SettledPromise),
-        (status = 202, description = "The key names no promise yet; the value is kept for it", body = api::KeptSettlement),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn resolve(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -234,19 +184,6 @@ pub(crate) async fn resolve(
 }
 
 /// Says that there will be no value: whoever waits sees a failure.
-#[utoipa::path(
-    post, path = "/api/v1/promises/{ref}/reject", tag = "promises", operation_id = "reject_promise", request_body = api::RejectPromise,
-    params(
-        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "It is settled so", body = api::SettledPromise),
-        (status = 202, description = "The key names no promise yet; the rejection is kept for it", body = api::KeptSettlement),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn reject(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -258,19 +195,6 @@ pub(crate) async fn reject(
 }
 
 /// The same as `/api/v1/promises/{ref}`, under the name of the workspace.
-#[utoipa::path(
-    get, path = "/api/tenants/{slug}/promises/{ref}", tag = "promises", operation_id = "show_promise_of_tenant",
-    params(
-        ("slug" = String, Path, description = "The workspace of the credential"),
-        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds, at most 60, for it to be settled"),
-    ),
-    responses(
-        (status = 200, description = "The promise as it stands", body = api::Promise),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show_of_tenant(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -282,20 +206,6 @@ pub(crate) async fn show_of_tenant(
 }
 
 /// The same as `/api/v1/promises/{ref}/resolve`, under the name of the workspace.
-#[utoipa::path(
-    post, path = "/api/tenants/{slug}/promises/{ref}/resolve", tag = "promises", operation_id = "resolve_promise_of_tenant", request_body = api::ResolvePromise,
-    params(
-        ("slug" = String, Path, description = "The workspace of the credential"),
-        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "It is settled so", body = api::SettledPromise),
-        (status = 202, description = "The key names no promise yet; the value is kept for it", body = api::KeptSettlement),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn resolve_of_tenant(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -308,20 +218,6 @@ pub(crate) async fn resolve_of_tenant(
 }
 
 /// The same as `/api/v1/promises/{ref}/reject`, under the name of the workspace.
-#[utoipa::path(
-    post, path = "/api/tenants/{slug}/promises/{ref}/reject", tag = "promises", operation_id = "reject_promise_of_tenant", request_body = api::RejectPromise,
-    params(
-        ("slug" = String, Path, description = "The workspace of the credential"),
-        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "It is settled so", body = api::SettledPromise),
-        (status = 202, description = "The key names no promise yet; the rejection is kept for it", body = api::KeptSettlement),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn reject_of_tenant(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

@@ -29,18 +29,6 @@ use crate::trace::TraceId;
 use crate::translate::{life_of_token, promise_named, settlement_by_token};
 
 /// Makes a token by which somebody without a credential may settle the promise. It is in the answer, this once.
-#[utoipa::path(
-    post, path = "/api/v1/promises/{ref}/tokens", tag = "promises", operation_id = "create_settle_token", request_body(content = Option<api::CreateSettleToken>),
-    params(
-        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it does nothing, and is told what was made, without the secret."),
-    ),
-    responses(
-        (status = 201, description = "The token, shown this once", body = api::IssuedSettleToken),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn issue(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -70,16 +58,6 @@ pub(crate) async fn issue(
 }
 
 /// Settles the promise of a token.
-#[utoipa::path(
-    post, path = "/settle/{token}", tag = "promises", operation_id = "settle_by_token", request_body = api::SettleByToken,
-    params(("token" = String, Path, description = "The token")),
-    responses(
-        (status = 200, description = "The promise is settled so", body = api::SettledByToken),
-        (status = 404, description = "The token is unknown or has expired, or its promise is settled otherwise", body = api::Problem, content_type = "application/problem+json"),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn settle(
     State(app): State<Arc<App>>,
     PathOf(token): PathOf<String>,
@@ -123,10 +101,6 @@ fn refuse(app: &App, address: Option<IpAddr>) -> Refused {
 }
 
 /// What a person, or a program that follows links, sees: nothing about the token, and nothing happens.
-#[utoipa::path(
-    get, path = "/settle/{token}", tag = "promises", operation_id = "explain_settle_token", params(("token" = String, Path, description = "The token")),
-    responses((status = 200, description = "How to use such an address; the same for every token", body = String, content_type = "text/plain")),
-)]
 pub(crate) async fn explain() -> &'static str {
     "This address takes an answer by POST, as application/json: {\"value\": …} or {\"reject\": {\"message\": \"…\"}}.\n\
      Opening it changes nothing.\n"

@@ -1,39 +1,27 @@
 //! Subscriptions to webhooks.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
-use hapax_api::{Code, SubscriptionState};
+use hapax_api::Code;
 use hapax_engine::Hold;
 use hapax_engine::model::Name;
 use hapax_webhooks::{MessageId, Verdict};
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use secrecy::ExposeSecret;
 
 use super::doubts::PageOf;
-use super::request::{Caller, PathOf, QueryOf, page_limit};
+use super::request::{Caller, Deletion, PathOf, QueryOf, expected_version, page_limit};
+use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
-use crate::identity::Acting;
 use crate::strict_json::StrictJson;
+use crate::subscriptions::Subscription;
 
 /// Makes a subscription. Its secret is in the answer, this once.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-subscriptions", tag = "webhooks", operation_id = "create_subscription",
-    request_body = api::CreateSubscription,
-    params(
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it does nothing, and is told what was made, without the secret."),
-    ),
-    responses(
-        (status = 201, description = "The subscription, and its secret", body = api::IssuedSubscription),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -48,14 +36,6 @@ pub(crate) async fn create(
 }
 
 /// Subscriptions, without their secrets and without those that were deleted. A page may be short though there are more.
-#[utoipa::path(
-    get, path = "/api/v1/webhook-subscriptions", tag = "webhooks", operation_id = "list_subscriptions", params(PageOf),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::Subscription>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -70,146 +50,62 @@ pub(crate) async fn list(
 }
 
 /// One subscription, without its secret.
-#[utoipa::path(
-    get, path = "/api/v1/webhook-subscriptions/{id}", tag = "webhooks", operation_id = "show_subscription",
-    params(("id" = String, Path, description = "The subscription")),
-    responses(
-        (status = 200, description = "The subscription", body = api::Subscription),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
-) -> Result<Json<api::Subscription>, Refused> {
-    Ok(Json(app.subscriptions.get(&identity.workspace, &id).await?.shown()))
+) -> Result<Response, Refused> {
+    Ok(shown(&*app.subscriptions.get(&identity.workspace, &id).await?))
 }
 
 /// Gives a subscription a new secret. For a while both sign, so that the receiver can change over.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-subscriptions/{id}/rotate", tag = "webhooks", operation_id = "rotate_subscription",
-    request_body(content = Option<api::RotateSubscription>),
-    params(
-        ("id" = String, Path, description = "The subscription"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it does nothing, and is told what was made, without the secret."),
-    ),
-    responses(
-        (status = 200, description = "The subscription, and its new secret", body = api::IssuedSubscription),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn rotate(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
     asked: Option<StrictJson<api::RotateSubscription>>,
 ) -> Result<Json<api::IssuedSubscription>, Refused> {
-    let overlap = asked.and_then(|StrictJson { value: asked, .. }| asked.overlap_seconds);
-    let overlap = overlap.map(Duration::from_secs);
+    let overlap = asked.and_then(|StrictJson { value: asked, .. }| asked.overlap);
+    let overlap = overlap.map(|given| given.0);
     let by = identity.actor(None);
     let (subscription, secret) = app.subscriptions.rotate(&identity.workspace, &id, overlap, by).await?;
     let secret = secret.expose_secret().to_owned();
     Ok(Json(api::IssuedSubscription { subscription: subscription.shown(), secret }))
 }
 
-/// Has a subscription be told again. What was given up meanwhile is not sent by itself: redeliver it.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-subscriptions/{id}/enable", tag = "webhooks", operation_id = "enable_subscription",
-    request_body(content = Option<api::SteerSubscription>),
-    params(
-        ("id" = String, Path, description = "The subscription"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "The subscription", body = api::Subscription),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
-pub(crate) async fn enable(
+/// Changes a subscription: its name, address, events, description, or whether anything is sent. Absent fields stay as they are. What waits
+/// for a disabled one is given up, visibly, and can be redelivered once it is enabled.
+pub(crate) async fn change(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
-    asked: Option<StrictJson<api::SteerSubscription>>,
-) -> Result<Json<api::Subscription>, Refused> {
-    steer(&app, &identity, &id, SubscriptionState::Enabled, asked).await
+    headers: HeaderMap,
+    StrictJson { value: asked, .. }: StrictJson<api::ChangeSubscription>,
+) -> Result<Response, Refused> {
+    let (expected, by) = (expected_version(&headers)?, identity.actor(None));
+    let changed = app.subscriptions.patch(&identity.workspace, &id, &asked, expected, by).await?;
+    Ok(shown(&changed))
 }
 
-/// Has a subscription be told nothing. What waits for it is given up, visibly, and can be redelivered once it is enabled.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-subscriptions/{id}/disable", tag = "webhooks", operation_id = "disable_subscription",
-    request_body(content = Option<api::SteerSubscription>),
-    params(
-        ("id" = String, Path, description = "The subscription"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "The subscription", body = api::Subscription),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
-pub(crate) async fn disable(
-    State(app): State<Arc<App>>,
-    Caller(identity): Caller,
-    PathOf(id): PathOf<String>,
-    asked: Option<StrictJson<api::SteerSubscription>>,
-) -> Result<Json<api::Subscription>, Refused> {
-    steer(&app, &identity, &id, SubscriptionState::Disabled, asked).await
-}
-
-/// Ends a subscription. It is not listed any more; its deliveries are.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-subscriptions/{id}/delete", tag = "webhooks", operation_id = "delete_subscription",
-    request_body(content = Option<api::SteerSubscription>),
-    params(
-        ("id" = String, Path, description = "The subscription"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "The subscription", body = api::Subscription),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
+/// Deletes a subscription. It is not listed any more; its deliveries are.
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
-    asked: Option<StrictJson<api::SteerSubscription>>,
-) -> Result<Json<api::Subscription>, Refused> {
-    steer(&app, &identity, &id, SubscriptionState::Deleted, asked).await
+    QueryOf(deletion): QueryOf<Deletion>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    let (expected, by) = (expected_version(&headers)?, identity.actor(None));
+    let (workspace, reason) = (&identity.workspace, deletion.reason.as_deref());
+    let deleted = app.subscriptions.delete(workspace, &id, reason, expected, by).await?;
+    Ok(shown(&deleted))
 }
 
-async fn steer(
-    app: &App,
-    identity: &Acting,
-    id: &str,
-    to: SubscriptionState,
-    asked: Option<StrictJson<api::SteerSubscription>>,
-) -> Result<Json<api::Subscription>, Refused> {
-    let reason = asked.and_then(|StrictJson { value: asked, .. }| asked.reason);
-    let by = identity.actor(None);
-    let steered = app.subscriptions.steer(&identity.workspace, id, to, reason.as_deref(), by).await?;
-    Ok(Json(steered.shown()))
+fn shown(subscription: &Subscription) -> Response {
+    ([(header::ETAG, etag(subscription.version))], Json(subscription.shown())).into_response()
 }
 
 /// Sends a subscription a `test.ping` now, once, and tells what came of it. It counts for nothing: a 410 disables nothing.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-subscriptions/{id}/test", tag = "webhooks", operation_id = "test_subscription",
-    params(
-        ("id" = String, Path, description = "The subscription"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "What came of it", body = api::TestedSubscription),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn test(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -232,8 +128,8 @@ pub(crate) async fn test(
     Ok(Json(api::TestedSubscription {
         webhook_id: message.to_string(),
         delivered: attempted.verdict == Verdict::Delivered,
-        status: attempted.status,
+        response_status: attempted.status,
         detail: attempted.detail(),
-        took_ms: u64::try_from(attempted.took.as_millis()).unwrap_or(u64::MAX),
+        took: attempted.took.into(),
     }))
 }

@@ -34,14 +34,6 @@ pub(crate) struct WebhookEventFilter {
 }
 
 /// Events that came in, newest first.
-#[utoipa::path(
-    get, path = "/api/v1/webhook-events", tag = "webhooks", operation_id = "list_webhook_events", params(WebhookEventFilter),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::ReceivedWebhookSummary>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -59,18 +51,6 @@ pub(crate) async fn list(
 }
 
 /// One event with what it carried.
-#[utoipa::path(
-    get, path = "/api/v1/webhook-events/{source}/{event}", tag = "webhooks", operation_id = "show_webhook_event",
-    params(
-        ("source" = String, Path, description = "The name of the source"),
-        ("event" = String, Path, description = "What the provider calls the event, percent-encoded"),
-    ),
-    responses(
-        (status = 200, description = "The event", body = api::ReceivedWebhook),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -80,19 +60,6 @@ pub(crate) async fn show(
 }
 
 /// Processes an event once more, by its source as it is now. What was done before is not done twice.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-events/{source}/{event}/reprocess", tag = "webhooks", operation_id = "reprocess_webhook_event",
-    params(
-        ("source" = String, Path, description = "The name of the source"),
-        ("event" = String, Path, description = "What the provider calls the event, percent-encoded"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "The event as it stands now", body = api::ReceivedWebhookSummary),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn reprocess(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -103,16 +70,6 @@ pub(crate) async fn reprocess(
 }
 
 /// Processes the newest events of a status once more, the oldest of them first; those before them with `nextCursor`.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-events/reprocess", tag = "webhooks", operation_id = "reprocess_webhook_events",
-    request_body = api::ReprocessWebhooks,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
-    responses(
-        (status = 200, description = "The events as they stand now", body = api::ReprocessedWebhooks),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn reprocess_many(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -137,6 +94,7 @@ pub(crate) async fn reprocess_many(
 fn status_named(text: &str) -> Result<ReceivedStatus, Refused> {
     ReceivedStatus::from_name(text).ok_or_else(|| {
         let known = ReceivedStatus::ALL.map(ReceivedStatus::as_str).join(", ");
-        Refused::new(Code::InvalidRequest, format!("`status` is one of {known}.")).with("path", "/status")
+        Refused::new(Code::InvalidRequest, format!("`status` is one of {known}."))
+            .with("path", "query:status")
     })
 }

@@ -19,18 +19,6 @@ use crate::limits::MAX_WEBHOOK_BYTES;
 use crate::strict_json::read_body;
 
 /// Takes in a webhook of the source with this id. It is durable before it is answered with a 2xx; one that came before does nothing.
-#[utoipa::path(
-    post, path = "/api/v1/webhooks/{source}", tag = "webhooks", operation_id = "take_in_webhook",
-    params(("source" = String, Path, description = "The id of the source, `whk_…`")),
-    request_body(content = String, content_type = "application/json", description = "The webhook as the provider sends it, signed as its source asks for"),
-    responses(
-        (status = 200, description = "It was taken in, now or before", body = api::WebhookReceipt),
-        (status = 202, description = "It was taken in, and is yet to be processed", body = api::WebhookReceipt),
-        (status = 401, description = "It is not believed, whatever the reason", body = api::Problem, content_type = "application/problem+json"),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not taken in; send it again", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn take_in(
     State(app): State<Arc<App>>,
     PathOf(source): PathOf<String>,
@@ -41,21 +29,6 @@ pub(crate) async fn take_in(
 }
 
 /// The same for a source that is named by its workspace and its name.
-#[utoipa::path(
-    post, path = "/api/v1/webhooks/{workspace}/{name}", tag = "webhooks", operation_id = "take_in_webhook_by_name",
-    params(
-        ("workspace" = String, Path, description = "The workspace of the source"),
-        ("name" = String, Path, description = "The name of the source"),
-    ),
-    request_body(content = String, content_type = "application/json", description = "The webhook as the provider sends it, signed as its source asks for"),
-    responses(
-        (status = 200, description = "It was taken in, now or before", body = api::WebhookReceipt),
-        (status = 202, description = "It was taken in, and is yet to be processed", body = api::WebhookReceipt),
-        (status = 401, description = "It is not believed, whatever the reason", body = api::Problem, content_type = "application/problem+json"),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not taken in; send it again", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn take_in_by_name(
     State(app): State<Arc<App>>,
     PathOf((workspace, name)): PathOf<(String, String)>,

@@ -15,7 +15,7 @@ pub(crate) fn shown_note(note: &JournalEntry) -> api::JournalEntry {
         generation: is_of_run.then(|| note.generation.get().into()),
         step_id: note.step.as_ref().map(ToString::to_string),
         owner: note.owner.map(|owner| owner.to_string()),
-        by: note.by.as_ref().map(shown_actor),
+        actor: note.by.as_ref().map(shown_actor),
         ..entry_at(note.at)
     };
     tell(&mut entry, &note.what);
@@ -38,7 +38,7 @@ pub(super) fn entry_at(at: Timestamp) -> api::JournalEntry {
         last_heard_at: None,
         result: None,
         owner: None,
-        by: None,
+        actor: None,
         seconded_by: None,
         attempt: None,
         occurrence: None,

@@ -122,13 +122,13 @@ fn every_list(runs: &[String; 2], subscription: &str) -> Vec<Pages> {
         ),
         pages(
             "/api/v1/operations",
-            "/api/v1/operations?status=DONE&type=first-kind&step=close",
+            "/api/v1/operations?status=DONE&type=first-kind&stepKey=close",
             &[
                 "/api/v1/operations",
-                "/api/v1/operations?status=FAILED&type=first-kind&step=close",
-                "/api/v1/operations?status=DONE&type=second-kind&step=close",
-                "/api/v1/operations?status=DONE&type=first-kind&step=reopen",
-                "/api/v1/operations?status=DONE&type=first-kind&step=close&idempotencyKey=k",
+                "/api/v1/operations?status=FAILED&type=first-kind&stepKey=close",
+                "/api/v1/operations?status=DONE&type=second-kind&stepKey=close",
+                "/api/v1/operations?status=DONE&type=first-kind&stepKey=reopen",
+                "/api/v1/operations?status=DONE&type=first-kind&stepKey=close&idempotencyKey=k",
             ],
         ),
         pages(
@@ -195,7 +195,8 @@ async fn a_cursor_is_refused_by_every_list_filter_and_workspace_but_its_own() {
 
     let described = server.get("/openapi.json").await.json();
     let has_cursor = |get: &Value| {
-        get["parameters"].as_array().into_iter().flatten().any(|parameter| parameter["name"] == "cursor")
+        let mut parameters = get["parameters"].as_array().into_iter().flatten();
+        parameters.any(|parameter| parameter["$ref"] == "#/components/parameters/Cursor")
     };
     let paths = described["paths"].as_object().unwrap();
     let paged: BTreeSet<&str> = paths

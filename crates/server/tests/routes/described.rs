@@ -15,6 +15,63 @@ fn description() -> Value {
     serde_json::from_str(openapi::text()).unwrap()
 }
 
+/// Parameters of an operation, with references followed.
+fn parameters_of(described: &Value, operation: &Value) -> Vec<Value> {
+    let follow = |parameter: &Value| match parameter["$ref"].as_str() {
+        Some(reference) => described.pointer(&reference[1..]).expect("it leads somewhere").clone(),
+        None => parameter.clone(),
+    };
+    operation["parameters"].as_array().into_iter().flatten().map(follow).collect()
+}
+
+/// Every route is in the table of operations, and every operation has a route.
+#[test]
+fn the_operations_and_the_routes_are_the_same() {
+    let operations: Vec<String> =
+        openapi::list_operations().iter().map(|entry| format!("{} {}", entry.method, entry.path)).collect();
+    let routes: BTreeSet<String> =
+        list_routes().into_iter().map(|(method, path, _)| format!("{method} {path}")).collect();
+    assert_eq!(operations.iter().cloned().collect::<BTreeSet<_>>(), routes);
+    assert_eq!(operations.len(), routes.len(), "no operation is there twice");
+}
+
+/// A caller finds each code at the operations that answer with it, or among those of every request.
+#[test]
+fn every_code_is_told_of() {
+    let described = description();
+    let mut told: BTreeSet<String> =
+        openapi::codes_of_every_request().iter().map(|code| code.as_str().to_owned()).collect();
+    for operation in
+        described["paths"].as_object().unwrap().values().flat_map(|it| it.as_object().unwrap().values())
+    {
+        let codes = operation["x-problem-codes"].as_array().unwrap().iter().filter_map(Value::as_str);
+        told.extend(codes.map(str::to_owned));
+    }
+    let all: BTreeSet<String> = hapax_api::ERRORS.iter().map(|kind| kind.code.to_owned()).collect();
+    assert_eq!(told, all);
+}
+
+/// Every operation tells of each status that its codes are sent with.
+#[test]
+fn every_code_of_an_operation_is_at_its_status() {
+    let described = description();
+    for operation in
+        described["paths"].as_object().unwrap().values().flat_map(|it| it.as_object().unwrap().values())
+    {
+        for code in operation["x-problem-codes"].as_array().unwrap().iter().filter_map(Value::as_str) {
+            let status = hapax_api::Code::from_name(code).unwrap().kind().status.to_string();
+            let answer = &operation["responses"][&status];
+            let answer = match answer["$ref"].as_str() {
+                Some(reference) => described.pointer(&reference[1..]).unwrap(),
+                None => answer,
+            };
+            let id = &operation["operationId"];
+            let codes = answer["x-problem-codes"].as_array().unwrap_or_else(|| panic!("{id} {status}"));
+            assert!(codes.iter().any(|listed| listed == code), "{id} {code}");
+        }
+    }
+}
+
 /// Every route is described, and every description has a route.
 #[test]
 fn the_description_and_the_routes_are_the_same() {
@@ -40,9 +97,10 @@ fn each_description_says_who_may_call_it() {
         let has_security = operation["security"].as_array().is_some_and(|schemes| !schemes.is_empty());
         assert_eq!(has_security, access != Access::Open, "{method} {path}");
         assert!(operation["x-required-role"].is_string(), "{method} {path}");
-        let says = operation["summary"].as_str().or(operation["description"].as_str());
-        assert!(says.is_some_and(|text| !text.is_empty()), "{method} {path}");
-        let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+        for says in ["summary", "description"] {
+            assert!(operation[says].as_str().is_some_and(|text| !text.is_empty()), "{method} {path}: {says}");
+        }
+        let parameters = parameters_of(&described, operation);
         let in_path: BTreeSet<&str> = parameters
             .iter()
             .filter(|parameter| parameter["in"] == "path")
@@ -85,7 +143,15 @@ async fn the_description_is_served_for_programs_and_for_people() {
     assert_eq!((served.status, served.json()), (200, description()));
     let page = server.send("GET", "/docs", None, "", &[]).await;
     assert!(page.header("content-type").unwrap().starts_with("text/html"));
-    assert!(page.text().contains("/api/v1/workflow-runs/{id}/cancel"), "{}", page.text());
+    assert!(page.text().contains("id=\"cancel_run\""), "{}", page.text());
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    for (asset, kind) in [("/docs/style.css", "text/css"), ("/docs/search.js", "text/javascript")] {
+        let served = server.send("GET", asset, None, "", &[]).await;
+        assert_eq!(served.status, 200, "{asset}");
+        assert!(served.header("content-type").unwrap().starts_with(kind), "{asset}");
+        assert!(page.text().contains(asset), "the page loads {asset}");
+    }
     let schema = server.send("GET", "/schemas/workflow-definition.json", None, "", &[]).await;
     assert!(schema.json()["$schema"].is_string());
 }
@@ -102,12 +168,12 @@ async fn a_version_that_guards_nothing_is_refused() {
             continue;
         }
         let operation = &described["paths"][path][method.as_str().to_lowercase()];
-        let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+        let parameters = parameters_of(&described, operation);
         let is_described = parameters.iter().any(|parameter| parameter["name"] == "If-Match");
         let target = path.replace(['{', '}'], "");
         let headers = [("if-match", "\"1\"")];
         let answer = server.send(method.as_str(), &target, Some("{}".into()), &key, &headers).await;
-        let is_refused = (answer.status, &answer.json()["path"]) == (400, &Value::from("If-Match"));
+        let is_refused = (answer.status, &answer.json()["path"]) == (400, &Value::from("header:If-Match"));
         assert_eq!(is_refused, !is_described, "{method} {path}: {}", answer.text());
         taken += usize::from(is_described);
     }

@@ -1,6 +1,7 @@
 //! A server of our own, on a real port over a real store.
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
+mod described;
 mod planned_hooks;
 mod planned_store;
 mod provider;
@@ -354,6 +355,21 @@ impl TestServer {
         self.send("POST", path, Some(body.to_string()), &self.admin, headers).await
     }
 
+    /// Changes some fields as the admin of `acme`, with more headers.
+    pub async fn patch(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> Answer {
+        self.send("PATCH", path, Some(body.to_string()), &self.admin, headers).await
+    }
+
+    /// Replaces as the admin of `acme`, with more headers.
+    pub async fn put(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> Answer {
+        self.send("PUT", path, Some(body.to_string()), &self.admin, headers).await
+    }
+
+    /// Deletes as the admin of `acme`, with more headers.
+    pub async fn delete(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.send("DELETE", path, None, &self.admin, headers).await
+    }
+
     /// Reads as the admin of `acme`.
     pub async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, None, &self.admin, &[]).await
@@ -396,7 +412,9 @@ impl TestServer {
         }
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Answer { status, headers, bytes: response.bytes().await.unwrap().to_vec() }
+        let answer = Answer { status, headers, bytes: response.bytes().await.unwrap().to_vec() };
+        described::check(method, path, &answer);
+        answer
     }
 
     /// Starts a run of `definition`; answers its id.

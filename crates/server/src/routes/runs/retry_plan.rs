@@ -26,15 +26,6 @@ pub(crate) struct PlannedRetry {
 }
 
 /// What a retry would do: which effects stay done, which run again, and which of those would happen a second time. Changes nothing.
-#[utoipa::path(
-    get, path = "/api/v1/workflow-runs/{id}/retry-plan", tag = "runs", operation_id = "show_retry_plan",
-    params(("id" = String, Path, description = "The run"), PlannedRetry),
-    responses(
-        (status = 200, description = "What the retry would do", body = api::RetryPlan),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

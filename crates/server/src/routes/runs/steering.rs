@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::Code;
-use hapax_engine::model::{Payload, RepeatPermission, RunCommand, RunId, StepId, Version};
+use hapax_engine::model::{Payload, RepeatPermission, RunCommand, RunId, StepId};
 use hapax_http_idempotency::OperationId;
 use http::{HeaderMap, header};
 
@@ -17,26 +17,13 @@ use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
 use crate::identity::Acting;
 use crate::metrics::{KeyOf, Use};
-use crate::routes::request::{Caller, IfMatch, PathOf, if_match};
+use crate::routes::request::{Caller, PathOf, expected_version};
 use crate::strict_json::StrictJson;
 use crate::translate::shown_run;
 
 macro_rules! steers {
-    ($(#[$doc:meta])* $name:ident, $path:literal, $operation:literal, $command:expr) => {
+    ($(#[$doc:meta])* $name:ident, $command:expr) => {
         $(#[$doc])*
-        #[utoipa::path(
-            post, path = $path, tag = "runs", operation_id = $operation, request_body(content = Option<api::SteerRun>),
-            params(
-                ("id" = String, Path, description = "The run"),
-                ("If-Match" = Option<String>, Header, description = "Only if the run still has this version"),
-                ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-            ),
-            responses(
-                (status = 200, description = "Where the run stands", body = api::Run),
-                (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-                (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-            ),
-        )]
         pub(crate) async fn $name(
             State(app): State<Arc<App>>,
             Caller(identity): Caller,
@@ -52,19 +39,6 @@ macro_rules! steers {
 }
 
 /// Asks a run to undo what it can and end, or a root together with everything that descends from it.
-#[utoipa::path(
-    post, path = "/api/v1/workflow-runs/{id}/cancel", tag = "runs", operation_id = "cancel_run", request_body(content = Option<api::CancelRun>),
-    params(
-        ("id" = String, Path, description = "The run"),
-        ("If-Match" = Option<String>, Header, description = "Only if the run still has this version"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "Where the run stands", body = api::Run),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn cancel(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -86,28 +60,15 @@ pub(crate) async fn cancel(
 
 steers! {
     /// Asks a run to stop at the next boundary.
-    pause, "/api/v1/workflow-runs/{id}/pause", "pause_run", |_| RunCommand::Pause
+    pause, |_| RunCommand::Pause
 }
 steers! {
     /// Lets a paused run go on.
-    resume, "/api/v1/workflow-runs/{id}/resume", "resume_run", |_| RunCommand::Resume
+    resume, |_| RunCommand::Resume
 }
 
 /// Reopens a failed run: what failed last runs again, or all from a step on. Refused with `effects_would_repeat` if effects that have
 /// happened would happen again, unless a manager names them.
-#[utoipa::path(
-    post, path = "/api/v1/workflow-runs/{id}/retry", tag = "runs", operation_id = "retry_run", request_body(content = Option<api::RetryRun>),
-    params(
-        ("id" = String, Path, description = "The run"),
-        ("If-Match" = Option<String>, Header, description = "Only if the run still has this version"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "Where the run stands", body = api::Run),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn retry(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -145,13 +106,6 @@ async fn steer(
     show(app, identity, id).await
 }
 
-fn expected_version(headers: &HeaderMap) -> Result<Option<Version>, Refused> {
-    Ok(match if_match(headers)? {
-        IfMatch::Any => None,
-        IfMatch::Version(version) => Some(version),
-    })
-}
-
 async fn show(app: &App, identity: &Acting, id: RunId) -> Result<Response, Refused> {
     let engine = app.engine_for(identity);
     let view = engine.get(id).await.map_err(|error| problem_of(&error))?;
@@ -160,18 +114,6 @@ async fn show(app: &App, identity: &Acting, id: RunId) -> Result<Response, Refus
 }
 
 /// Sends a run a signal; kept until it asks for it.
-#[utoipa::path(
-    post, path = "/api/v1/workflow-runs/{id}/signals", tag = "runs", operation_id = "send_signal", request_body = api::SendSignal,
-    params(
-        ("id" = String, Path, description = "The run"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "Its `signalId` was seen before, or it is stored", body = api::SentSignal),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
 pub(crate) async fn signal(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

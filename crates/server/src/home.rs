@@ -1,0 +1,102 @@
+//! The start page: where everything else is.
+
+use axum::Json;
+use axum::response::{Html, IntoResponse, Response};
+use http::{HeaderMap, header};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::docs_page::PAGE_POLICY;
+use crate::negotiate::accepts;
+
+/// Links of the start page.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Home {
+    /// Name of the program.
+    name: &'static str,
+    /// Version of the program.
+    server_version: &'static str,
+    /// Path of the reference, for people.
+    docs: &'static str,
+    /// Path of the OpenAPI description, for programs.
+    openapi: &'static str,
+    /// Path of the list of error codes.
+    errors: &'static str,
+    /// Path of the readiness probe.
+    readiness: &'static str,
+    /// Path of the liveness probe.
+    health: &'static str,
+}
+
+const HOME: Home = Home {
+    name: "Hapax",
+    server_version: env!("CARGO_PKG_VERSION"),
+    docs: "/docs",
+    openapi: "/openapi.json",
+    errors: "/errors",
+    readiness: "/readyz",
+    health: "/healthz",
+};
+
+/// Answers browsers with a page, and everybody else with JSON.
+pub(crate) fn answer(headers: &HeaderMap) -> Response {
+    let varies = (header::VARY, "accept");
+    match names_html(headers) && accepts(headers, "text", "html") {
+        true => ([varies, (header::CONTENT_SECURITY_POLICY, PAGE_POLICY)], Html(page())).into_response(),
+        false => ([varies], Json(HOME)).into_response(),
+    }
+}
+
+/// Is HTML asked for by name? A wildcard alone is what programs send.
+fn names_html(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|range| range.trim_start().starts_with("text/html"))
+}
+
+fn page() -> String {
+    let links = [
+        (HOME.docs, "API reference", "Every operation with parameters, bodies, examples and errors."),
+        (HOME.errors, "Errors", "What each error code means and what to do about it."),
+        (HOME.openapi, "OpenAPI description", "The same reference for programs."),
+        ("/schemas/workflow-definition.json", "Schema of workflow definitions", "For your editor."),
+        (HOME.readiness, "Readiness", "Whether this server takes traffic."),
+    ];
+    let items: String = links
+        .iter()
+        .map(|(path, name, about)| format!("<li><a href=\"{path}\">{name}</a><br>{about}</li>"))
+        .collect();
+    format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width\"><title>Hapax</title><link rel=\"stylesheet\" href=\"/docs/style.css\">\
+         </head><body class=\"home\"><main><h1>Hapax</h1><p>Durable workflows whose effects happen once. This server \
+         runs version {}.</p><ul class=\"links\">{items}</ul></main></body></html>",
+        HOME.server_version
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(accept: Option<&str>) -> String {
+        let mut headers = HeaderMap::new();
+        if let Some(accept) = accept {
+            headers.insert(header::ACCEPT, accept.parse().unwrap());
+        }
+        let answer = answer(&headers);
+        answer.headers()[header::CONTENT_TYPE].to_str().unwrap().split(';').next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn browsers_get_a_page_and_programs_get_json() {
+        assert_eq!(
+            kind(Some("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")),
+            "text/html"
+        );
+        assert_eq!(kind(Some("text/html, application/json")), "text/html");
+        for program in [None, Some("*/*"), Some("application/json"), Some("application/*")] {
+            assert_eq!(kind(program), "application/json", "{program:?}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Workflow definitions.
+
+use hapax_api as api;
+use hapax_api::Code;
+
+use crate::openapi::operation::{Group, get, post};
+use crate::routes::definitions::DefinitionFilter;
+
+pub(super) fn group() -> Group {
+    let operations = vec![
+        post("/api/v1/workflow-definitions", "create_definition", "Upload a definition")
+            .about(
+                "Uploads a workflow definition as JSON or YAML. A version never changes: uploading the same content again \
+                 returns the existing definition, and different content under the same version fails with \
+                 `definition_exists`. The schema of definitions is at `/schemas/workflow-definition.json`.",
+            )
+            .document::<api::CreateDefinition>()
+            .answers::<api::Definition>(201, "The definition was created.")
+            .with(&["Location"])
+            .answers::<api::Definition>(200, "The definition already exists with the same content.")
+            .with(&["Location"])
+            .fails_with(&[
+                Code::DefinitionExists,
+                Code::DefinitionInvalid,
+                Code::UnprotectedEffect,
+                Code::AddressNotAllowed,
+                Code::QuotaExceeded,
+            ]),
+        get("/api/v1/workflow-definitions", "list_definitions", "List definitions")
+            .about("Lists definitions by id, without their documents.")
+            .query::<DefinitionFilter>()
+            .answers_page::<api::DefinitionSummary>("One page of definitions."),
+        get("/api/v1/workflow-definitions/{id}", "get_definition", "Get a definition")
+            .about("Returns a definition with its document.")
+            .answers::<api::Definition>(200, "The definition.")
+            .fails_with(&[Code::DefinitionNotFound]),
+    ];
+    let about = "A definition is a workflow written as a JSON or YAML document. Each version is immutable; a run keeps the version it started with.";
+    Group { tag: "Workflow definitions", about, examples: "definitions", operations }
+}

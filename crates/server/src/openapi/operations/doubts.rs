@@ -1,0 +1,33 @@
+//! Steps with an unknown outcome.
+
+use hapax_api as api;
+use hapax_api::Code;
+
+use crate::openapi::operation::{Group, get, post};
+use crate::routes::doubts::PageOf;
+
+pub(super) fn group() -> Group {
+    let operations = vec![
+        get("/api/v1/doubts", "list_doubts", "List doubts")
+            .about("Lists steps with an unknown outcome that nobody has resolved, oldest first.")
+            .query::<PageOf>()
+            .answers_page::<api::Doubt>("One page of doubts."),
+        post("/api/v1/doubts/{run}/{step}/resolve", "resolve_doubt", "Resolve a doubt")
+            .about(
+                "Decides what happened to a step in doubt. Send the `version` you saw, so that your decision applies to \
+                 that doubt and no later one. The first decision counts, and the audit log keeps it. Decisions that \
+                 cannot be undone need a manager.",
+            )
+            .body::<api::ResolveDoubt>()
+            .answers::<api::ResolvedDoubt>(200, "The doubt is resolved.")
+            .fails_with(&[
+                Code::RulingIncomplete,
+                Code::NeedsManager,
+                Code::DoubtChanged,
+                Code::DoubtResolved,
+                Code::NobodyActs,
+            ]),
+    ];
+    let about = "A step is in doubt when its effect may or may not have happened, for example because the connection broke after the request was sent. Find out, then resolve it.";
+    Group { tag: "Doubts", about, examples: "doubts", operations }
+}
