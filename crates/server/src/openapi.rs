@@ -19,7 +19,7 @@ const PRINTABLE_ASCII: &str = "^[ -~]+$";
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
     paths(
-        routes::definitions::upload, routes::definitions::list, routes::definitions::show,
+        routes::definitions::upload, routes::definitions::list, routes::definitions::show, routes::definitions::change, routes::definitions::delete,
         routes::runs::starting::create, routes::runs::starting::create_batch, routes::runs::showing::list, routes::runs::showing::show,
         routes::runs::steering::cancel, routes::runs::steering::pause, routes::runs::steering::resume, routes::runs::steering::retry, routes::runs::retry_plan::show,
         routes::runs::steering::signal, routes::approvals::answer, routes::runs::showing::result,

@@ -16,8 +16,8 @@ use crate::clock::Clock;
 use crate::ctx::Ctx;
 use crate::model::{
     Actor, Failure, HumanText, Invalid, JournalEntry, JournalEvent, Name, OwnerId, Payload, Refusal, Repeat,
-    RetryPlan, RunCommand, RunEvent, RunHead, RunId, Signal, SignalId, StepId, Version, WorkspaceId,
-    check_repeat, plan_retry,
+    RetryPlan, RunCommand, RunEvent, RunHead, RunId, Signal, SignalId, StepId, Version, WorkflowRef,
+    WorkspaceId, check_repeat, plan_retry,
 };
 use crate::store::{
     CommandRun, ListJournal, ListRuns, PlacedEntry, RunCommandOutcome, RunLog, RunPage, RunView, SendSignal,
@@ -123,6 +123,12 @@ impl Engine {
         self.inner.registry.register(Some(&self.workspace), name, options, function)?;
         self.inner.nudge.notify_one();
         Ok(())
+    }
+
+    /// Says whether a workflow of this workspace ([`register_own`](Engine::register_own)) is archived: it then starts no new runs, and runs
+    /// that began with it go on.
+    pub fn set_archived(&self, workflow: &WorkflowRef, is_archived: bool) {
+        self.inner.registry.set_archived(&self.workspace, workflow, is_archived);
     }
 
     /// Starts a run of the newest version of `workflow`; await what it returns.

@@ -10,7 +10,7 @@ use super::stats::Counters;
 use super::{Engine, Error, RunHandle};
 use crate::limits::MAX_SPAN;
 use crate::model::{
-    Fingerprint, IdempotencyKey, Invalid, NewRun, Payload, Priority, RunFacts, RunId, Subject,
+    Fingerprint, IdempotencyKey, Invalid, KeyKind, NewRun, Payload, Priority, RunFacts, RunId, Subject,
     WorkflowSelector,
 };
 use crate::store::{StartOutcome, Store, StoreError};
@@ -32,6 +32,8 @@ pub struct Start {
     delay: Option<Duration>,
     deadline: Option<Duration>,
     priority: Priority,
+    /// Whether the workflow may be archived, because the run exists.
+    may_be_archived: bool,
 }
 
 impl Start {
@@ -47,6 +49,7 @@ impl Start {
             delay: None,
             deadline: None,
             priority: Priority::Normal,
+            may_be_archived: false,
         }
     }
 
@@ -103,6 +106,11 @@ impl Start {
         let mut selector: WorkflowSelector = self.workflow.parse()?;
         selector.version = self.version.or(selector.version);
         let workflow = inner.registry.select(&self.engine.workspace, &selector)?;
+        if !self.may_be_archived && inner.registry.is_archived(&self.engine.workspace, &workflow.reference) {
+            return Err(Error::WorkflowArchived(
+                WorkflowSelector::from(workflow.reference.clone()).to_string(),
+            ));
+        }
         let input = self.input?;
         let key = self.key.as_deref().map(IdempotencyKey::new).transpose()?;
         // A run id that the caller chose makes the start safe to repeat, as a key does.
@@ -138,7 +146,27 @@ impl Start {
         Ok(PreparedStart { engine: self.engine, new })
     }
 
-    async fn run(self) -> Result<RunHandle, Error> {
+    /// Returns true if the start is sent again: its key or its id names a run. Only looked for if the workflow is archived.
+    async fn finds_a_run(&self) -> Result<bool, Error> {
+        let (inner, workspace) = (&self.engine.inner, &self.engine.workspace);
+        let mut selector: WorkflowSelector = self.workflow.parse()?;
+        selector.version = self.version.or(selector.version);
+        let workflow = inner.registry.select(workspace, &selector)?;
+        if !inner.registry.is_archived(workspace, &workflow.reference) {
+            return Ok(false);
+        }
+        if let Some(id) = self.id
+            && inner.answer(inner.store.find_run(workspace, id)).await?.is_some()
+        {
+            return Ok(true);
+        }
+        let Some(key) = self.key.as_deref().map(IdempotencyKey::new).transpose()? else { return Ok(false) };
+        let found = inner.answer(inner.store.find_key(workspace, KeyKind::Run, &key)).await?;
+        Ok(found.is_some_and(|record| record.is_live(inner.store.now())))
+    }
+
+    async fn run(mut self) -> Result<RunHandle, Error> {
+        self.may_be_archived = self.finds_a_run().await?;
         let mut prepared = self.prepare()?;
         let inner = prepared.engine.inner.clone();
         prepared.new.grant = inner.offer();
