@@ -131,9 +131,6 @@ pub struct Reject {
 pub struct Start {
     /// Of which workflow.
     pub workflow: String,
-    /// In which version; the one in force if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<u32>,
     /// Its key; made of the source, the workflow and the id of the event if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Template>,
