@@ -16,6 +16,29 @@ pub enum KeyRule {
     Required,
 }
 
+/// Whether a definition starts new runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DefinitionStatus {
+    /// It starts runs.
+    #[default]
+    Active,
+    /// It starts no new runs; runs that began with it go on.
+    Archived,
+}
+
+/// Archives a definition, or takes it out of the archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ChangeDefinition {
+    /// `archived` starts no new runs; `active` starts them again.
+    pub status: DefinitionStatus,
+    /// Why; kept in the audit log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1024)]
+    pub reason: Option<String>,
+}
+
 /// Uploads a definition. What `steps` and the other members may hold is said by the published JSON Schema of documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
@@ -39,6 +62,10 @@ pub struct DefinitionSummary {
     pub description: Option<String>,
     /// Must a run be named by a key?
     pub idempotency: KeyRule,
+    /// Whether it starts new runs.
+    pub status: DefinitionStatus,
+    /// Rises when its status changes, for `If-Match`. What it says never changes.
+    pub revision: u64,
     /// When it was uploaded.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -63,6 +90,10 @@ pub struct Definition {
     pub document: RawJson,
     /// SHA-256 of the document in canonical form, in hex.
     pub digest: String,
+    /// Whether it starts new runs.
+    pub status: DefinitionStatus,
+    /// Rises when its status changes, for `If-Match`. What it says never changes.
+    pub revision: u64,
     /// When it was uploaded.
     #[schema(format = DateTime)]
     pub created_at: String,

@@ -113,6 +113,12 @@ errors! {
         "Each type of entity has one workflow in a workspace; `workflow` names it. Replace that one, or name another type in `entity`.";
     DefinitionExists = "definition_exists", 409, false, "This name and version hold other content",
         "Versions are immutable. Upload the changed definition under a new version; runs that began on the old one keep it.";
+    DefinitionArchived = "definition_archived", 409, false, "The definition is archived",
+        "An archived definition starts no new runs; runs that began with it go on. Start another version, or take it out of the archive with `PATCH /api/v1/workflow-definitions/{id}` and `status: active`.";
+    DefinitionInUse = "definition_in_use", 409, false, "Open runs need the definition",
+        "`openRuns` says how many runs of this definition have not ended; nothing was deleted. Archive it (`PATCH /api/v1/workflow-definitions/{id}` with `status: archived`) so that no new runs begin, wait for the open ones or cancel them, then delete it.";
+    DefinitionLimitReached = "definition_limit_reached", 409, false, "There is no room for another definition",
+        "`limit` says how many there may be, and `quota` of what. Delete definitions that no run needs (`DELETE /api/v1/workflow-definitions/{id}`), old versions first, or have the operator raise `max-definitions` or `max-definitions-per-workspace`. Waiting does not help.";
     RunEnded = "run_ended", 409, false, "The run has ended",
         "An ended run takes no commands or signals. A FAILED run can be reopened with `POST /api/v1/workflow-runs/{id}/retry`; otherwise start a new one.";
     AlreadyAsked = "already_asked", 409, false, "This was asked before",

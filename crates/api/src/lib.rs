@@ -36,7 +36,10 @@ pub use audit::{AddNote, JournalEntry, JournalKind, Occurrence};
 pub use credential::{
     CreateCredential, Credential, IssuedCredential, RevokeCredential, Role, RotateCredential,
 };
-pub use definition::{CreateDefinition, Definition, DefinitionProblem, DefinitionSummary, KeyRule};
+pub use definition::{
+    ChangeDefinition, CreateDefinition, Definition, DefinitionProblem, DefinitionStatus, DefinitionSummary,
+    KeyRule,
+};
 pub use delivery::{DeliveryStatus, DiscardWebhooks, RedeliverWebhook, RedeliverWebhooks, WebhookDelivery};
 pub use doubt::{Actor, Doubt, Resolution, ResolveDoubt, ResolvedDoubt};
 pub use durable_promise::{

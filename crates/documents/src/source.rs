@@ -131,9 +131,6 @@ pub struct Reject {
 pub struct Start {
     /// Name of the workflow.
     pub workflow: String,
-    /// Version; the latest if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<u32>,
     /// Its key; made of the source, the workflow and the id of the event if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Template>,

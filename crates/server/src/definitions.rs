@@ -1,5 +1,7 @@
 //! Documents that can be run: kept in the catalog, checked when they come in, known to the engine on every node.
 
+mod change;
+
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
@@ -8,7 +10,7 @@ use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_documents::{Checked, HostServices};
 use hapax_engine::model::{
-    CatalogItem, CatalogKind, JournalEntry, JournalEvent, Name, Payload, Timestamp, WorkflowRef,
+    CatalogItem, CatalogKind, JournalEntry, JournalEvent, Name, Payload, Timestamp, Version, WorkflowRef,
     WorkflowSelector, WorkspaceId,
 };
 use hapax_engine::store::{Catalog, ListCatalogItems, PutCatalogItem, PutOutcome, Store};
@@ -25,10 +27,32 @@ use crate::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use crate::uploaded::{Uploaded, with_secrets};
 
 /// What is kept of a definition, beside its name and its times.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Kept {
     digest: String,
     document: Box<RawValue>,
+    #[serde(default, skip_serializing_if = "Lifecycle::is_active")]
+    lifecycle: Lifecycle,
+}
+
+/// Where a definition is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Lifecycle {
+    /// It starts runs.
+    #[default]
+    Active,
+    /// It starts no new runs.
+    Archived,
+    /// It is not shown and counts for nothing. Its document stays, because a run that began on another node at the same moment, or a
+    /// failed one that is retried, still needs it.
+    Deleted,
+}
+
+impl Lifecycle {
+    fn is_active(&self) -> bool {
+        *self == Lifecycle::Active
+    }
 }
 
 /// One definition, ready to be run.
@@ -39,6 +63,8 @@ pub struct Definition {
     checked: Arc<Checked>,
     document: api::RawJson,
     digest: String,
+    lifecycle: Lifecycle,
+    revision: Version,
     created_at: Timestamp,
 }
 
@@ -64,6 +90,23 @@ impl Definition {
         WorkflowSelector { name, version: Some(self.version()) }
     }
 
+    /// Rises with each change of its status.
+    pub(crate) fn revision(&self) -> Version {
+        self.revision
+    }
+
+    /// Returns true if it was deleted.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.lifecycle == Lifecycle::Deleted
+    }
+
+    fn status(&self) -> api::DefinitionStatus {
+        match self.lifecycle {
+            Lifecycle::Active => api::DefinitionStatus::Active,
+            Lifecycle::Archived | Lifecycle::Deleted => api::DefinitionStatus::Archived,
+        }
+    }
+
     /// The document.
     pub(crate) fn document(&self) -> &hapax_documents::Document {
         self.checked.document()
@@ -79,6 +122,8 @@ impl Definition {
             idempotency: self.key_rule(),
             document: self.document.clone(),
             digest: self.digest.clone(),
+            status: self.status(),
+            revision: self.revision.get(),
             created_at: self.created_at.to_string(),
         }
     }
@@ -90,6 +135,8 @@ impl Definition {
             version: self.version(),
             description: self.checked.document().description.clone(),
             idempotency: self.key_rule(),
+            status: self.status(),
+            revision: self.revision.get(),
             created_at: self.created_at.to_string(),
         }
     }
@@ -107,15 +154,36 @@ pub struct Definitions {
     engine: Engine,
     store: Arc<dyn Store>,
     hands: Arc<HostServices>,
+    limits: DefinitionLimits,
     known: RwLock<HashMap<Name, Arc<Definition>>>,
     looked: Looked,
 }
 
+/// How many definitions there may be.
+#[derive(Debug, Clone, Copy)]
+pub struct DefinitionLimits {
+    /// Of one workspace.
+    pub per_workspace: usize,
+    /// Of the installation.
+    pub in_all: usize,
+}
+
+impl Default for DefinitionLimits {
+    fn default() -> Self {
+        DefinitionLimits { per_workspace: MAX_DEFINITIONS_PER_WORKSPACE, in_all: MAX_DEFINITIONS }
+    }
+}
+
 impl Definitions {
     /// The definitions in `store`.
-    pub fn new(engine: Engine, store: Arc<dyn Store>, hands: Arc<HostServices>) -> Arc<Self> {
+    pub fn new(
+        engine: Engine,
+        store: Arc<dyn Store>,
+        hands: Arc<HostServices>,
+        limits: DefinitionLimits,
+    ) -> Arc<Self> {
         let (known, looked) = (RwLock::default(), Looked::default());
-        Arc::new(Definitions { engine, store, hands, known, looked })
+        Arc::new(Definitions { engine, store, hands, limits, known, looked })
     }
 
     fn catalog(&self) -> &dyn Catalog {
@@ -133,9 +201,9 @@ impl Definitions {
         let (name, version) = (&checked.document().name, checked.document().version);
         let digest = digest_of(&checked);
         let id = definition_id(&identity.workspace, name, version);
-        let kept = Kept { digest: digest.clone(), document };
+        let kept = Kept { digest: digest.clone(), document, lifecycle: Lifecycle::Active };
         let body = Payload::of(&kept).map_err(|invalid| crate::errors::of_invalid(&invalid))?;
-        if self.find_known(&id).is_none() {
+        if self.find_known(&id).is_none_or(|found| found.is_deleted()) {
             self.check_quota(&identity.workspace)?;
         }
         let change = with_secrets("created", checked.canonical());
@@ -160,10 +228,13 @@ impl Definitions {
             PutOutcome::Exists(item) | PutOutcome::NameTaken(item) => {
                 let found = self.learn(&item)?;
                 match found.digest == digest {
+                    true if found.is_deleted() => {
+                        Ok((self.revive(identity, &found).await?.shown(), true))
+                    }
                     true => Ok((found.shown(), false)),
                     false => Err(Problem::new(
                         Code::DefinitionExists,
-                        format!("{} version {} holds other content and never changes; upload this under a new version.", found.name(), found.version()),
+                        format!("{} version {} holds other content and never changes, not even once it was deleted; upload this under a new version.", found.name(), found.version()),
                     )
                     .with("definitionId", found.id.to_string())
                     .with("storedDigest", found.digest.clone())),
@@ -175,26 +246,38 @@ impl Definitions {
 
     fn check_quota(&self, workspace: &WorkspaceId) -> Result<(), Problem> {
         let known = self.known.read().expect("no holder panics");
-        let here = known.values().filter(|one| one.workspace == *workspace).count();
-        let shares =
-            [(here, MAX_DEFINITIONS_PER_WORKSPACE, "workspace"), (known.len(), MAX_DEFINITIONS, "server")];
-        match shares.iter().find(|(held, most, _)| held >= most) {
-            Some((_, most, of)) => {
-                let detail = format!("This {of} holds at most {most} definitions.");
-                Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "definitions"))
+        let living = || known.values().filter(|one| !one.is_deleted());
+        let here = living().filter(|one| one.workspace == *workspace).count();
+        let DefinitionLimits { per_workspace, in_all } = self.limits;
+        let shares = [
+            (here, per_workspace, "workspace", "max-definitions-per-workspace"),
+            (living().count(), in_all, "server", "max-definitions"),
+        ];
+        match shares.iter().find(|(held, most, ..)| held >= most) {
+            Some((_, most, of, setting)) => {
+                let detail = format!(
+                    "This {of} holds {most} definitions, and each version counts. Delete some that no run needs with DELETE \
+                     /api/v1/workflow-definitions/{{id}}, or have the operator raise `{setting}`."
+                );
+                let problem = Problem::new(Code::DefinitionLimitReached, detail);
+                Err(problem.with("quota", "definitions").with("limit", *most))
             }
             None => Ok(()),
         }
     }
 
-    /// One definition of a workspace.
+    /// One definition of a workspace that was not deleted.
     pub async fn get(&self, workspace: &WorkspaceId, id: &str) -> Result<Arc<Definition>, Problem> {
-        let absent = || {
-            Problem::new(
-                Code::DefinitionNotFound,
-                "There is no such definition in this workspace; list them with GET /api/v1/workflow-definitions.",
-            )
-        };
+        let found = self.get_even_deleted(workspace, id).await?;
+        Some(found).filter(|found| !found.is_deleted()).ok_or_else(absent)
+    }
+
+    /// One definition of a workspace, also if it was deleted: for runs that began with it.
+    pub(crate) async fn get_even_deleted(
+        &self,
+        workspace: &WorkspaceId,
+        id: &str,
+    ) -> Result<Arc<Definition>, Problem> {
         let id = Name::new("definition id", id).map_err(|_| absent())?;
         let found = match self.find_known(&id) {
             Some(found) => found,
@@ -242,7 +325,9 @@ impl Definitions {
         }
         let known = self.known.read().expect("no holder panics");
         let versions = known.values().filter(|one| one.workspace == *workspace && one.name() == name);
-        versions.max_by_key(|one| one.version()).cloned()
+        // An archived one only if there is no other: it finds runs that were started before.
+        let shown = versions.filter(|one| !one.is_deleted());
+        shown.max_by_key(|one| (one.lifecycle.is_active(), one.version())).cloned()
     }
 
     /// Definitions of a workspace after `after`, in the order of their ids.
@@ -251,7 +336,7 @@ impl Definitions {
         workspace: &WorkspaceId,
         after: Option<Name>,
         limit: usize,
-    ) -> Result<Vec<api::DefinitionSummary>, Problem> {
+    ) -> Result<(Vec<api::DefinitionSummary>, Option<Name>), Problem> {
         let request = ListCatalogItems {
             workspace: Some(workspace.clone()),
             kind: CatalogKind::Definition,
@@ -260,7 +345,10 @@ impl Definitions {
             limit,
         };
         let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
-        items.iter().map(|item| Ok(self.learn(item)?.summary())).collect()
+        let next = items.last().filter(|_| items.len() == limit).map(|last| last.id.clone());
+        let found = items.iter().map(|item| self.learn(item)).collect::<Result<Vec<_>, _>>()?;
+        let shown = found.iter().filter(|one| !one.is_deleted()).map(|one| one.summary());
+        Ok((shown.collect(), next))
     }
 
     /// The id of the definition behind a workflow, if it is one.
@@ -275,7 +363,7 @@ impl Definitions {
         workflow: &WorkflowRef,
     ) -> Result<Arc<Definition>, Problem> {
         let id = definition_id(workspace, workflow.name.as_str(), workflow.version);
-        self.get(workspace, id.as_str()).await
+        self.get_even_deleted(workspace, id.as_str()).await
     }
 
     /// The document of a definition that is known here.
@@ -287,9 +375,9 @@ impl Definitions {
         self.find_known(&definition_id(workspace, workflow.name.as_str(), workflow.version))
     }
 
-    /// How many are known here.
+    /// How many are known here, less those that were deleted.
     pub fn count(&self) -> usize {
-        self.known.read().expect("no holder panics").len()
+        self.known.read().expect("no holder panics").values().filter(|one| !one.is_deleted()).count()
     }
 
     fn find_known(&self, id: &Name) -> Option<Arc<Definition>> {
@@ -298,7 +386,8 @@ impl Definitions {
 
     /// Takes an item in and tells the engine of it.
     fn learn(&self, item: &CatalogItem) -> Result<Arc<Definition>, Problem> {
-        if let Some(known) = self.find_known(&item.id) {
+        let known = self.find_known(&item.id);
+        if let Some(known) = known.filter(|known| known.revision >= item.version) {
             return Ok(known);
         }
         let broken = |cause: &dyn std::fmt::Display| {
@@ -319,23 +408,29 @@ impl Definitions {
             document: api::RawJson::from_text(kept.document.get().to_owned())
                 .map_err(|error| broken(&error))?,
             digest: kept.digest,
+            lifecycle: kept.lifecycle,
+            revision: item.version,
             created_at: item.created_at,
         });
         let (checked, hands) = (definition.checked.clone(), self.hands.clone());
         let code =
             move |ctx: Ctx, input: Value| hapax_documents::run(ctx, checked.clone(), input, hands.clone());
         let options = hapax_documents::options(&definition.checked);
-        match self.engine.workspace(item.workspace.clone()).register_for_workspace(
-            definition.name(),
-            options,
-            code,
-        ) {
-            // Somebody learnt it at the same time.
+        let engine = self.engine.workspace(item.workspace.clone());
+        match engine.register_for_workspace(definition.name(), options, code) {
+            // It was known, or somebody learnt it at the same time.
             Ok(()) | Err(Error::AlreadyRegistered(_)) => {}
             Err(error) => return Err(problem_of(&error)),
         }
         let mut known = self.known.write().expect("no holder panics");
-        Ok(known.entry(item.id.clone()).or_insert(definition).clone())
+        if let Some(newer) = known.get(&item.id).filter(|known| known.revision >= definition.revision) {
+            return Ok(newer.clone());
+        }
+        // Under the lock, so that of two changes the later one counts.
+        let workflow = WorkflowRef { name: definition.selector().name, version: definition.version() };
+        engine.set_archived(&workflow, !definition.lifecycle.is_active());
+        known.insert(item.id.clone(), definition.clone());
+        Ok(definition)
     }
 
     /// Takes in what other nodes were given a moment ago.
@@ -367,6 +462,12 @@ impl std::fmt::Debug for Definitions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Definitions").field("known", &self.count()).finish_non_exhaustive()
     }
+}
+
+fn absent() -> Problem {
+    let detail =
+        "There is no such definition in this workspace; list them with GET /api/v1/workflow-definitions.";
+    Problem::new(Code::DefinitionNotFound, detail)
 }
 
 /// The id follows from what it names, so that a run tells which definition it runs.

@@ -16,6 +16,7 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::Invalid(invalid) => of_invalid(invalid),
         Error::Store(error) => of_store(error),
         Error::UnknownWorkflow(_) => Problem::new(Code::DefinitionNotFound, detail),
+        Error::WorkflowArchived(_) => Problem::new(Code::DefinitionArchived, detail),
         Error::AlreadyRegistered(_) => Problem::new(Code::DefinitionExists, detail),
         Error::UnprotectedEffect { .. } => Problem::new(Code::UnprotectedEffect, detail),
         Error::NoSuchDoubt { .. } => Problem::new(Code::DoubtChanged, detail),

@@ -126,10 +126,12 @@ pub const MAX_DOCUMENT_BYTES: usize = 512 * 1024;
 pub const CATALOG_POLL: Duration = Duration::from_secs(1);
 /// How much further back than the last look that look goes: longer than any write takes to become visible.
 pub const CATALOG_OVERLAP: Duration = Duration::from_secs(60);
-/// Most definitions of one installation: each claim looks for due runs of each.
+/// Most definitions of one installation unless the operator says otherwise: each claim looks for due runs of each.
 pub const MAX_DEFINITIONS: usize = 2_000;
-/// Most definitions of a workspace, so that one cannot take the room of all.
+/// Most definitions of a workspace unless the operator says otherwise, so that one cannot take the room of all.
 pub const MAX_DEFINITIONS_PER_WORKSPACE: usize = 500;
+/// Open runs are counted up to here when they keep a definition from being deleted.
+pub const MAX_COUNTED_OPEN_RUNS: usize = 1_000;
 /// Most subscriptions of a workspace; deleted ones do not count.
 pub const MAX_SUBSCRIPTIONS_PER_WORKSPACE: usize = 50;
 /// Most subscriptions of one installation: each look for due deliveries looks for each.

@@ -28,6 +28,10 @@ pub struct ServerOptions {
     pub outgoing: EgressPolicy,
     /// Most requests of one credential in a second, with as many at once; no limit if absent.
     pub requests_per_second: Option<NonZeroU32>,
+    /// Most definitions of the installation, over all workspaces.
+    pub max_definitions: usize,
+    /// Most definitions of one workspace.
+    pub max_definitions_per_workspace: usize,
     /// What secrets in the store are sealed with: the first seals, all of them open. If there are none, a key that lies in the store is
     /// used, which keeps secrets from those who see a part of it, not from those who have all of it.
     pub sealing_keys: Vec<SealingKey>,

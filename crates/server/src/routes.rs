@@ -135,6 +135,8 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/workflow-definitions", Administer, definitions::upload),
         read("/api/v1/workflow-definitions", Read, definitions::list),
         read("/api/v1/workflow-definitions/{id}", Read, definitions::show),
+        change("/api/v1/workflow-definitions/{id}", Administer, definitions::change).on_the_version_seen(),
+        remove("/api/v1/workflow-definitions/{id}", Administer, definitions::delete).on_the_version_seen(),
         write("/api/v1/workflow-runs", Operate, runs::starting::create),
         write("/api/v1/workflow-runs/batch", Operate, runs::starting::create_batch),
         read("/api/v1/workflow-runs", Read, runs::showing::list),

@@ -17,7 +17,7 @@ use crate::authenticate::Authenticator;
 use crate::catalog_watcher::{keep_learning, learn_changes};
 use crate::credentials::key::ApiKey;
 use crate::cursor::Cursors;
-use crate::definitions::Definitions;
+use crate::definitions::{DefinitionLimits, Definitions};
 use crate::directory::{Directory, NewCredential};
 use crate::entities::Entities;
 use crate::event_stream::Streams;
@@ -95,7 +95,11 @@ impl Server {
         learn_changes(&*subscriptions).await?;
         tokio::spawn(keep_learning(Arc::downgrade(&subscriptions)));
         let hands = Arc::new(hands);
-        let definitions = Definitions::new(engine.clone(), store.clone(), hands.clone());
+        let limits = DefinitionLimits {
+            per_workspace: options.max_definitions_per_workspace,
+            in_all: options.max_definitions,
+        };
+        let definitions = Definitions::new(engine.clone(), store.clone(), hands.clone(), limits);
         learn_changes(&*definitions).await?;
         tokio::spawn(keep_learning(Arc::downgrade(&definitions)));
         for module in options.modules_in_force() {

@@ -16,9 +16,13 @@ mod bad_input;
 mod credentials;
 #[path = "routes/cursors.rs"]
 mod cursors;
+#[path = "routes/definition_lifecycle.rs"]
+mod definition_lifecycle;
 #[path = "routes/described.rs"]
 mod described;
 #[path = "routes/field_names.rs"]
 mod field_names;
+#[path = "routes/permissions.rs"]
+mod permissions;
 
 const RUNS: &str = "/api/v1/workflow-runs";

@@ -68,6 +68,8 @@ impl Shop {
             grace: Duration::from_secs(5),
             outgoing: Outgoing::new(Rules::default())?.into(),
             requests_per_second: None,
+            max_definitions: hapax_server::limits::MAX_DEFINITIONS,
+            max_definitions_per_workspace: hapax_server::limits::MAX_DEFINITIONS_PER_WORKSPACE,
             sealing_keys: Vec::new(),
             modules: Vec::new(),
             entity_tables: Default::default(),

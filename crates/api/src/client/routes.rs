@@ -11,11 +11,11 @@ use utoipa::ToSchema;
 use super::sending::Ask;
 use super::{Client, ClientError, Terms};
 use crate::{
-    AddNote, AnswerApproval, CancelRun, CreateCredential, CreateRun, CreateRunBatch, CreateWorkspace,
-    CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health, IdempotencyPolicy,
-    IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, Readiness, ReleaseKey,
-    ResolveDoubt, ResolvedDoubt, RetryPlan, RetryRun, RevokeCredential, RotateCredential, Run, RunDetail,
-    RunEvent, RunResult, RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
+    AddNote, AnswerApproval, CancelRun, ChangeDefinition, CreateCredential, CreateRun, CreateRunBatch,
+    CreateWorkspace, CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health,
+    IdempotencyPolicy, IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, Readiness,
+    ReleaseKey, ResolveDoubt, ResolvedDoubt, RetryPlan, RetryRun, RevokeCredential, RotateCredential, Run,
+    RunDetail, RunEvent, RunResult, RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
 };
 
 /// What a part of a path or a query may hold as it is.
@@ -118,6 +118,28 @@ impl Client {
     /// Definitions, in the order of their ids.
     pub async fn list_definitions(&self, paging: &Paging) -> Result<Page<DefinitionSummary>, ClientError> {
         self.page("/api/v1/workflow-definitions".into(), paging, &[]).await
+    }
+
+    /// Archives a definition, or takes it out of the archive.
+    pub async fn change_definition(
+        &self,
+        id: &str,
+        change: &ChangeDefinition,
+        terms: Terms,
+    ) -> Result<Definition, ClientError> {
+        let path = format!("/api/v1/workflow-definitions/{}", segment(id)?);
+        self.call(Ask::patch(path, change, terms)?).await
+    }
+
+    /// Deletes a definition that no open run needs; answers with the definition as it was.
+    pub async fn delete_definition(
+        &self,
+        id: &str,
+        reason: Option<&str>,
+        terms: Terms,
+    ) -> Result<Definition, ClientError> {
+        let path = format!("/api/v1/workflow-definitions/{}", segment(id)?);
+        self.call(Ask::delete(with_reason(path, reason), terms)?).await
     }
 
     /// One definition with its document.

@@ -15,7 +15,9 @@ use hapax_outgoing::{Place, Rules};
 use hapax_server::body_budget::BodyBudget;
 use hapax_server::http_idempotency::Policy;
 use hapax_server::http_idempotency::limits::{MAX_HOLD, MIN_HOLD};
-use hapax_server::limits::{MAX_BODY_BYTES_IN_MEMORY, MIN_BODY_BYTES_IN_MEMORY};
+use hapax_server::limits::{
+    MAX_BODY_BYTES_IN_MEMORY, MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE, MIN_BODY_BYTES_IN_MEMORY,
+};
 use hapax_server::listen::ListenOptions;
 use hapax_server::proxies::Proxies;
 use hapax_server::sealing::SealingKey;
@@ -127,6 +129,12 @@ pub(crate) struct ServeOptions {
     /// Most requests of one credential in a second, with as many at once; more are answered with 429. No limit if absent.
     #[arg(long, value_name = "COUNT", env = "HAPAX_REQUESTS_PER_SECOND")]
     pub(crate) requests_per_second: Option<u32>,
+    /// Most workflow definitions of the installation, each version counted [default: 2000].
+    #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_DEFINITIONS")]
+    pub(crate) max_definitions: Option<usize>,
+    /// Most workflow definitions of one workspace, each version counted [default: 500].
+    #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_DEFINITIONS_PER_WORKSPACE")]
+    pub(crate) max_definitions_per_workspace: Option<usize>,
     /// Tell Prometheus what is counted on this address of this machine as well, without a key.
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_METRICS_LISTEN")]
     pub(crate) metrics_listen: Option<String>,
@@ -191,6 +199,8 @@ pub(crate) struct Settings {
     /// In bytes.
     pub(crate) body_memory: usize,
     pub(crate) requests_per_second: Option<NonZeroU32>,
+    pub(crate) max_definitions: usize,
+    pub(crate) max_definitions_per_workspace: usize,
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) drain: Duration,
     pub(crate) key_file: Option<PathBuf>,
@@ -320,6 +330,11 @@ impl Settings {
             max_connections,
             body_memory,
             requests_per_second: requests_per_second.flatten(),
+            max_definitions: said.max_definitions.or(file.max_definitions).unwrap_or(MAX_DEFINITIONS),
+            max_definitions_per_workspace: said
+                .max_definitions_per_workspace
+                .or(file.max_definitions_per_workspace)
+                .unwrap_or(MAX_DEFINITIONS_PER_WORKSPACE),
             metrics_listen,
             drain: span("drain", said.drain.or(file.drain))?.unwrap_or(Duration::from_secs(30)),
             key_file: said.key_file.or(file.key_file),

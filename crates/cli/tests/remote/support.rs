@@ -105,6 +105,8 @@ impl TestServer {
             grace: Duration::from_secs(5),
             outgoing: Outgoing::new(rules).unwrap().into(),
             requests_per_second: None,
+            max_definitions: hapax_server::limits::MAX_DEFINITIONS,
+            max_definitions_per_workspace: hapax_server::limits::MAX_DEFINITIONS_PER_WORKSPACE,
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],
             entity_tables: Default::default(),

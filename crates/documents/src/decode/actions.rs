@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use hapax_engine::model::WorkflowSelector;
 use hapax_webhooks::Scheme;
 
 use super::{Decoder, Place};
@@ -121,8 +120,7 @@ impl Decoder<'_> {
             self.template(&place, &[])
         });
         self.finish(fields, "start", &[fields::START]);
-        let WorkflowSelector { name, version } = workflow?;
-        Some(Start { workflow: name.to_string(), version, key, input })
+        Some(Start { workflow: workflow?.to_string(), key, input })
     }
 
     fn signal_action(&mut self, place: &Place<'_>) -> Option<Signal> {

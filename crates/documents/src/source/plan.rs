@@ -114,11 +114,16 @@ fn plan_start(source: &str, start: &Start, event_id: &str, scope: &Scope) -> Res
             "the input of a run is an object; write one around it: { event: \"{{ body }}\" }".to_string()
         );
     }
+    // The key holds the name alone, so that a source that moves to another version starts nothing twice.
+    let (name, version) = match start.workflow.split_once('@') {
+        Some((name, version)) => (name, version.parse().ok()),
+        None => (start.workflow.as_str(), None),
+    };
     let key = match &start.key {
         Some(given) => key(given, scope)?,
-        None => made_key(&[source, &start.workflow, event_id]),
+        None => made_key(&[source, name, event_id]),
     };
-    Ok(Planned::Start { workflow: start.workflow.clone(), version: start.version, key, input })
+    Ok(Planned::Start { workflow: name.to_owned(), version, key, input })
 }
 
 fn plan_signal(source: &str, signal: &Signal, event_id: &str, scope: &Scope) -> Result<Planned, String> {

@@ -17,7 +17,7 @@ use crate::ctx::Ctx;
 use crate::model::{
     Actor, Failure, HumanText, Invalid, JournalEntry, JournalEvent, Name, OwnerId, Payload, Refusal,
     RepeatPermission, RetryPlan, RunCommand, RunEvent, RunHead, RunId, Signal, SignalId, StepId, Version,
-    WorkspaceId, check_repeat_permission, plan_retry,
+    WorkflowRef, WorkspaceId, check_repeat_permission, plan_retry,
 };
 use crate::store::{
     CommandRun, ListJournal, ListRuns, RunCommandOutcome, RunLog, RunPage, RunView, SendSignal,
@@ -130,6 +130,12 @@ impl Engine {
         self.inner.registry.register(Some(&self.workspace), name, options, function)?;
         self.inner.scheduler_wakeup.notify_one();
         Ok(())
+    }
+
+    /// Archives a workflow of this workspace ([`register_for_workspace`](Engine::register_for_workspace)), or
+    /// takes it out of the archive. An archived workflow starts no new runs; its open runs continue.
+    pub fn set_archived(&self, workflow: &WorkflowRef, is_archived: bool) {
+        self.inner.registry.set_archived(&self.workspace, workflow, is_archived);
     }
 
     /// Starts a run of the latest version of `workflow`. Await the returned [`Start`].

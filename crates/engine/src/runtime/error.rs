@@ -20,6 +20,11 @@ pub enum Error {
     /// No workflow is registered under this name.
     #[error("no workflow {0:?} is registered; register it before starting or claiming its runs")]
     UnknownWorkflow(String),
+    /// The workflow is archived: it starts no new runs.
+    #[error(
+        "workflow {0} is archived and starts no new runs; start another version, or take it out of the archive"
+    )]
+    WorkflowArchived(String),
     /// This name and version are already registered.
     #[error("workflow {0} is registered already; register changed code under a new version")]
     AlreadyRegistered(String),

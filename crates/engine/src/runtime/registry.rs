@@ -1,6 +1,6 @@
 //! Registry of workflow code by name and version.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
@@ -173,6 +173,8 @@ impl Owned {
 struct RegistryState {
     workflows: HashMap<WorkflowRef, Owned>,
     newest: HashMap<String, Owned>,
+    /// Workflows that start no new runs, by the workspace that registered them.
+    archived: HashSet<(WorkspaceId, WorkflowRef)>,
     serves: Arc<ServedWorkflows>,
 }
 
@@ -236,6 +238,32 @@ impl Registry {
         }
         Arc::make_mut(&mut state.serves).insert(owner, reference);
         Ok(())
+    }
+
+    /// Says whether a workflow that a workspace registered for itself starts new runs. Runs that began with it go on either way.
+    pub(crate) fn set_archived(&self, workspace: &WorkspaceId, reference: &WorkflowRef, is_archived: bool) {
+        let mut state = self.state.write().expect("registering never panics");
+        let place = (workspace.clone(), reference.clone());
+        match is_archived {
+            true => state.archived.insert(place),
+            false => state.archived.remove(&place),
+        };
+        let RegistryState { workflows, newest, archived, .. } = &mut *state;
+        let own = workflows.iter().filter(|(of, _)| of.name == reference.name);
+        let own = own.filter(|(of, _)| !archived.contains(&(workspace.clone(), (*of).clone())));
+        let latest = own.filter_map(|(_, owned)| owned.of_one.get(workspace));
+        let latest = latest.max_by_key(|workflow| workflow.reference.version).cloned();
+        let owned = newest.entry(reference.name.to_string()).or_default();
+        match latest {
+            Some(latest) => owned.of_one.insert(workspace.clone(), latest),
+            None => owned.of_one.remove(workspace),
+        };
+    }
+
+    pub(crate) fn is_archived(&self, workspace: &WorkspaceId, reference: &WorkflowRef) -> bool {
+        let state = self.state.read().expect("registering never panics");
+        // Most installations archive nothing.
+        !state.archived.is_empty() && state.archived.contains(&(workspace.clone(), reference.clone()))
     }
 
     /// Returns the workflow that a new run begins with: the version that `selector` names, or the newest.

@@ -32,6 +32,8 @@ pub struct Start {
     delay: Option<Duration>,
     deadline: Option<Duration>,
     priority: Priority,
+    /// Whether the workflow may be archived, because the run exists.
+    may_be_archived: bool,
 }
 
 impl Start {
@@ -47,6 +49,7 @@ impl Start {
             delay: None,
             deadline: None,
             priority: Priority::Normal,
+            may_be_archived: false,
         }
     }
 
@@ -111,6 +114,11 @@ impl Start {
         let mut selector: WorkflowSelector = self.workflow.parse()?;
         selector.version = self.version.or(selector.version);
         let workflow = inner.registry.select(&self.engine.workspace, &selector)?;
+        if !self.may_be_archived && inner.registry.is_archived(&self.engine.workspace, &workflow.reference) {
+            return Err(Error::WorkflowArchived(
+                WorkflowSelector::from(workflow.reference.clone()).to_string(),
+            ));
+        }
         let input = self.input?;
         let key = self.key.as_deref().map(IdempotencyKey::new).transpose()?;
         // A run id from the caller makes the start repeatable, like a key.
@@ -147,7 +155,28 @@ impl Start {
         Ok((PreparedStart { engine: self.engine, new }, checked))
     }
 
-    async fn run(self) -> Result<RunHandle, Error> {
+    /// Returns whether the start repeats an earlier one: its key or id names a run. Looks only if the workflow is
+    /// archived.
+    async fn finds_a_run(&self) -> Result<bool, Error> {
+        let (inner, workspace) = (&self.engine.inner, &self.engine.workspace);
+        let mut selector: WorkflowSelector = self.workflow.parse()?;
+        selector.version = self.version.or(selector.version);
+        let workflow = inner.registry.select(workspace, &selector)?;
+        if !inner.registry.is_archived(workspace, &workflow.reference) {
+            return Ok(false);
+        }
+        if let Some(id) = self.id
+            && inner.call_store(inner.store.find_run(workspace, id)).await?.is_some()
+        {
+            return Ok(true);
+        }
+        let Some(key) = self.key.as_deref().map(IdempotencyKey::new).transpose()? else { return Ok(false) };
+        let found = inner.call_store(inner.store.find_key(workspace, KeyKind::Run, &key)).await?;
+        Ok(found.is_some_and(|record| record.is_live(inner.store.now())))
+    }
+
+    async fn run(mut self) -> Result<RunHandle, Error> {
+        self.may_be_archived = self.finds_a_run().await?;
         let has_own_id = self.id.is_some();
         let (mut prepared, input) = self.complete()?;
         if let Err(refused) = input {

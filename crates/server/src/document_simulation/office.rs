@@ -15,7 +15,7 @@ use super::node::Node;
 use super::provider::Treatment;
 use super::world::World;
 use crate::catalog_watcher::{CatalogWatcher, keep_learning, learn_changes};
-use crate::definitions::Definitions;
+use crate::definitions::{DefinitionLimits, Definitions};
 use crate::entities::Entities;
 use crate::options::EntityTables;
 
@@ -57,7 +57,8 @@ impl Office {
         let line = Line { office: self.clone(), node: member.node.clone() };
         let hands = Arc::new(HostServices::new().http(Arc::new(line)));
         let (engine, store): (_, Arc<dyn Store>) = (member.engine.clone(), member.store.clone());
-        let definitions = Definitions::new(engine.clone(), store.clone(), hands.clone());
+        let definitions =
+            Definitions::new(engine.clone(), store.clone(), hands.clone(), DefinitionLimits::default());
         let lease_for = self.world.settings.lease_for;
         engine.module(MODULE).janitor(lease_for, lease_for * 2).expect("a fresh engine has no janitor");
         let entities = Entities::new(engine, store, hands, EntityTables::default());

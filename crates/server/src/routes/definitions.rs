@@ -7,13 +7,16 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_engine::model::Name;
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::request::{Caller, PathOf, QueryOf, page_limit};
+use super::request::{Caller, Deletion, PathOf, QueryOf, expected_version, page_limit};
+use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
+use crate::definitions::Definition;
+use crate::strict_json::StrictJson;
 use crate::uploaded::Uploaded;
 
 /// Uploads a definition, as JSON or YAML. A version never changes: the same again is found, something else is refused.
@@ -33,8 +36,36 @@ pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
-) -> Result<Json<api::Definition>, Refused> {
-    Ok(Json(app.definitions.get(&identity.workspace, &id).await?.shown()))
+) -> Result<Response, Refused> {
+    Ok(shown(&*app.definitions.get(&identity.workspace, &id).await?))
+}
+
+/// Archives a definition, or takes it out of the archive. An archived one starts no new runs; runs that began with it go on.
+pub(crate) async fn change(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    headers: HeaderMap,
+    StrictJson { value: asked, .. }: StrictJson<api::ChangeDefinition>,
+) -> Result<Response, Refused> {
+    let changed = app.definitions.change(&identity, &id, &asked, expected_version(&headers)?).await?;
+    Ok(shown(&changed))
+}
+
+/// Deletes a definition. Refused with `definition_in_use` while open runs need it.
+pub(crate) async fn delete(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    QueryOf(deletion): QueryOf<Deletion>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    let (expected, reason) = (expected_version(&headers)?, deletion.reason.as_deref());
+    Ok(shown(&*app.definitions.delete(&identity, &id, reason, expected).await?))
+}
+
+fn shown(definition: &Definition) -> Response {
+    ([(header::ETAG, etag(definition.revision()))], Json(definition.shown())).into_response()
 }
 
 /// Which definitions to list.
@@ -58,7 +89,7 @@ pub(crate) async fn list(
     let limit = page_limit(filter.limit.as_deref())?;
     let pages = app.list(&identity, "definitions", "");
     let after = pages.place(filter.cursor.as_deref(), |place| Name::new("definition id", place))?;
-    let found = app.definitions.list(&identity.workspace, after, limit).await?;
-    let next_cursor = pages.next(&found, limit, |last| last.id.clone());
-    Ok(Json(api::Page { items: found, next_cursor }))
+    let (items, next) = app.definitions.list(&identity.workspace, after, limit).await?;
+    let next_cursor = next.map(|next| pages.seal(next.as_str()));
+    Ok(Json(api::Page { items, next_cursor }))
 }

@@ -67,6 +67,13 @@ fn cases() -> Vec<Case> {
         post("/api/v1/workflow-definitions", Administer, document, &[200, 201]),
         get("/api/v1/workflow-definitions", Read),
         get("/api/v1/workflow-definitions/{id}", Read).at("/api/v1/workflow-definitions/{definition}"),
+        patch("/api/v1/workflow-definitions/{id}", Administer, json!({ "status": "active" }), &[200])
+            .at("/api/v1/workflow-definitions/{definition}"),
+        Case {
+            answers: &[409],
+            ..delete("/api/v1/workflow-definitions/{id}", Administer)
+                .at("/api/v1/workflow-definitions/{definition}")
+        },
         post("/api/v1/workflow-runs", Operate, json!({ "definitionId": "{definition}" }), &[201]),
         post(
             "/api/v1/workflow-runs/batch",

@@ -30,6 +30,8 @@ fn table() -> Vec<(&'static str, Leaves)> {
     use Leaves::{Elsewhere, Nothing, One};
     vec![
         ("POST /api/v1/workflow-definitions", One("definition_uploaded")),
+        ("PATCH /api/v1/workflow-definitions/{id}", One("definition_uploaded")),
+        ("DELETE /api/v1/workflow-definitions/{id}", One("definition_uploaded")),
         ("POST /api/v1/workflow-runs", Nothing("starts work: the run is the record")),
         ("POST /api/v1/workflow-runs/batch", Nothing("starts work: the runs are the record")),
         ("POST /api/v1/workflow-runs/{id}/cancel", One("steered")),
@@ -122,6 +124,13 @@ impl Acme {
         let (prober, prober_id) = issue(&server).await;
         let (other, _) = issue(&server).await;
         Acme { server, provider, other, prober, prober_id }
+    }
+
+    async fn definition(&self, name: &str) -> String {
+        let step = json!({ "name": "a", "type": "task", "task": "echo" });
+        let document = json!({ "name": name, "version": 1, "steps": [step] });
+        let made = self.set_up("/api/v1/workflow-definitions", document).await;
+        made["id"].as_str().unwrap().to_owned()
     }
 
     async fn set_up(&self, path: &str, body: Value) -> Value {
@@ -221,6 +230,13 @@ impl Acme {
                     self.server.until_shown("/api/v1/doubts", is_listed).await["items"][0]["version"].clone();
                 let body = json!({ "resolution": "happened", "output": {}, "reason": "asked", "version": version, "by": "Meg" });
                 (format!("/api/v1/doubts/{run}/send/resolve"), body)
+            }
+            "PATCH /api/v1/workflow-definitions/{id}" => (
+                format!("/api/v1/workflow-definitions/{}", self.definition("d1").await),
+                json!({ "status": "archived" }),
+            ),
+            "DELETE /api/v1/workflow-definitions/{id}" => {
+                (format!("/api/v1/workflow-definitions/{}", self.definition("d2").await), json!({}))
             }
             "POST /api/v1/workspaces" => ("/api/v1/workspaces".into(), json!({ "name": "initech" })),
             "POST /api/v1/credentials" => {

@@ -80,7 +80,7 @@ async fn a_workspace_that_has_its_share_of_definitions_leaves_the_rest_to_others
         assert_eq!(upload(&server, "application/json", named(version)).await.status, 201, "{version}");
     }
     let refused = upload(&server, "application/json", named(MAX_DEFINITIONS_PER_WORKSPACE + 1)).await;
-    assert_eq!(refused.told(), (429, "quota_exceeded".into()), "{}", refused.text());
+    assert_eq!(refused.told(), (409, "definition_limit_reached".into()), "{}", refused.text());
     assert_eq!(refused.json()["quota"], "definitions");
     assert_eq!(upload(&server, "application/json", named(1)).await.status, 200, "what is there is found");
     let globex = server.key("globex", Role::Admin).await;

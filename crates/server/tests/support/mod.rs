@@ -25,6 +25,7 @@ use hapax_postgres_fixture::Database;
 use hapax_server::directory::NewCredential;
 use hapax_server::drain::{Drain, drain};
 use hapax_server::http_caller::GuardedCaller;
+use hapax_server::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use hapax_server::listen::ListenOptions;
 use hapax_server::sealing::SealingKey;
 use hapax_server::{EntityTables, LaunchError, ModuleOptions, Server, ServerOptions};
@@ -112,6 +113,7 @@ pub struct Setup {
     pub engine: EngineOptions,
     /// Of one credential.
     pub requests_per_second: Option<NonZeroU32>,
+    pub max_definitions_per_workspace: usize,
     pub sealing_keys: Vec<SealingKey>,
     /// Modules beside the one that is always there.
     pub modules: Vec<ModuleOptions>,
@@ -129,6 +131,7 @@ impl Default for Setup {
             clock,
             engine: EngineOptions { poll_every: Duration::from_millis(100), ..EngineOptions::default() },
             requests_per_second: None,
+            max_definitions_per_workspace: MAX_DEFINITIONS_PER_WORKSPACE,
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],
             entity_tables: EntityTables::default(),
@@ -262,6 +265,8 @@ impl TestServer {
             grace: Duration::from_secs(5),
             outgoing: outgoing.into(),
             requests_per_second: setup.requests_per_second,
+            max_definitions: MAX_DEFINITIONS,
+            max_definitions_per_workspace: setup.max_definitions_per_workspace,
             sealing_keys: setup.sealing_keys,
             modules: setup.modules,
             entity_tables: setup.entity_tables,

@@ -3,8 +3,9 @@
 use hapax_api as api;
 use hapax_api::Code;
 
-use crate::openapi::operation::{Group, get, post};
+use crate::openapi::operation::{Group, delete, get, patch, post};
 use crate::routes::definitions::DefinitionFilter;
+use crate::routes::request::Deletion;
 
 pub(super) fn group() -> Group {
     let operations = vec![
@@ -24,7 +25,7 @@ pub(super) fn group() -> Group {
                 Code::DefinitionInvalid,
                 Code::UnprotectedEffect,
                 Code::AddressNotAllowed,
-                Code::QuotaExceeded,
+                Code::DefinitionLimitReached,
             ]),
         get("/api/v1/workflow-definitions", "list_definitions", "List definitions")
             .about("Lists definitions by id, without their documents.")
@@ -34,6 +35,18 @@ pub(super) fn group() -> Group {
             .about("Returns a definition with its document.")
             .answers::<api::Definition>(200, "The definition.")
             .fails_with(&[Code::DefinitionNotFound]),
+        patch("/api/v1/workflow-definitions/{id}", "change_definition", "Archive a definition")
+            .about("Archives a definition, or restores it. An archived definition starts no new runs; open runs continue.")
+            .body::<api::ChangeDefinition>()
+            .answers::<api::Definition>(200, "The definition after the change.")
+            .with(&["ETag"])
+            .fails_with(&[Code::DefinitionNotFound]),
+        delete("/api/v1/workflow-definitions/{id}", "delete_definition", "Delete a definition")
+            .about("Deletes a definition. Fails with `definition_in_use` while open runs need it.")
+            .query::<Deletion>()
+            .answers::<api::Definition>(200, "The definition as it was.")
+            .with(&["ETag"])
+            .fails_with(&[Code::DefinitionNotFound, Code::DefinitionInUse]),
     ];
     let about = "A definition is a workflow written as a JSON or YAML document. Each version is immutable; a run keeps the version it started with.";
     Group { tag: "Workflow definitions", about, examples: "definitions", operations }

@@ -24,6 +24,7 @@ pub(super) fn group() -> Group {
             .with(&["Location"])
             .fails_with(&[
                 Code::DefinitionNotFound,
+                Code::DefinitionArchived,
                 Code::IdempotencyKeyMissing,
                 Code::IdempotencyKeySpent,
                 Code::OperationPending,

@@ -143,7 +143,7 @@ async fn select_workflow(
             return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/definitionId"));
         }
         (None, Some(id)) => {
-            let definition = app.definitions.get(workspace, id).await?;
+            let definition = app.definitions.get_even_deleted(workspace, id).await?;
             (definition.selector(), Some(definition))
         }
         (None, None) => {
@@ -219,6 +219,10 @@ async fn start(
             let ignored = selected.definition.map(|definition| definition.document().ignored());
             let (ignored, key) = (ignored.unwrap_or_default(), asked.idempotency_key);
             Err(conflict(app, identity, run, first_seen_at.to_string(), &input, &ignored, key).await.into())
+        }
+        // What was deleted starts nothing, as if it were not there; what was started from it is found all the same.
+        Err(Error::WorkflowArchived(_)) if selected.definition.is_some_and(|found| found.is_deleted()) => {
+            Err(problem_of(&Error::UnknownWorkflow(selected.selector.to_string())).into())
         }
         Err(error) => Err(problem_of(&error).into()),
     }
