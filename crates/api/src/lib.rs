@@ -29,6 +29,7 @@ mod run;
 mod step;
 mod subscription;
 mod webhook_source;
+mod why;
 mod workspace;
 
 pub use audit::{AddNote, JournalEntry, JournalKind, Occurrence};
@@ -86,4 +87,5 @@ pub use utoipa::ToSchema;
 pub use webhook_source::{
     PutWebhookSource, SourceState, SteerWebhookSource, WebhookSource, WebhookSourceSummary,
 };
+pub use why::{Why, WhyMatch, WhyMatchKind, WhyReason, WhyRun, WhyWait};
 pub use workspace::{CreateWorkspace, UpdateWorkspace, Workspace};

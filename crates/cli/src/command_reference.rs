@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 
-use crate::arguments::Arguments;
 use crate::exit_codes::EXIT_CODES;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
@@ -13,7 +12,7 @@ const MARK: &str = "<!-- what follows is made from the command line's own descri
 
 /// All that stands below the mark.
 fn render() -> String {
-    let mut hapax = Arguments::command();
+    let mut hapax = crate::arguments::command();
     // Usages name the whole command, and options of every command are known to each.
     hapax.build();
     let mut page = String::from("\n## Options of every command\n\n");

@@ -10,7 +10,7 @@ use crate::server_options::ServerOptions;
 
 /// Goes on if `--yes` was given or a person agrees; where there is no person to ask, it is refused.
 pub(crate) async fn confirm(what: &str, server: &ServerOptions) -> Result<()> {
-    confirm_at(server.name(), what, server).await
+    confirm_at(&server.name()?, what, server).await
 }
 
 /// The same for what is done elsewhere than on a server, as in a store.

@@ -10,7 +10,7 @@ use crate::limits::MAX_DOCUMENT_BYTES;
 use crate::output::for_people::{self, plain};
 use crate::output::shape::ShapeOptions;
 use crate::output::{is_watched, say};
-use crate::words::word;
+use crate::parsers::word;
 
 const EXAMPLES: &str = "\
 Examples:

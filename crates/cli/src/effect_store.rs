@@ -54,6 +54,10 @@ impl StoreOptions {
         without_secrets(&self.store)
     }
 
+    pub(crate) fn workspace(&self) -> &WorkspaceId {
+        &self.workspace
+    }
+
     /// Opens it to look only.
     pub(crate) async fn open_to_read(&self) -> Result<Engine> {
         self.open(TO_READ).await
@@ -109,7 +113,7 @@ async fn check_tables(url: &str) -> Result<()> {
         (_, true) => Ok(()),
         (0, false) => bail!("there are no tables of Hapax in {store}; check the URL"),
         (found, false) => bail!(
-            "the tables in {store} are at version {found}, this command reads {}; bring them up to date with `hapax migrate`, \
+            "the tables in {store} are at version {found}, this command reads {}; bring them up to date with `hapax admin migrate`, \
              or use the command of that version",
             schema.known
         ),

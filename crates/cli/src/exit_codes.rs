@@ -47,6 +47,10 @@ pub(crate) struct Misused(pub(crate) String);
 #[derive(Debug)]
 pub(crate) struct NoKey(pub(crate) String);
 
+/// There is no such thing on the server.
+#[derive(Debug)]
+pub(crate) struct Absent(pub(crate) String);
+
 /// What was asked about has not come to its end.
 #[derive(Debug)]
 pub(crate) struct NotYet(pub(crate) String);
@@ -65,7 +69,7 @@ macro_rules! said {
     };
 }
 
-said!(Misused, NoKey, NotYet);
+said!(Misused, NoKey, NotYet, Absent);
 
 /// What to exit with after `error`.
 pub(crate) fn exit_code(error: &Error) -> u8 {
@@ -75,11 +79,16 @@ pub(crate) fn exit_code(error: &Error) -> u8 {
     if let Some(error) = error.downcast_ref::<ClientError>() {
         return of_client(error);
     }
-    match (error.is::<Misused>(), error.is::<NoKey>(), error.is::<NotYet>()) {
-        (true, _, _) => USAGE,
-        (_, true, _) => NOT_AUTHORISED,
-        (_, _, true) => LATER,
-        _ => FAILED,
+    if error.is::<Misused>() {
+        USAGE
+    } else if error.is::<NoKey>() {
+        NOT_AUTHORISED
+    } else if error.is::<Absent>() {
+        NOT_FOUND
+    } else if error.is::<NotYet>() {
+        LATER
+    } else {
+        FAILED
     }
 }
 

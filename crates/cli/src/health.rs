@@ -25,7 +25,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
-    let client = Client::without_key(server.name())?.patience(Duration::ZERO);
+    let client = Client::without_key(&server.name()?)?.patience(Duration::ZERO);
     match options.ready {
         false => drop(client.get_health().await?),
         true => drop(client.get_readiness().await?),

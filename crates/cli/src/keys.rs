@@ -7,11 +7,11 @@ use hapax_api::{KeyRecord, KeyScope, ReleaseKey};
 use crate::confirmation::confirm;
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::word;
 use crate::person::not_blank;
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::spelling::{or_dash, spelled};
-use crate::terms::KeyOptions;
-use crate::words::word;
+use crate::wire_text::{or_dash, spelled};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -24,12 +24,25 @@ impl LimitOptions {
         &self,
         fetch: impl AsyncFnMut(Paging) -> Result<Page<T>, ClientError>,
     ) -> Result<Vec<T>> {
-        let (items, is_all) = read_up_to(self.limit as usize, fetch).await?;
+        let (items, is_all) = self.read_some(fetch).await?;
         if !is_all {
-            say(&format!("there are more; show them with a --limit above {}", self.limit));
+            say_more(self.get());
         }
         Ok(items)
     }
+
+    /// The first items up to the limit, and whether those are all.
+    pub(crate) async fn read_some<T: ToSchema>(
+        &self,
+        fetch: impl AsyncFnMut(Paging) -> Result<Page<T>, ClientError>,
+    ) -> Result<(Vec<T>, bool)> {
+        read_up_to(self.get(), fetch).await
+    }
+}
+
+/// Says that a list was cut.
+pub(crate) fn say_more(limit: usize) {
+    say(&format!("there are more; show them with a --limit above {limit}"));
 }
 
 async fn read_up_to<T: ToSchema>(

@@ -61,7 +61,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
 
 /// The name of a promise: `id:…` or `key:…`.
 fn promise(text: &str) -> Result<String, String> {
-    let word = crate::words::word(text)?;
+    let word = crate::parsers::word(text)?;
     match word.starts_with("id:") || word.starts_with("key:") {
         true => Ok(word),
         false => Err("name it id:ID, or key:KEY by its business key".into()),

@@ -163,14 +163,14 @@ async fn walk(store: &str) {
 
 async fn redeliver(store: &str, run: &str) {
     let id = format!("{run}:mail");
-    let dead = objects(&["outbox", "list", "--status", "dead", "--json"], store);
+    let dead = objects(&["admin", "outbox", "list", "--status", "dead", "--json"], store);
     assert_eq!((dead.len(), &dead[0]["id"], &dead[0]["attempts"]), (1, &json!(id), &json!(1)));
     assert_eq!((&dead[0]["payload"], &dead[0]["target"]), (&json!("sold"), &json!("mail")));
-    let table = printed(&["outbox", "list"], store);
+    let table = printed(&["admin", "outbox", "list"], store);
     assert!(table.contains(&id) && table.contains("no such address"), "{table}");
     let again = |id: &str| -> Vec<String> {
         let who = ["--by", "grace", "--reason", "the address is there now"];
-        ["outbox", "redeliver", id].into_iter().chain(who).map(String::from).collect()
+        ["admin", "outbox", "redeliver", id].into_iter().chain(who).map(String::from).collect()
     };
     let arguments = again(&id);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -181,10 +181,10 @@ async fn redeliver(store: &str, run: &str) {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         assert!(refused(&arguments, store).contains("hapax outbox list"));
     }
-    assert_eq!(objects(&["outbox", "list", "--status", "due", "-o", "json"], store).len(), 1);
-    let yaml = printed(&["outbox", "list", "--status", "due", "-o", "yaml"], store);
+    assert_eq!(objects(&["admin", "outbox", "list", "--status", "due", "-o", "json"], store).len(), 1);
+    let yaml = printed(&["admin", "outbox", "list", "--status", "due", "-o", "yaml"], store);
     assert!(yaml.starts_with("---\n") && yaml.contains("target: mail\n"), "{yaml}");
-    assert!(objects(&["outbox", "list", "--status", "dead", "--json"], store).is_empty());
+    assert!(objects(&["admin", "outbox", "list", "--status", "dead", "--json"], store).is_empty());
 }
 
 /// What an auditor finds afterwards.
@@ -285,12 +285,12 @@ async fn while_a_process_owns_the_file_it_can_be_read_and_not_written() {
     let program = Hapax::open(&store).await.unwrap();
     let run = prepare(&program).await.to_string();
     let seen = objects(&["doubts", "list", "--json"], &store)[0]["version"].to_string();
-    for reading in [&["ledger"][..], &["ledger", "--summary"], &["audit"], &["outbox", "list"]] {
+    for reading in [&["ledger"][..], &["ledger", "--summary"], &["audit"], &["admin", "outbox", "list"]] {
         assert!(!printed(reading, &store).is_empty());
     }
     let owner = format!("in use by process {}", std::process::id());
     let id = format!("{run}:mail");
-    let again = ["outbox", "redeliver", &id].into_iter().chain(SAYS_WHO).collect();
+    let again = ["admin", "outbox", "redeliver", &id].into_iter().chain(SAYS_WHO).collect();
     for writing in [decide(&run, &seen, &["--happened", "5"]), again] {
         let said = refused(&writing, &store);
         assert!(said.contains("nothing was changed") && said.contains(&owner), "{said}");
@@ -378,7 +378,7 @@ fn a_store_that_is_not_there_is_not_made_and_shows_no_password() {
             vec!["doubts", "list"],
             vec!["ledger"],
             vec!["audit"],
-            vec!["outbox", "list"],
+            vec!["admin", "outbox", "list"],
             decide(&run, "1", &["--happened", "5"]),
         ] {
             let said = refused(&command, store);

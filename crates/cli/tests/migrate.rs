@@ -9,7 +9,7 @@ const FIRST: &str = "0001_runs_steps_keys";
 
 fn migrate(store: &str, further: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
-    command.args(["migrate", "--store", store]).args(further).output().expect("it can be run")
+    command.args(["admin", "migrate", "--store", store]).args(further).output().expect("it can be run")
 }
 
 fn text(bytes: &[u8]) -> String {

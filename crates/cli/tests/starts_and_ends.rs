@@ -160,10 +160,10 @@ fn everything_that_is_in_flight_shares_one_grace() {
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    call(&first_key, &["workspaces", "create", "acme", "--json"]);
+    call(&first_key, &["admin", "workspaces", "create", "acme", "--json"]);
     let made = call(
         &first_key,
-        &["credentials", "create", "admin", "--role", "admin", "--workspace", "acme", "--json"],
+        &["admin", "credentials", "create", "admin", "--role", "admin", "--workspace", "acme", "--json"],
     );
     let admin = made["apiKey"].as_str().unwrap().to_owned();
     let document = format!(
@@ -171,9 +171,8 @@ fn everything_that_is_in_flight_shares_one_grace() {
     );
     let file = folder.path().join("pay.json");
     std::fs::write(&file, document).unwrap();
-    let definition = call(&admin, &["definitions", "upload", file.to_str().unwrap(), "--json"]);
-    let started =
-        call(&admin, &["runs", "start", definition["id"].as_str().unwrap(), "--key", "k", "--json"]);
+    let definition = call(&admin, &["apply", file.to_str().unwrap(), "--json"]);
+    let started = call(&admin, &["start", definition["id"].as_str().unwrap(), "--key", "k", "--json"]);
     let run = started["run"]["id"].as_str().unwrap().to_owned();
     called.recv_timeout(Duration::from_secs(30)).expect("the step has begun");
 

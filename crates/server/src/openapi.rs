@@ -27,6 +27,7 @@ const PRINTABLE_ASCII: &str = "^[ -~]+$";
         routes::evidence::ledger_of_run, routes::evidence::notes, routes::evidence::add_note,
         routes::evidence::ledger, routes::audit::list,
         routes::keys::show, routes::keys::release,
+        routes::why::show,
         routes::doubts::list, routes::doubts::resolve,
         routes::setup::create_workspace, routes::setup::list_workspaces, routes::setup::show_workspace,
         routes::setup::create_credential, routes::setup::list_credentials, routes::setup::show_credential,

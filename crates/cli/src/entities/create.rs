@@ -6,9 +6,9 @@ use hapax_api::{CreateEntity, JsonObject};
 use super::Named;
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::{object_or_file, word};
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::terms::KeyOptions;
-use crate::words::{object_or_file, word};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -6,8 +6,8 @@ use hapax_api::{Entity, RawJson};
 use crate::listing::LimitOptions;
 use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::word;
 use crate::server_options::ServerOptions;
-use crate::words::word;
 
 const EXAMPLES: &str = "\
 Examples:

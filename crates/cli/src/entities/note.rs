@@ -8,9 +8,9 @@ use crate::listing::LimitOptions;
 use crate::output::for_people::{self, plain};
 use crate::output::shape::ShapeOptions;
 use crate::person::not_blank;
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::spelling::{or_dash, spelled};
-use crate::terms::KeyOptions;
+use crate::wire_text::{or_dash, spelled};
 
 const NOTE_EXAMPLES: &str = "\
 Examples:

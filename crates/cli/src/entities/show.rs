@@ -9,9 +9,9 @@ use hapax_api::{AllowedAction, Entity, EntityDetail, PendingOperation};
 use super::Named;
 use crate::output::for_people::{self, plain, without_commands};
 use crate::output::shape::ShapeOptions;
+use crate::parsers::word;
 use crate::server_options::ServerOptions;
-use crate::spelling::or_dash;
-use crate::words::word;
+use crate::wire_text::or_dash;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -7,9 +7,9 @@ use hapax_api::{Promise, PromiseStatus};
 use crate::listing::LimitOptions;
 use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::word;
 use crate::server_options::ServerOptions;
-use crate::spelling::{or_dash, spelled};
-use crate::words::word;
+use crate::wire_text::{or_dash, spelled};
 
 const EXAMPLES: &str = "\
 Examples:

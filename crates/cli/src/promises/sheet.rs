@@ -3,7 +3,7 @@
 use hapax_api::{Promise, RawJson};
 
 use crate::output::for_people::{plain, without_commands};
-use crate::spelling::spelled;
+use crate::wire_text::spelled;
 
 /// What a promise is about, line by line.
 pub(super) fn sheet(promise: &Promise) -> String {

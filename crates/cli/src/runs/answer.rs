@@ -5,9 +5,9 @@ use hapax_api::{AnswerApproval, JsonObject};
 
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::{object, word};
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::terms::KeyOptions;
-use crate::words::{object, word};
 
 const EXAMPLES: &str = "\
 Examples:

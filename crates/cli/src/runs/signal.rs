@@ -5,9 +5,9 @@ use hapax_api::{RawJson, SendSignal};
 
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::{json, word};
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::terms::KeyOptions;
-use crate::words::{json, word};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -7,10 +7,10 @@ use hapax_api::{CancelRun, PlannedEffect, RetryPlan, RetryRun, Run, SteerRun};
 use crate::confirmation::confirm;
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::word;
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::spelling::spelled;
-use crate::terms::KeyOptions;
-use crate::words::word;
+use crate::wire_text::spelled;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -7,7 +7,7 @@ use hapax_api::{Run, RunStatus, Step, StepStatus};
 use jiff::Timestamp;
 
 use crate::output::for_people::plain;
-use crate::spelling::{between, short_span, spelled};
+use crate::wire_text::{between, short_span, spelled};
 
 const BAR_CHARS: usize = 30;
 const MAX_NAME_CHARS: usize = 32;

@@ -14,9 +14,9 @@ use crate::limits::MAX_LIVE_STEPS;
 use crate::output::for_people::plain;
 use crate::output::shape::{Shape, ShapeOptions};
 use crate::output::{is_watched, print};
+use crate::parsers::word;
 use crate::server_options::ServerOptions;
-use crate::spelling::{between, short_span, spelled};
-use crate::words::word;
+use crate::wire_text::{between, short_span, spelled};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,7 +55,7 @@ struct Told {
 }
 
 /// Watches a run until it ends.
-pub(super) async fn watch(client: &Client, run: &str, shape: &ShapeOptions) -> Result<()> {
+pub(crate) async fn watch(client: &Client, run: &str, shape: &ShapeOptions) -> Result<()> {
     let is_live = shape.shape() == Shape::Table && is_watched();
     let mut timeline = Timeline::of(&client.get_run(run).await?.run);
     let mut follower = client.follow_run(run)?;

@@ -79,9 +79,9 @@ async fn vanish(server: &TestServer, id: &str, end: OperationEnd) -> String {
 async fn a_doubt_is_listed_shown_and_resolved() {
     let server = TestServer::with_invoice("INV-1").await;
     let id = vanish(&server, "INV-1", OperationEnd::InDoubt).await;
-    let listed = server.hapax(&["operations", "list", "--status", "in_doubt"]).await.ok().out;
+    let listed = server.hapax(&["entities", "operations", "list", "--status", "in_doubt"]).await.ok().out;
     assert!(listed.contains(&id) && listed.contains("invoice INV-1"), "{listed}");
-    let shown = server.hapax(&["operations", "show", &id]).await.ok().out;
+    let shown = server.hapax(&["entities", "operations", "show", &id]).await.ok().out;
     assert!(shown.contains("IN_DOUBT") && shown.contains("held (attempt 1)"), "{shown}");
     let held = server.hapax(&["entities", "step", "invoice", "INV-1", "wire"]).await.exits(6);
     assert!(held.err.contains(&id), "{}", held.err);
@@ -100,11 +100,11 @@ async fn a_doubt_is_listed_shown_and_resolved() {
     assert!(resolved.contains("wire of invoice INV-1 is DONE now"), "{resolved}");
     let again = server.hapax(&resolve).await.exits(6);
     assert!(again.err.contains("doubt_resolved"), "{}", again.err);
-    let shown = server.hapax(&["operations", "show", &id]).await.ok().out;
+    let shown = server.hapax(&["entities", "operations", "show", &id]).await.ok().out;
     assert!(shown.contains("resolved happened") && shown.contains("the bank shows it"), "{shown}");
     let audit = server.hapax(&["audit"]).await.ok().out;
     assert!(audit.contains("invoice INV-1") && audit.contains("the bank shows it"), "{audit}");
-    server.hapax(&["operations", "show", "op_00000000000000000000000000000000"]).await.exits(5);
+    server.hapax(&["entities", "operations", "show", "op_00000000000000000000000000000000"]).await.exits(5);
     server.hapax(&["operations", "resolve", &id, "--reason", "x"]).await.exits(2);
 }
 

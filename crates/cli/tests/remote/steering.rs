@@ -168,8 +168,8 @@ async fn a_doubt_is_decided_through_the_server_and_on_record() {
 
     // The same store, looked at beside the server.
     let store = format!("sqlite:{}/hapax.db", server.folder.path().display());
-    let checked = server.hapax(&["fsck", "--store", &store, "--json"]).await.ok().json();
+    let checked = server.hapax(&["admin", "fsck", "--store", &store, "--json"]).await.ok().json();
     assert_eq!((&checked["violations"], &checked["runs"]), (&json!([]), &json!(1)), "{checked}");
-    let text = server.hapax(&["fsck", "--store", &store]).await.ok().out;
+    let text = server.hapax(&["admin", "fsck", "--store", &store]).await.ok().out;
     assert!(text.starts_with("1 runs, "), "{text}");
 }

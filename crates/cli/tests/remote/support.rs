@@ -157,15 +157,14 @@ impl TestServer {
     /// Uploads a document; its id.
     pub async fn upload(&self, document: &str) -> String {
         let file = self.file("document.json", document);
-        let id = self.hapax(&["definitions", "upload", &file, "--json"]).await.ok().json()["id"].clone();
+        let id = self.hapax(&["apply", &file, "--json"]).await.ok().json()["id"].clone();
         id.as_str().unwrap().to_owned()
     }
 
     /// Starts a run of a document; its id.
     pub async fn begin(&self, document: &str, input: &str) -> String {
         let definition = self.upload(document).await;
-        let started =
-            self.hapax(&["runs", "start", &definition, "--input", input, "--json"]).await.ok().json();
+        let started = self.hapax(&["start", &definition, "--input", input, "--json"]).await.ok().json();
         started["run"]["id"].as_str().unwrap().to_owned()
     }
 }
