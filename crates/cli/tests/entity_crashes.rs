@@ -101,7 +101,7 @@ fn what_a_killed_server_left_claimed_is_held_for_people() {
     let listed = until(&dev, &doubts, "IN_DOUBT");
     let operation: serde_json::Value = serde_json::from_str(&listed).unwrap();
     let id = operation["id"].as_str().unwrap();
-    ok(dev.hapax(&["operations", "resolve", id, "--happened", "--reason", "the bank shows it"]));
+    ok(dev.hapax(&["doubts", "resolve", id, "--seen", "1", "--happened", "--reason", "the bank shows it"]));
     let shown = ok(dev.hapax(&["entities", "show", "invoice", "INV-1"]));
     assert!(shown.contains("status    closed"), "{shown}");
 }

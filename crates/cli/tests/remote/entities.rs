@@ -67,11 +67,11 @@ async fn a_workflow_is_put_listed_shown_and_drawn() {
     server.upload(LISTEN).await;
     let file = server.file("invoices.yaml", INVOICES);
     let put = ["apply", &file];
-    let made = "invoices (version 1) made; it moves entities of the type invoice\n";
+    let made = "entity workflow invoices created (version 1); it moves entities of type invoice\n";
     assert_eq!(server.hapax(&put).await.ok().out, made);
-    assert!(server.hapax(&put).await.ok().out.contains("was there already, and says the same"));
+    assert!(server.hapax(&put).await.ok().out.contains("unchanged"));
     let other = server.file("other.yaml", &INVOICES.replace("Close and refund", "Close or refund"));
-    assert!(server.hapax(&["apply", &other]).await.ok().out.contains("(version 2) replaced"));
+    assert!(server.hapax(&["apply", &other]).await.ok().out.contains("replaced (version 2)"));
     let lost = server.hapax(&["apply", &file, "--if-version", "1"]).await.exits(6);
     assert!(lost.err.contains("CONCURRENCY_ERROR"), "{}", lost.err);
 

@@ -32,7 +32,7 @@ async fn a_source_is_applied_sent_to_looked_at_and_disabled() {
     let made = server.hapax(&["apply", &file, "--json"]).await.ok().json();
     let path = made["path"].as_str().unwrap().to_owned();
     let again = server.hapax(&["apply", &file]).await.ok();
-    assert!(again.out.contains("says the same"), "{again:?}");
+    assert!(again.out.contains("unchanged"), "{again:?}");
     assert!(again.err.contains("warning at /signature"), "{again:?}");
     let answer = send(&server.url, &path, "{\"id\":\"e1\",\"bell\":7}").await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -43,7 +43,7 @@ async fn a_source_is_applied_sent_to_looked_at_and_disabled() {
     assert_eq!(shown["body"], "{\"id\":\"e1\",\"bell\":7}");
     std::fs::write(&file, SOURCE.replace("bell:", "chime:")).unwrap();
     let replaced = server.hapax(&["apply", &file]).await.ok().out;
-    assert!(replaced.starts_with("bells (version 2) replaced"), "{replaced}");
+    assert!(replaced.starts_with("webhook source bells replaced (version 2)"), "{replaced}");
     let processed =
         server.hapax(&["webhooks", "events", "reprocess", "bells", "e1", "--json"]).await.ok().json();
     assert_eq!((&processed["attempts"], &processed["status"]), (&2.into(), &"unmatched".into()));

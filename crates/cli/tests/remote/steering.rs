@@ -115,14 +115,16 @@ async fn a_doubt_is_decided_through_the_server_and_on_record() {
     };
     let doubt = tokio::time::timeout(Duration::from_secs(60), looking).await.expect("a doubt");
     assert_eq!(doubt["runId"], json!(run));
-    let (step, seen) = (doubt["stepId"].as_str().unwrap(), doubt["version"].to_string());
+    let (step, seen) = (doubt["stepId"].as_str().unwrap(), doubt["seen"].to_string());
+    let id = format!("{run}/{step}");
+    assert_eq!(doubt["id"], json!(id));
     let table = server.hapax(&["doubts", "list"]).await.ok().out;
     assert!(table.contains(&run) && table.contains("the answer was lost"), "{table}");
 
     let operator = server.key("acme", hapax_api::Role::Operator).await;
     let who = ["--by", "ada", "--reason", "the bank shows it", "--json"];
     let decide = |seen: &str, how: &[&str]| -> Vec<String> {
-        let all = [&["doubts", "resolve", &run, step, "--seen", seen], how, &who].concat();
+        let all = [&["doubts", "resolve", &id, "--seen", seen], how, &who].concat();
         all.into_iter().map(String::from).collect()
     };
     let strs = |all: &[String]| all.iter().map(|it| it.to_string()).collect::<Vec<_>>();
@@ -136,7 +138,7 @@ async fn a_doubt_is_decided_through_the_server_and_on_record() {
     let seconded = [&abandon[..], &["--seconded-by", "grace"]].concat();
     let refused = server.hapax_as(&operator, &seconded).await.exits(2);
     assert!(refused.err.contains("--store"), "{}", refused.err);
-    let happened = strs(&decide(&seen, &["--happened", "{\"tx\":41}"]));
+    let happened = strs(&decide(&seen, &["--happened", "--result", "{\"tx\":41}"]));
     let happened: Vec<&str> = happened.iter().map(String::as_str).collect();
     let decided = server.hapax_as(&operator, &happened).await.ok().json();
     assert_eq!(decided["resolution"], "happened");

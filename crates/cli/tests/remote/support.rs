@@ -64,6 +64,8 @@ impl Ran {
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
     command.args(arguments).env_remove("HAPAX_STORE").env_remove("HAPAX_API_KEY").env_remove("HAPAX_SERVER");
+    // Whoever runs the tests may have profiles.
+    command.env_remove("HAPAX_PROFILE").env("XDG_CONFIG_HOME", "/nonexistent");
     command.stdin(Stdio::null()).kill_on_drop(true);
     command
 }

@@ -12,19 +12,25 @@ use crate::remote::support::{ECHO, FAIL, LISTEN, TestServer};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_is_uploaded_once_listed_and_shown() {
+async fn a_workflow_is_applied_once_listed_and_shown() {
     let server = TestServer::start().await;
     let file = server.file("echo.json", ECHO);
     let first = server.hapax(&["apply", &file]).await.ok();
-    assert!(first.out.contains("(version 1 of echo) uploaded"), "{}", first.out);
+    assert!(first.out == "workflow echo@1 created\n", "{}", first.out);
     let again = server.hapax(&["apply", &file]).await.ok();
-    assert!(again.out.contains("was there already, with the same content"), "{}", again.out);
+    assert!(again.out == "workflow echo@1 unchanged\n", "{}", again.out);
     let other = server.file(
         "other.yaml",
         "name: echo\nversion: 1\nsteps:\n  - name: other\n    type: task\n    task: echo\n",
     );
     let refused = server.hapax(&["apply", &other]).await.exits(6);
-    assert!(refused.out.is_empty() && refused.err.contains("definition_exists"), "{}", refused.err);
+    assert!(
+        refused.out.is_empty()
+            && refused.err.contains("definition_exists")
+            && refused.err.contains("other.yaml"),
+        "{}",
+        refused.err
+    );
     let wrong = server.file("wrong.yaml", "name: echo\nversion: 2\nsteps:\n  - name: x\n    type: dance\n");
     let refused = server.hapax(&["apply", &wrong]).await.exits(6);
     assert!(
@@ -38,9 +44,10 @@ async fn a_definition_is_uploaded_once_listed_and_shown() {
     assert_eq!((&listed["name"], &listed["version"]), (&json!("echo"), &json!(1)));
     let table = server.hapax(&["workflows", "list"]).await.ok().out;
     assert!(table.contains(&id) && table.contains("echo"), "{table}");
-    let yaml = server.hapax(&["workflows", "show", &id, "-o", "yaml"]).await.ok().out;
+    let yaml = server.hapax(&["workflows", "show", "echo", "-o", "yaml"]).await.ok().out;
     assert!(yaml.contains("name: echo") && yaml.contains("task: echo"), "{yaml}");
-    let sheet = server.hapax(&["workflows", "show", &id]).await.ok().out;
+    server.hapax(&["workflows", "show", "echo@2"]).await.exits(5);
+    let sheet = server.hapax(&["workflows", "show", "echo@1"]).await.ok().out;
     assert!(sheet.starts_with(&format!("id        {id}\n")) && sheet.contains("\"steps\""), "{sheet}");
 }
 

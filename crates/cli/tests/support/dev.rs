@@ -20,7 +20,8 @@ pub fn hapax() -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HAPAX_")) {
         command.env_remove(name);
     }
-    command.stdin(Stdio::null());
+    // Whoever runs the tests may have profiles.
+    command.stdin(Stdio::null()).env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 
