@@ -45,7 +45,7 @@ pub(crate) fn from_file(path: &Path) -> Result<SecretString> {
     check(&text)
 }
 
-/// Whether anybody but its owner may look at it.
+/// Is the file readable by others than its owner?
 pub(crate) fn is_open_to_others(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)

@@ -44,7 +44,7 @@ pub(crate) struct Options {
     shape: ShapeOptions,
 }
 
-/// What an upload did.
+/// Effect of an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Change {

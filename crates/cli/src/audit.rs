@@ -118,7 +118,7 @@ impl FilterOptions {
     }
 }
 
-/// What an action is called in a store; servers spell some of them otherwise.
+/// Name of an action in a store. Servers spell some of them differently.
 fn action_in_store(text: &str) -> Result<String> {
     let kind: JournalKind =
         serde_json::from_value(text.into()).map_err(|_| anyhow!("{text} is not a kind of entry"))?;
@@ -238,7 +238,7 @@ fn entity(what: &JournalEvent) -> Option<String> {
     }
 }
 
-/// What was done, who agreed, and why.
+/// Action, second person and reason of an entry.
 fn told(what: &JournalEvent) -> (String, Option<&str>, &str) {
     match what {
         JournalEvent::Answered { decision, comment, .. } => {

@@ -1,4 +1,4 @@
-//! The reference of all commands in `docs/cli.md`, made from what the command line says of itself.
+//! Generates the reference of all commands in `docs/cli.md` from the command line.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use clap::{Arg, Command};
 use crate::exit_codes::EXIT_CODES;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
-/// What stands above it is written by hand.
+/// The text above it is written by hand.
 const MARK: &str = "<!-- what follows is made from the command line's own description: HAPAX_UPDATE=1 cargo test -p hapax-cli reference -->";
 
 /// All that stands below the mark.

@@ -46,7 +46,7 @@ struct IdempotencyOptions {
     /// The service.
     #[arg(long, value_name = "URL", value_parser = word)]
     url: String,
-    /// What its requests look like, in JSON or YAML; - is standard input.
+    /// File that describes the requests, in JSON or YAML; - is standard input.
     #[arg(long, value_name = "PATH")]
     config: PathBuf,
     #[command(flatten)]

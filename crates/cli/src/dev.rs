@@ -1,4 +1,4 @@
-//! `hapax dev`: a server to try things out with, ready in a moment.
+//! `hapax dev`: a server for trying things out.
 
 use std::fs;
 use std::io::Write;
@@ -49,10 +49,10 @@ const SAMPLE: &str = r#"{
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The folder to keep data in.
+    /// Folder for the data.
     #[arg(long, value_name = "FOLDER", env = "HAPAX_DATA", default_value = ".hapax")]
     data: PathBuf,
-    /// Where to listen; this machine only. Port 0 takes a free one.
+    /// Address to listen on, on this machine. Port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_LISTEN", default_value = DEFAULT_LISTEN)]
     listen: String,
     /// Modules whose janitors free what a crash leaves claimed: NAME, or NAME:EVERY:STALE-AFTER. There is always one called default.
@@ -72,7 +72,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// What scripts are told.
+/// The line for scripts.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Ready<'a> {

@@ -26,15 +26,15 @@ pub(crate) struct Options {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    list: list::Options,
+    list: list::ListOptions,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// List the steps and operations that wait for a decision, oldest first.
     #[command(after_help = list::EXAMPLES)]
-    List(list::Options),
-    /// Decide what became of one.
+    List(list::ListOptions),
+    /// Record the outcome of one.
     Resolve(Box<resolve::Options>),
 }
 

@@ -1,4 +1,4 @@
-//! `hapax entities`: business objects of a server, the steps that move them, and what people may do meanwhile.
+//! `hapax entities`: business objects of a server, and the steps that move them.
 
 mod create;
 mod list;
@@ -33,21 +33,21 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Make an entity.
+    /// Create an entity.
     Create(create::Options),
     /// List entities of a type.
     List(list::Options),
-    /// Show one: its status, what is going on with it, and what may be done.
+    /// Show an entity: its status, its current operation, and the steps it can take.
     Show(show::Options),
     /// Take a step with an entity.
     Step(step::StepOptions),
-    /// Have an irreversible step taken although it may have happened: for managers.
+    /// Take an irreversible step that may have happened already. For managers.
     Override(step::OverrideOptions),
-    /// Say something about an entity, whatever is going on with it.
+    /// Add a note to an entity.
     Note(note::NoteOptions),
     /// List the notes on an entity.
     Notes(note::NotesOptions),
-    /// List the steps that were taken, and show what became of one.
+    /// List the steps that were taken, and show the outcome of one.
     Operations(operations::Options),
     /// List entity workflows, show one, or draw it.
     Workflows(workflows::Options),

@@ -1,4 +1,4 @@
-//! What the command exits with: one table, from which help, docs and the code itself take it.
+//! Exit codes: one table for help, docs and code.
 
 use std::fmt;
 
@@ -51,7 +51,7 @@ pub(crate) struct NoKey(pub(crate) String);
 #[derive(Debug)]
 pub(crate) struct Absent(pub(crate) String);
 
-/// What was asked about has not come to its end.
+/// The run, promise or operation has not ended.
 #[derive(Debug)]
 pub(crate) struct NotYet(pub(crate) String);
 
@@ -71,7 +71,7 @@ macro_rules! said {
 
 said!(Misused, NoKey, NotYet, Absent);
 
-/// What to exit with after `error`.
+/// Exit code for `error`.
 pub(crate) fn exit_code(error: &Error) -> u8 {
     if let Some(interrupted) = error.downcast_ref::<Interrupted>() {
         return interrupted.exit_code();

@@ -19,7 +19,7 @@ It takes no API key, and asks once. Exits with 0 if all is well, with 3 if nobod
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Ask whether it can do its work now, instead of whether it is alive.
+    /// Check readiness instead of liveness.
     #[arg(long)]
     ready: bool,
 }

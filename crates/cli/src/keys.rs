@@ -44,7 +44,7 @@ enum Command {
     Release(ReleaseOptions),
 }
 
-/// What a key names.
+/// Kind of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Scope {
     /// A run.
@@ -59,7 +59,7 @@ enum Scope {
 
 #[derive(Debug, clap::Args)]
 struct Named {
-    /// What it names.
+    /// Kind of the key.
     #[arg(value_enum)]
     scope: Scope,
     /// The key.
@@ -93,7 +93,7 @@ struct ShowOptions {
 struct ReleaseOptions {
     #[command(flatten)]
     named: Named,
-    /// Why, for the audit log.
+    /// Reason, for the audit log.
     #[arg(long, value_name = "TEXT", value_parser = not_blank)]
     reason: String,
     #[command(flatten)]

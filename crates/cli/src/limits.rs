@@ -1,4 +1,4 @@
-//! How much the command takes in, and how long it waits.
+//! Limits of the command.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(crate) const MAX_SEALING_KEY_BYTES: u64 = 64 * 1024;
 pub(crate) const FIRST_STORE_PAUSE: Duration = Duration::from_millis(500);
 /// Longest such pause.
 pub(crate) const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(10);
-/// How long requests that were told to come again may take to end once the database is there.
+/// Longest time to finish requests that got 503 while the database was away.
 pub(crate) const WAITING_DRAIN: Duration = Duration::from_secs(1);
 /// Longest time to give up an engine whose server could not be started.
 pub(crate) const ABANDON_WITHIN: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Reading a list of the server, page by page, up to a limit.
+//! Reads lists of a server page by page, up to a limit.
 
 use anyhow::Result;
 use hapax_api::client::{ClientError, Paging};
@@ -6,10 +6,10 @@ use hapax_api::{MAX_PAGE_ITEMS, Page, ToSchema};
 
 use crate::output::say;
 
-/// How many.
+/// Option for the number of items.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LimitOptions {
-    /// How many at most.
+    /// Maximum number of items.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: u32,
 }

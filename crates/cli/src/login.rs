@@ -56,7 +56,7 @@ async fn read_key(options: &ServerOptions, server: &str) -> Result<SecretString>
     if io::stdin().is_terminal() {
         say(&format!("API key for {} (begins with hpx_; it stays visible on this screen):", plain(server)));
     }
-    // In a thread of its own, so that a signal is heard meanwhile.
+    // In a thread of its own, so that a signal can interrupt it.
     let line = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         io::stdin().read_line(&mut line).map(|_| line)

@@ -122,7 +122,7 @@ fn run(arguments: &mut Arguments) -> Result<()> {
     }
 }
 
-/// A server sees to signals by itself, and exports traces if the environment says where to.
+/// Runs a server, which handles signals itself and exports traces if the environment says where.
 fn serving(logs: &LogOptions, work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the threads of the server could not be started")?;
@@ -148,11 +148,11 @@ fn in_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
         let interrupted = interrupts::first_signal().context("signals cannot be heard")?;
         tokio::select! {
             outcome = work => outcome,
-            // What is dropped then takes its temporary folder with it.
+            // Dropping the future removes its temporary folder.
             Ok(interrupted) = interrupted => Err(interrupted.into()),
         }
     });
-    // What still runs is of no use to anybody once the outcome is known.
+    // Background tasks are of no use once the outcome is known.
     runtime.shutdown_background();
     outcome
 }

@@ -21,7 +21,11 @@ pub(crate) fn word(text: &str) -> Result<String, String> {
 
 /// A duration such as 500ms, 30s, 24h or 7d.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    Span::parse(text).map(Span::get)
+    // Documents have no use for a duration of nothing; `--wait 0s` has.
+    match text {
+        "0" | "0s" | "0ms" => Ok(Duration::ZERO),
+        text => Span::parse(text).map(Span::get),
+    }
 }
 
 /// A duration in whole seconds, rounded up.
@@ -76,10 +80,10 @@ fn text_or_file(text: &str) -> Result<String, String> {
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 pub(crate) struct InputOptions {
-    /// What it works on, as a JSON object.
+    /// Input of the run, as a JSON object.
     #[arg(long, value_name = "JSON", value_parser = object)]
     input: Option<JsonObject>,
-    /// A file that holds it; - is standard input.
+    /// File with the input; - is standard input.
     #[arg(long, value_name = "PATH")]
     input_file: Option<PathBuf>,
 }

@@ -69,7 +69,7 @@ pub(crate) struct Profile {
 /// All profiles of this user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Profiles {
-    /// Used where none is named: the last one that somebody logged in with.
+    /// Profile used by default: that of the last login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     current: Option<String>,
     #[serde(default)]
@@ -93,7 +93,7 @@ fn path() -> Option<PathBuf> {
 }
 
 impl Profiles {
-    /// What is stored; nothing if nobody ever logged in.
+    /// Reads the stored profiles; none if nobody ever logged in.
     pub(crate) fn read() -> Result<Self> {
         let Some(path) = path().filter(|path| path.exists()) else { return Ok(Profiles::default()) };
         if is_open_to_others(&path) {

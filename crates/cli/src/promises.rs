@@ -41,7 +41,7 @@ enum Command {
     Resolve(settle::ResolveOptions),
     /// Say that there will be no value.
     Reject(settle::RejectOptions),
-    /// Make an address by which somebody without an API key may settle a promise, and print it, this once.
+    /// Create an address that settles a promise without an API key, and print it once.
     Token(token::Options),
     /// List settlements that came before their promise and wait for it.
     Early(early::Options),

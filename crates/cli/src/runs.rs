@@ -39,19 +39,19 @@ enum Command {
     History(history::Options),
     /// Watch a run as it happens, until it ends.
     Watch(watch::Options),
-    /// Ask a run to undo what it can and end.
+    /// Cancel a run: it compensates and ends.
     Cancel(steer::CancelOptions),
-    /// Ask a run to stop at the next boundary.
+    /// Pause a run at the next step boundary.
     Pause(steer::Options),
-    /// Let a paused run go on.
+    /// Resume a paused run.
     Resume(steer::Options),
     /// Reopen a failed run.
     Retry(steer::RetryOptions),
     /// Send a run a signal.
     Signal(signal::Options),
-    /// Answer an approval that a run asks for.
+    /// Approve, reject or edit what a run asks for.
     Answer(answer::Options),
-    /// Print what a run ended with.
+    /// Print the output of a run.
     Result(result::Options),
 }
 

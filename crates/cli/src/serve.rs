@@ -28,7 +28,7 @@ use settings::{ServeOptions, Settings};
 use stopping::Stopping;
 use waiting::{assemble_patiently, bootstrap_patiently};
 
-/// What is read if no other configuration is named.
+/// Configuration file that is read by default.
 const CONFIG: &str = "hapax.toml";
 
 pub(crate) async fn run(options: ServeOptions) -> Result<()> {

@@ -23,7 +23,7 @@ pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:7171";
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Talking to a server")]
 pub(crate) struct ServerOptions {
-    /// Address of the server [default: that of the profile, or http://127.0.0.1:7171].
+    /// Address of the server [default: the profile's server, or http://127.0.0.1:7171].
     #[arg(long, global = true, env = "HAPAX_SERVER", value_name = "URL")]
     server: Option<String>,
     /// Profile to use, as `hapax login` stored it [default: the last one].
@@ -46,7 +46,7 @@ pub(crate) struct ServerOptions {
     server_is_typed: bool,
 }
 
-/// Longest time that a command may be told to retry.
+/// Longest retry time of a command.
 const MAX_RETRY_TIME: Duration = Duration::from_secs(3_600);
 
 fn retry_time(text: &str) -> Result<Duration, String> {
@@ -211,7 +211,7 @@ impl ServerOptions {
         }
     }
 
-    /// May things be done without asking?
+    /// Was `--yes` given?
     pub(crate) fn is_agreed(&self) -> bool {
         self.yes
     }

@@ -49,7 +49,7 @@ pub(crate) struct Options {
     shape: ShapeOptions,
 }
 
-/// What was found in one file.
+/// Result for one file.
 #[derive(Debug, Serialize)]
 struct Found {
     file: String,

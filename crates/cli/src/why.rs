@@ -54,7 +54,7 @@ fn text(why: &Why) -> String {
     text
 }
 
-/// What was matched, in one sentence.
+/// One sentence about a match.
 fn headline(found: &WhyMatch) -> String {
     let id = plain(&found.id);
     let run = found.run_id.as_deref().map(plain).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Words of the wire, times and spans, as people read them.
+//! Wire values, times and durations as text.
 
 use std::time::Duration;
 

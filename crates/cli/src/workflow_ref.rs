@@ -6,7 +6,7 @@ use hapax_api::client::Client;
 use crate::exit_codes::Absent;
 use crate::listing::each_page;
 
-/// What definition ids begin with.
+/// Prefix of definition ids.
 const DEFINITION_PREFIX: &str = "def_";
 
 /// Id of the definition that `reference` names.

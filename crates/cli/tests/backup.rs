@@ -1,4 +1,4 @@
-//! `hapax backup` beside a server under load, and `hapax restore` into its place: nothing is sent again before somebody has looked.
+//! `hapax admin backup` of a busy server, and `hapax admin restore` in its place: nothing is sent again before a person resumes it.
 
 use crate::support;
 
@@ -192,7 +192,7 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
         run(&["admin", "backup", "--store", &store, "--to", &backup, "--json"])
     });
     assert!(written.status.success(), "{}", said(&written));
-    assert!(said(&written).contains("hapax restore"), "{}", said(&written));
+    assert!(said(&written).contains("hapax admin restore"), "{}", said(&written));
     assert_eq!(std::fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
     let again = tokio::task::block_in_place(|| run(&["admin", "backup", "--store", &store, "--to", &backup]));
     assert!(again.status.code() == Some(1) && said(&again).contains("is there already"), "{}", said(&again));
@@ -241,7 +241,7 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
     }
     assert_eq!(provider.requests(), before, "nothing is sent before somebody has looked");
     let audit = tokio::task::block_in_place(|| call(&url, &admin, &["audit", "--json"]));
-    let by_restore = audit.iter().filter(|entry| entry.to_string().contains("hapax restore")).count();
+    let by_restore = audit.iter().filter(|entry| entry.to_string().contains("hapax admin restore")).count();
     assert!(by_restore >= RUNS, "{by_restore} entries");
 
     // Let go on, an order is charged under the key that the provider knows.

@@ -11,7 +11,7 @@ fn hapax(arguments: &[&str]) -> Output {
     for variable in ["HAPAX_STORE", "HAPAX_SERVER", "HAPAX_API_KEY", "HAPAX_PROFILE"] {
         command.env_remove(variable);
     }
-    // Whoever runs the tests may have profiles.
+    // The developer who runs the tests may have profiles.
     command.env("XDG_CONFIG_HOME", "/nonexistent");
     command.args(arguments).output().expect("it can be run")
 }

@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What it printed, if it worked.
+/// Output of a command that succeeded.
 fn printed(arguments: &[&str], store: &str) -> String {
     let output = hapax(arguments, store);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
@@ -34,14 +34,14 @@ fn objects(arguments: &[&str], store: &str) -> Vec<Value> {
     printed(arguments, store).lines().map(|line| serde_json::from_str(line).expect("an object")).collect()
 }
 
-/// What it said when it would not do it without a word more, with exit code 2.
+/// Error text of a command that needs confirmation (exit code 2).
 fn unasked(arguments: &[&str], store: &str) -> String {
     let output = hapax(arguments, store);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
     text(&output.stderr)
 }
 
-/// What it said when it refused, with exit code 1.
+/// Error text of a command that failed (exit code 1).
 fn refused(arguments: &[&str], store: &str) -> String {
     let output = hapax(arguments, store);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output.stderr));
@@ -180,7 +180,7 @@ async fn redeliver(store: &str, run: &str) {
     for nothing in [format!("{run}:post"), "post".into()] {
         let arguments = again(&nothing);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        assert!(refused(&arguments, store).contains("hapax outbox list"));
+        assert!(refused(&arguments, store).contains("hapax admin outbox list"));
     }
     assert_eq!(objects(&["admin", "outbox", "list", "--status", "due", "-o", "json"], store).len(), 1);
     let yaml = printed(&["admin", "outbox", "list", "--status", "due", "-o", "yaml"], store);
@@ -188,7 +188,7 @@ async fn redeliver(store: &str, run: &str) {
     assert!(objects(&["admin", "outbox", "list", "--status", "dead", "--json"], store).is_empty());
 }
 
-/// What an auditor finds afterwards.
+/// Records that an auditor finds afterwards.
 fn on_record(store: &str, run: &str) {
     let effects = objects(&["ledger"], store);
     let steps: Vec<&str> = effects.iter().map(|effect| effect["step"].as_str().unwrap()).collect();

@@ -69,7 +69,7 @@ fn killed_in_the_middle(recovery: &str) -> Dev {
     Dev::start_with(folder, &modules)
 }
 
-/// What `arguments` print once it has `word` in it.
+/// Output of `arguments` as soon as it contains `word`.
 fn until(dev: &Dev, arguments: &[&str], word: &str) -> String {
     let began = Instant::now();
     loop {

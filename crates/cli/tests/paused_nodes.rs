@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Clone)]
 struct Bank {
     address: SocketAddr,
-    /// Effect keys of the wires, in the order in which they came.
+    /// Effect keys of the wires, in order of arrival.
     wires: Arc<Mutex<Vec<String>>>,
     reservations: watch::Sender<usize>,
     count: watch::Sender<usize>,

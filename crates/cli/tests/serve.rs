@@ -18,7 +18,7 @@ struct Serve {
     process: Child,
     output: BufReader<ChildStdout>,
     errors: BufReader<ChildStderr>,
-    /// What it said until it served.
+    /// Output of the server until it served.
     said: String,
     url: String,
 }

@@ -30,7 +30,7 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
     ask(address, &format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"))
 }
 
-/// Passes bytes on between `listener` and `to`, for ever.
+/// Forwards bytes between `listener` and `to`.
 fn forward(listener: TcpListener, to: SocketAddr) {
     thread::spawn(move || {
         for inward in listener.incoming().map_while(Result::ok) {
@@ -112,7 +112,7 @@ fn a_server_that_waits_for_its_database_ends_at_once_when_told_to() {
     assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
 }
 
-/// What cannot come right by itself ends it, with what to do.
+/// An error that cannot pass by itself ends the server and says what to do.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_does_not_exist_ends_the_start() {
     let database = Database::empty().await.unwrap();

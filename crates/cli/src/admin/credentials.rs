@@ -77,19 +77,19 @@ struct ShowOptions {
 
 #[derive(Debug, clap::Args)]
 struct CreateOptions {
-    /// For people, and for the audit log.
+    /// Name for people and for the audit log.
     #[arg(value_parser = word)]
     name: String,
-    /// What it may do: viewer, worker, operator, manager or admin.
+    /// Role of the key: viewer, worker, operator, manager or admin.
     #[arg(long, value_parser = role)]
     role: Role,
-    /// On whose behalf it asks.
+    /// Requester that the key acts for.
     #[arg(long, value_name = "NAME", value_parser = word)]
     requester: Option<String>,
     /// Time after which the key expires, such as 90d [default: never].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     expires_in: Option<Duration>,
-    /// For another workspace, by an admin of the installation.
+    /// Workspace of the key, given by an admin of the installation [default: your own].
     #[arg(long, value_name = "ID", value_parser = word)]
     workspace: Option<String>,
     #[command(flatten)]
@@ -113,7 +113,7 @@ struct RevokeOptions {
     /// The credential's id.
     #[arg(value_parser = word)]
     id: String,
-    /// Why, for the audit log.
+    /// Reason, for the audit log.
     #[arg(long, value_name = "TEXT", value_parser = word)]
     reason: Option<String>,
     #[command(flatten)]

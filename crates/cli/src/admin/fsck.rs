@@ -20,7 +20,7 @@ Exits with 1 if an invariant is broken.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Which store: sqlite:PATH or postgres://… .
+    /// Store to open: sqlite:PATH or postgres://… .
     #[arg(long, value_name = "URL", env = "HAPAX_STORE", hide_env_values = true)]
     store: String,
     #[command(flatten)]

@@ -30,7 +30,7 @@ pub(crate) struct Options {
     shape: ShapeOptions,
 }
 
-/// What was found and done.
+/// Outcome of a migration.
 #[derive(Debug, Serialize)]
 struct Told {
     store: String,

@@ -1,4 +1,4 @@
-//! `hapax admin recover`: makes a new admin key for whoever can write to the store.
+//! `hapax admin recover`: makes a new admin key for a person who can write to the store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,19 +24,19 @@ of the installation, as the first one was. It is written into the file that --ke
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// In which store: sqlite:PATH or postgres://… .
+    /// Store of the installation: sqlite:PATH or postgres://… .
     #[arg(long, value_name = "URL", env = "HAPAX_STORE", hide_env_values = true)]
     store: String,
-    /// Who does this, for the audit log.
+    /// Your name, for the audit log.
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     by: String,
-    /// Why, for the audit log.
+    /// Reason, for the audit log.
     #[arg(long, value_name = "TEXT", value_parser = not_blank)]
     reason: String,
-    /// Write the key into this file, for its owner alone, instead of printing it. It must not be there.
+    /// Write the key into this new file, readable by you alone, instead of printing it.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Revoke all other admin keys of the installation, because whoever has them must not use them any more.
+    /// Revoke all other admin keys of the installation, for example because they leaked.
     #[arg(long)]
     revoke_others: bool,
     #[command(flatten)]

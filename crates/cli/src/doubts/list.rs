@@ -20,7 +20,7 @@ Examples:
 A SQLite file is only read, so a program may be using it.";
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct ListOptions {
     #[command(flatten)]
     source: StoreOrServer,
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     shape: ShapeOptions,
 }
 
-pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
+pub(super) async fn run(options: ListOptions, server: &ServerOptions) -> Result<()> {
     let (mut rows, is_all) = match options.source.store() {
         Some(store) => read_store(&options, &store).await?,
         None => read_server(&options, server).await?,
@@ -45,7 +45,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
     Ok(())
 }
 
-async fn read_server(options: &Options, server: &ServerOptions) -> Result<(Vec<DoubtRow>, bool)> {
+async fn read_server(options: &ListOptions, server: &ServerOptions) -> Result<(Vec<DoubtRow>, bool)> {
     let client = server.connect()?;
     let now = jiff::Timestamp::now();
     let (steps, all_steps) =
@@ -59,7 +59,7 @@ async fn read_server(options: &Options, server: &ServerOptions) -> Result<(Vec<D
     Ok((steps.chain(operations).collect(), all_steps && all_operations))
 }
 
-async fn read_store(options: &Options, store: &StoreOptions) -> Result<(Vec<DoubtRow>, bool)> {
+async fn read_store(options: &ListOptions, store: &StoreOptions) -> Result<(Vec<DoubtRow>, bool)> {
     let engine = store.open_to_read().await?;
     let (doubts, all_steps) = list_steps(&engine, options.limit.get()).await?;
     let (operations, all_operations) =

@@ -180,7 +180,7 @@ async fn decide_in_store(options: &Options, store: &StoreOptions) -> Result<()> 
     outcome.map_err(with_remedy).and(closed)
 }
 
-/// What is decided.
+/// The decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
     Happened,
@@ -229,7 +229,7 @@ impl Options {
         u32::try_from(self.seen).map_err(|_| Misused(format!("there is no attempt {}", self.seen)).into())
     }
 
-    /// What would be done that cannot be taken back.
+    /// Description of an effect that cannot be undone.
     fn irreversible(&self) -> Option<String> {
         let what = match &self.id {
             DoubtId::Step { run, step } => format!("{} of {run}", plain(step.as_str())),

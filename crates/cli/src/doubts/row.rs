@@ -8,7 +8,7 @@ use super::id::DoubtId;
 use crate::output::for_people;
 use crate::wire_text::{between, or_dash};
 
-/// What is in doubt.
+/// Kind of a doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum DoubtKind {
@@ -20,10 +20,10 @@ pub(super) enum DoubtKind {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct DoubtRow {
-    /// What `hapax doubts resolve` takes.
+    /// Argument of `hapax doubts resolve`.
     pub(super) id: String,
     pub(super) kind: DoubtKind,
-    /// What `--seen` takes.
+    /// Value of `--seen`.
     pub(super) seen: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) run_id: Option<String>,

@@ -27,7 +27,7 @@ pub(super) struct Options {
     /// The status it begins in.
     #[arg(long, value_parser = word)]
     status: String,
-    /// What else is known of it, as a JSON object, or @FILE for a file that holds it.
+    /// Data of the entity, as a JSON object, or @FILE.
     #[arg(long, value_name = "JSON", value_parser = object_or_file)]
     data: Option<JsonObject>,
     #[command(flatten)]

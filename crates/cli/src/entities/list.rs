@@ -24,7 +24,7 @@ pub(super) struct Options {
     /// The type of the entities.
     #[arg(value_name = "TYPE", value_parser = word)]
     kind: String,
-    /// Only those that have this status.
+    /// Only entities with this status.
     #[arg(long, value_parser = word)]
     status: Option<String>,
     #[command(flatten)]

@@ -29,10 +29,10 @@ Examples:
 pub(super) struct NoteOptions {
     #[command(flatten)]
     named: Named,
-    /// What is to be said.
+    /// Text of the note.
     #[arg(value_parser = not_blank)]
     text: String,
-    /// Who says it, where several people share an API key.
+    /// Your name, where several people share an API key.
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     by: Option<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `hapax entities operations`: steps that were taken with entities, and what became of them.
+//! `hapax entities operations`: steps that were taken with entities, and their outcomes.
 
 mod list;
 mod show;

@@ -24,7 +24,7 @@ Examples:
 pub(super) struct Options {
     #[command(flatten)]
     named: Named,
-    /// For whom, where steps differ by requester.
+    /// Requester, where steps differ by requester.
     #[arg(long, value_parser = word)]
     requester: Option<String>,
     #[command(flatten)]

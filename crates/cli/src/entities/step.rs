@@ -33,7 +33,7 @@ Examples:
 For managers: an irreversible step that may have happened is taken. It may then happen twice, so find out first. The reason is
 kept in the audit log (`hapax audit`).";
 
-/// What every step may be given.
+/// Options of a step.
 #[derive(Debug, clap::Args)]
 struct Asked {
     #[command(flatten)]
@@ -41,16 +41,16 @@ struct Asked {
     /// The step.
     #[arg(value_parser = word)]
     step: String,
-    /// As whom, where steps differ by requester.
+    /// Requester, where steps differ by requester.
     #[arg(long, value_parser = word)]
     requester: Option<String>,
-    /// What the action is given, as a JSON object, or @FILE for a file that holds it.
+    /// Input of the action, as a JSON object, or @FILE.
     #[arg(long, value_name = "JSON", value_parser = object_or_file)]
     input: Option<JsonObject>,
-    /// Names the operation: the same again under this key is told what is recorded of the first.
+    /// Idempotency key of the operation: the same step again under this key gets the recorded result.
     #[arg(long, value_parser = word)]
     key: Option<String>,
-    /// Who asks, where several people share an API key.
+    /// Your name, where several people share an API key.
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     by: Option<String>,
     /// How long to wait for the action [default: 60s].

@@ -76,12 +76,12 @@ pub(crate) fn align_right(table: &mut Table, columns: Range<usize>) {
     }
 }
 
-/// What others wrote, on one line, and without what a terminal would obey.
+/// Text from outside on one line, without terminal control characters.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|letter| if is_command(letter) { ' ' } else { letter }).collect()
 }
 
-/// JSON or YAML in which all that a terminal would obey, but for ends of lines, is spelled out. Such letters stand only
+/// JSON or YAML with terminal control characters escaped, except for line ends. Such characters occur only
 /// inside of texts, where JSON reads the spelling as the letter.
 pub(crate) fn without_commands(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());

@@ -19,7 +19,7 @@ pub(crate) struct Connection {
 pub(crate) fn describe(error: &Error, connection: impl FnOnce() -> Connection) -> String {
     let mut lines = vec![format!("hapax: {}", plain(&format!("{error:#}")))];
     let Some(client_error) = error.downcast_ref::<ClientError>() else { return lines.remove(0) };
-    // What stands before the server's own words, such as the file that was uploaded.
+    // Context of the error, such as the file that was uploaded.
     let context = match error.to_string() {
         outer if outer == client_error.to_string() => String::new(),
         outer => format!("{}: ", plain(&outer)),

@@ -21,10 +21,10 @@ A settlement under the key that came before settles it at once.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
-    /// Its id; one is made if none is given.
+    /// Id of the promise [default: a new one].
     #[arg(long, value_name = "ID", value_parser = word)]
     id: Option<String>,
-    /// Its business key, by which others find it.
+    /// Business key of the promise. Lets callers settle it without knowing its id.
     #[arg(long, value_name = "KEY", value_parser = word)]
     key: Option<String>,
     /// How long the key still names the promise once it is settled [default: 1d].
@@ -36,7 +36,7 @@ pub(super) struct Options {
     /// Instant at which the promise times out, such as 2030-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = word)]
     deadline: Option<String>,
-    /// What you want to say about it.
+    /// Data to store with the promise.
     #[arg(long, value_name = "JSON", value_parser = json)]
     about: Option<RawJson>,
     #[command(flatten)]

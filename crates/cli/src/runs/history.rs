@@ -20,7 +20,7 @@ One line for each change of the run: who took it, when it waited, who paused it 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
-    /// The run.
+    /// Id of the run.
     #[arg(value_parser = word)]
     run: String,
     #[command(flatten)]

@@ -119,7 +119,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
 
 fn table(runs: &[Run]) -> String {
     if runs.is_empty() {
-        return "no such runs\n".into();
+        return "there are no such runs\n".into();
     }
     let mut table =
         for_people::table(["run", "status", "workflow", "key", "subject", "changed", "needs", "failure"]);

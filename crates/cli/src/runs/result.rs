@@ -29,7 +29,7 @@ const FOREVER: &str = "3650d";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
-    /// The run.
+    /// Id of the run.
     #[arg(value_parser = word)]
     run: String,
     /// Wait until the run ends, or for this long, such as 60s.

@@ -20,7 +20,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
-    /// The run.
+    /// Id of the run.
     #[arg(value_parser = word)]
     run: String,
     #[command(flatten)]

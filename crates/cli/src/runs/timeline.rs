@@ -12,7 +12,7 @@ use crate::wire_text::{between, short_span, spelled};
 const BAR_CHARS: usize = 30;
 const MAX_NAME_CHARS: usize = 32;
 
-/// What is known of a run so far.
+/// State of a run and its steps so far.
 #[derive(Debug, Clone)]
 pub(super) struct Timeline {
     id: String,

@@ -32,7 +32,7 @@ const REDRAW: Duration = Duration::from_millis(100);
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
-    /// The run.
+    /// Id of the run.
     #[arg(value_parser = word)]
     run: String,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
     watch(&server.connect()?, &options.run, &options.shape).await
 }
 
-/// What happened, for programs: exactly one of the three is there.
+/// One thing that happened, for programs: exactly one of the three fields is set.
 #[derive(Debug, Default, Serialize)]
 struct Told {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! `hapax deliveries`: what became of webhooks, having them sent once more, and forgetting them.
+//! `hapax webhooks deliveries`: lists outgoing webhooks, sends them again, and discards them.
 
 use anyhow::Result;
 use hapax_api::client::DeliveryFilter;
@@ -40,7 +40,7 @@ enum Command {
         after_help = "Examples:\n  hapax webhooks deliveries redeliver ID --reason 'the receiver is up again'\n  hapax webhooks deliveries redeliver --subscription SUB --status dead --limit 100 --reason 'the receiver is up again'"
     )]
     Redeliver(RedeliverOptions),
-    /// Forget those that were given up for a subscription, also for one that was deleted.
+    /// Discard the dead webhooks of a subscription, even of a deleted one.
     #[command(
         after_help = "Examples:\n  hapax webhooks deliveries discard --subscription SUB --limit 100 --reason 'nobody listens there any more' --yes"
     )]
@@ -52,7 +52,7 @@ struct ListOptions {
     /// Only to this subscription.
     #[arg(long, value_name = "ID", value_parser = word)]
     subscription: Option<String>,
-    /// Only those that stand there: due, claimed, delivered or dead.
+    /// Only deliveries with this status: due, claimed, delivered or dead.
     #[arg(long, value_name = "STATUS", value_parser = status)]
     status: Option<DeliveryStatus>,
     #[command(flatten)]
@@ -69,19 +69,19 @@ struct RedeliverOptions {
     /// Many, to this subscription.
     #[arg(long, value_name = "ID", value_parser = word, conflicts_with = "id", requires_all = ["status", "limit"])]
     subscription: Option<String>,
-    /// Those of them that stand there: dead or delivered.
+    /// Deliveries with this status: dead or delivered.
     #[arg(long, value_name = "STATUS", value_parser = status, requires = "subscription")]
     status: Option<DeliveryStatus>,
     /// How many of them at most.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100), requires = "subscription")]
     limit: Option<u64>,
-    /// Go on after those of the last time; it said with what.
+    /// Continue where the last call stopped; it printed the cursor.
     #[arg(long, value_name = "TEXT", value_parser = word, requires = "subscription")]
     cursor: Option<String>,
-    /// Why, for the audit log.
+    /// Reason, for the audit log.
     #[arg(long, value_name = "TEXT", value_parser = word)]
     reason: String,
-    /// Who asks, where a key is shared by several.
+    /// Your name, where several people share an API key.
     #[arg(long, value_name = "NAME", value_parser = word)]
     by: Option<String>,
     #[command(flatten)]
@@ -92,16 +92,16 @@ struct RedeliverOptions {
 
 #[derive(Debug, clap::Args)]
 struct DiscardOptions {
-    /// For which subscription.
+    /// The subscription.
     #[arg(long, value_name = "ID", value_parser = word)]
     subscription: String,
-    /// How many at most.
+    /// Maximum number of items.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     limit: u64,
-    /// Why, for the audit log.
+    /// Reason, for the audit log.
     #[arg(long, value_name = "TEXT", value_parser = word)]
     reason: String,
-    /// Who asks, where a key is shared by several.
+    /// Your name, where several people share an API key.
     #[arg(long, value_name = "NAME", value_parser = word)]
     by: Option<String>,
     #[command(flatten)]

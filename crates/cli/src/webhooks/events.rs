@@ -1,4 +1,4 @@
-//! `hapax webhooks events`: webhooks that came in, and what became of them.
+//! `hapax webhooks events`: webhooks that came in, and their outcomes.
 
 use anyhow::Result;
 use hapax_api::client::ReceivedFilter;
@@ -69,7 +69,7 @@ struct OneOptions {
     /// The source's name.
     #[arg(value_parser = word)]
     source: String,
-    /// What the provider calls the event.
+    /// The provider's id of the event.
     #[arg(value_parser = word)]
     event: String,
     #[command(flatten)]
@@ -86,7 +86,7 @@ struct ManyOptions {
     /// Those with this status.
     #[arg(long, value_name = "STATUS", value_parser = status)]
     status: ReceivedStatus,
-    /// How many at most.
+    /// Maximum number of items.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     limit: u64,
     /// Go on before the events that were processed the last time; it said with what.
@@ -150,7 +150,7 @@ fn table(found: &[ReceivedWebhookSummary]) -> String {
     format!("{table}\n")
 }
 
-/// What was done, in one line.
+/// Outcome in one line.
 fn outcome(event: &ReceivedWebhookSummary) -> String {
     let Some(outcome) = &event.outcome else { return "-".into() };
     let actions = outcome.actions.iter().map(|action| {

@@ -44,15 +44,15 @@ enum Command {
         after_help = "Examples:\n  hapax webhooks sources show stripe-payments\n  hapax webhooks sources show stripe-payments -o yaml"
     )]
     Show(ShowOptions),
-    /// Take in the webhooks of a source again.
+    /// Accept the webhooks of a source again.
     #[command(after_help = "Examples:\n  hapax webhooks sources enable stripe-payments")]
     Enable(SteerOptions),
-    /// Refuse the webhooks of a source; what came before is still processed.
+    /// Reject the webhooks of a source. Earlier ones are still processed.
     #[command(
         after_help = "Examples:\n  hapax webhooks sources disable stripe-payments --reason 'they are being replayed'"
     )]
     Disable(SteerOptions),
-    /// End a source: its webhooks are refused; what came before is still processed, and is shown.
+    /// Delete a source. Its webhooks are rejected; earlier ones are still processed and shown.
     #[command(
         after_help = "Examples:\n  hapax webhooks sources delete stripe-payments --reason 'we left Stripe' --yes\n\nOne that is applied under its name has its address again, and takes in no event a second time."
     )]
@@ -81,7 +81,7 @@ struct SteerOptions {
     /// The source's name.
     #[arg(value_parser = word)]
     name: String,
-    /// Why, for the audit log.
+    /// Reason, for the audit log.
     #[arg(long, value_name = "TEXT", value_parser = word)]
     reason: Option<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `hapax subscriptions`: who is told by webhook what becomes of runs.
+//! `hapax webhooks subscriptions`: receivers of outgoing webhooks.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Make a subscription and print its secret, this once.
+    /// Create a subscription and print its secret, once.
     #[command(
         after_help = "Examples:\n  hapax webhooks subscriptions create billing https://billing.example.com/hooks --event run.completed\n  \
                       hapax webhooks subscriptions create people https://example.com/hooks --event effect.in_doubt --json | jq -r .secret > secret"
@@ -54,44 +54,44 @@ enum Command {
         after_help = "Examples:\n  hapax webhooks subscriptions show sub_1\n  hapax webhooks subscriptions show sub_1 -o yaml"
     )]
     Show(ShowOptions),
-    /// Have a subscription be told again.
+    /// Enable a subscription again.
     #[command(
         after_help = "Examples:\n  hapax webhooks subscriptions enable sub_1 --reason 'the receiver is back'"
     )]
     Enable(SteerOptions),
-    /// Have a subscription be told nothing; what waits for it is given up, and can be redelivered later.
+    /// Disable a subscription. Its waiting webhooks become dead, and can be redelivered later.
     #[command(
         after_help = "Examples:\n  hapax webhooks subscriptions disable sub_1 --reason 'the receiver moves house'"
     )]
     Disable(SteerOptions),
-    /// Give a subscription a new secret and print it, this once.
+    /// Give a subscription a new secret and print it, once.
     #[command(after_help = "Examples:\n  hapax webhooks subscriptions rotate sub_1 --overlap 1h --yes")]
     Rotate(RotateOptions),
-    /// End a subscription.
+    /// Delete a subscription.
     #[command(
         after_help = "Examples:\n  hapax webhooks subscriptions delete sub_1 --reason 'no longer needed' --yes"
     )]
     Delete(SteerOptions),
-    /// Send a subscription a test.ping now, and see what comes of it.
+    /// Send a subscription a test.ping now, and print the response.
     #[command(after_help = "Examples:\n  hapax webhooks subscriptions test sub_1")]
     Test(TestOptions),
 }
 
 #[derive(Debug, clap::Args)]
 struct CreateOptions {
-    /// For people, and for the audit log.
+    /// Name for people and for the audit log.
     #[arg(value_parser = word)]
     name: String,
     /// Where webhooks are sent.
     #[arg(value_parser = word)]
     url: String,
-    /// What is told: run.completed, run.failed, run.cancelled or effect.in_doubt; may be given several times.
+    /// Event to send: run.completed, run.failed, run.cancelled or effect.in_doubt. Repeat it for several.
     #[arg(long = "event", value_name = "EVENT", required = true, value_delimiter = ',', value_parser = event)]
     events: Vec<WebhookEvent>,
     /// For people.
     #[arg(long, value_name = "TEXT", value_parser = word)]
     description: Option<String>,
-    /// How what is sent is signed: hmac, with a secret that the receiver has, too; or ed25519, of which it has the public key.
+    /// Signature: hmac, with a secret shared with the receiver, or ed25519, with a public key for the receiver.
     #[arg(long, value_name = "HOW", value_parser = signing)]
     signing: Option<WebhookSigning>,
     #[command(flatten)]
@@ -120,7 +120,7 @@ struct SteerOptions {
     /// The subscription's id.
     #[arg(value_parser = word)]
     id: String,
-    /// Why, for the audit log.
+    /// Reason, for the audit log.
     #[arg(long, value_name = "TEXT", value_parser = word)]
     reason: Option<String>,
     #[command(flatten)]

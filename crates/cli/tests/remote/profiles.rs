@@ -6,7 +6,7 @@ use tokio::process::Command;
 
 use crate::remote::support::{Ran, TestServer, command, run};
 
-/// A command of somebody whose configuration is in `folder`.
+/// A command that reads its configuration from `folder`.
 fn command_of(folder: &tempfile::TempDir, arguments: &[&str]) -> Command {
     let mut command = command(arguments);
     command.env("XDG_CONFIG_HOME", folder.path());

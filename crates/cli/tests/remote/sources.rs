@@ -1,4 +1,4 @@
-//! Webhook sources, and what came from them.
+//! Webhook sources and their events.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -61,7 +61,7 @@ async fn a_run_is_paused_resumed_and_cancelled() {
     }
 }
 
-/// What a retry would make happen again is shown beforehand, and is done only if each effect is named.
+/// A retry plan shows the effects that would happen again. The retry needs each of them by name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_shows_what_it_would_do_and_repeats_only_what_is_named() {
     let server = TestServer::start().await;

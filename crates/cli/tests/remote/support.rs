@@ -33,7 +33,7 @@ pub struct TestServer {
     _drain: Drain,
 }
 
-/// What a command did.
+/// Result of a command.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -64,7 +64,7 @@ impl Ran {
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
     command.args(arguments).env_remove("HAPAX_STORE").env_remove("HAPAX_API_KEY").env_remove("HAPAX_SERVER");
-    // Whoever runs the tests may have profiles.
+    // The developer who runs the tests may have profiles.
     command.env_remove("HAPAX_PROFILE").env("XDG_CONFIG_HOME", "/nonexistent");
     command.stdin(Stdio::null()).kill_on_drop(true);
     command
@@ -92,6 +92,7 @@ impl TestServer {
             .task("fail", |_| async {
                 Err(Failure::permanent("it always fails\u{1b}[2J\u{1b}]0;owned\u{7}"))
             })
+            .task("busy", |_| async { Err(Failure::retryable("the line is busy")) })
             .task("lose", |_| async { Err(Failure::unknown("the answer was lost")) });
         engine.register_action("echo", |call| async move { Answer::done(call.input::<Value>()?) }).unwrap();
         engine

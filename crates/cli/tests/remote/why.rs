@@ -11,7 +11,7 @@ const PARENT: &str = r#"{"name":"order","version":1,"steps":[{"name":"shipping",
 const SLEEP: &str = r#"{"name":"nap","version":1,"steps":[{"name":"rest","type":"wait","for":"3d"}]}"#;
 const APPROVE: &str = r#"{"name":"refund","version":1,"steps":[{"name":"sign-off","type":"approval","by":{"roles":["manager"]},"timeout":"2d"}]}"#;
 const LOSE: &str = r#"{"name":"lose","version":1,"steps":[{"name":"wire","type":"task","task":"lose","effect":"claimed","nonIdempotent":true}]}"#;
-const RETRY: &str = r#"{"name":"again","version":1,"steps":[{"name":"call","type":"http","method":"GET","url":"http://127.0.0.1:1/","retry":{"maxAttempts":5,"first":"1h","cap":"1h"}}]}"#;
+const RETRY: &str = r#"{"name":"again","version":1,"steps":[{"name":"call","type":"task","task":"busy","retry":{"maxAttempts":5,"first":"1h","cap":"1h"}}]}"#;
 
 /// Asks until the first run that matches waits for `reason`.
 async fn why(server: &TestServer, query: &str, reason: &str) -> Value {

@@ -24,12 +24,12 @@ A SQLite file is only read, so a program may be using it.";
 pub(crate) struct Options {
     #[command(flatten)]
     store: StoreOptions,
-    /// Only those that stand there.
+    /// Only messages with this status.
     #[arg(long, value_enum)]
     status: Option<Status>,
     #[command(flatten)]
     shape: ShapeOptions,
-    /// How many at most.
+    /// Maximum number of items.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: u32,
 }
@@ -47,7 +47,7 @@ enum Status {
     Dead,
 }
 
-/// An after-effect as it is told to programs.
+/// An after-effect, as programs read it.
 #[derive(Debug, Serialize)]
 pub(super) struct Told<'a> {
     id: &'a str,

@@ -21,7 +21,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
-    /// Only those that stand so now.
+    /// Only items with this status.
     #[arg(long, value_parser = status)]
     status: Option<OperationStatus>,
     /// Only those on entities of this type.
@@ -30,7 +30,7 @@ pub(super) struct Options {
     /// Only those on the entity with this id.
     #[arg(long, value_name = "ID", value_parser = word, requires = "kind")]
     entity: Option<String>,
-    /// Only those of this step.
+    /// Only operations of this step.
     #[arg(long, value_parser = word)]
     step: Option<String>,
     /// Only the one under this key.
