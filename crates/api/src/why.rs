@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{RunStatus, WorkflowName};
+use crate::RunStatus;
 
 /// What a lookup matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -105,8 +105,8 @@ pub struct WhyRun {
     pub depth: u32,
     /// Is it the run that was asked about?
     pub is_match: bool,
-    /// Workflow that the run is pinned to.
-    pub workflow: WorkflowName,
+    /// Workflow that the run is pinned to, such as `order@2`.
+    pub workflow: String,
     /// Status of the run.
     pub status: RunStatus,
     /// What it waits for, or how it ended; the most pressing first.

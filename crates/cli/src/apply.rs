@@ -131,7 +131,7 @@ async fn apply(client: &Client, file: &str, text: &str, if_version: Option<u64>)
             let (found, change) = apply_entity_workflow(client, text, document, if_version).await?;
             warn(&found.warnings);
             let found = found.summary;
-            let entity = Some(found.entity);
+            let entity = Some(found.entity_type);
             let (name, version) = (found.name, found.version);
             Ok(Applied { file, kind, change, name, version, id: None, path: None, entity })
         }

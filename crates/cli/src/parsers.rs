@@ -41,11 +41,6 @@ pub(crate) fn wait_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A duration in milliseconds.
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// Any JSON value.
 pub(crate) fn json(text: &str) -> Result<RawJson, String> {
     RawJson::from_text(text.trim().to_owned())

@@ -8,12 +8,12 @@ use hapax_api::{CreateRun, Priority};
 
 use crate::output::say;
 use crate::output::shape::{Shape, ShapeOptions};
-use crate::parsers::{InputOptions, duration, millis, word};
+use crate::parsers::{InputOptions, duration, word};
 use crate::request_options::KeyOptions;
 use crate::runs::watch;
 use crate::server_options::ServerOptions;
 use crate::wire_text::spelled;
-use crate::workflow_ref::get_definition_id;
+use crate::workflow_ref::DEFINITION_PREFIX;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,13 +68,15 @@ pub(crate) struct Options {
 
 pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     let client = server.connect()?;
+    let is_definition_id = options.workflow.starts_with(DEFINITION_PREFIX);
     let request = CreateRun {
-        definition_id: get_definition_id(&client, &options.workflow).await?,
+        workflow: (!is_definition_id).then(|| options.workflow.clone()),
+        definition_id: is_definition_id.then_some(options.workflow),
         input: options.input.read()?,
         idempotency_key: options.key,
         subject: options.subject,
-        delay_ms: options.delay.map(millis),
-        deadline_ms: options.deadline.map(millis),
+        delay: options.delay.map(Into::into),
+        timeout: options.deadline.map(Into::into),
         priority: match options.priority {
             Rank::Low => Priority::Low,
             Rank::Normal => Priority::Normal,

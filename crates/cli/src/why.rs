@@ -78,7 +78,7 @@ fn draw(run: &WhyRun, text: &mut String) {
         _ => (format!("{}└─ ", &indent[3..]), format!("{indent}   ")),
     };
     let mark = if run.is_match { " ◀" } else { "" };
-    let workflow = format!("{}@{}", plain(&run.workflow.name), run.workflow.version);
+    let workflow = plain(&run.workflow);
     _ = writeln!(text, "{branch}{}  {workflow}  {}{mark}", plain(&run.run_id), spelled(&run.status));
     for wait in &run.waits_for {
         _ = writeln!(text, "{rest}{}", plain(&wait.sentence));
@@ -95,7 +95,7 @@ mod tests {
     fn a_family_is_drawn_as_a_tree_with_a_sentence_for_each_wait() {
         let run = |id: &str, depth: u32, is_match: bool, sentence: &str| {
             json!({
-                "runId": id, "depth": depth, "isMatch": is_match, "workflow": {"name": "order", "version": 2}, "status": "WAITING",
+                "runId": id, "depth": depth, "isMatch": is_match, "workflow": "order@2", "status": "WAITING",
                 "waitsFor": [{"reason": "promise", "sentence": sentence}]
             })
         };

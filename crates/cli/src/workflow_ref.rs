@@ -7,7 +7,7 @@ use crate::exit_codes::Absent;
 use crate::listing::each_page;
 
 /// Prefix of definition ids.
-const DEFINITION_PREFIX: &str = "def_";
+pub(crate) const DEFINITION_PREFIX: &str = "def_";
 
 /// Id of the definition that `reference` names.
 pub(crate) async fn get_definition_id(client: &Client, reference: &str) -> Result<String> {

@@ -9,7 +9,7 @@ use crate::confirmation::confirm;
 use crate::listing::LimitOptions;
 use crate::output::shape::{Shape, ShapeOptions};
 use crate::output::{for_people, say};
-use crate::parsers::{duration, seconds, word};
+use crate::parsers::{duration, word};
 use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
 use crate::wire_text::or_dash;
@@ -138,8 +138,8 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             shape.show(&found, || table(std::slice::from_ref(&found)))
         }
         Command::Create(CreateOptions { name, role, requester, expires_in, workspace, shape }) => {
-            let expires_in_seconds = expires_in.map(seconds);
-            let asked = CreateCredential { name, role, requester, expires_in_seconds };
+            let expires_in = expires_in.map(Into::into);
+            let asked = CreateCredential { name, role, requester, expires_in };
             show_once(&server.connect()?.create_credential(workspace.as_deref(), &asked).await?, &shape)
         }
         Command::Rotate(RotateOptions { id, overlap, shape }) => {
@@ -148,7 +148,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
                 server,
             )
             .await?;
-            let asked = RotateCredential { overlap_seconds: overlap.map(seconds) };
+            let asked = RotateCredential { overlap: overlap.map(Into::into) };
             show_once(&server.connect()?.rotate_credential(&id, &asked).await?, &shape)
         }
         Command::Revoke(RevokeOptions { id, reason, key, shape }) => {

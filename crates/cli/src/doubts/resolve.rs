@@ -130,7 +130,7 @@ async fn decide_on_server(options: &Options, server: &ServerOptions) -> Result<O
             };
             let resolved =
                 client.resolve_doubt(&run.to_string(), step.as_str(), &request, options.key.terms()).await?;
-            Ok(Some(resolved.by))
+            Ok(Some(resolved.actor))
         }
         DoubtId::Operation(id) => {
             let resolution = match options.did_not_happen {

@@ -77,7 +77,7 @@ impl DoubtRow {
             kind: DoubtKind::Operation,
             seen: u64::from(operation.attempts),
             run_id: operation.run_id,
-            step_id: operation.step,
+            step_id: operation.step_key,
             entity: Some(format!("{}/{}", operation.entity_type, operation.entity_id)),
             workflow: Some(operation.workflow),
             effect_key: operation.effect_key,

@@ -93,7 +93,7 @@ fn table(found: &[EntityWorkflowSummary]) -> String {
         let claims: Vec<&str> = workflow.claims.iter().map(|claim| claim.claim_into.as_str()).collect();
         table.add_row([
             workflow.name.clone(),
-            workflow.entity.clone(),
+            workflow.entity_type.clone(),
             workflow.module.clone(),
             or_dash(workflow.table.as_deref()),
             workflow.version.to_string(),
@@ -108,7 +108,15 @@ fn sheet(workflow: &EntityWorkflow) -> String {
     let document = serde_json::from_str::<serde_json::Value>(workflow.document.text());
     let document = document.and_then(|document| serde_json::to_string_pretty(&document)).unwrap_or_default();
     let EntityWorkflowSummary {
-        name, module, entity, table, claims, version, created_at, changed_at, ..
+        name,
+        module,
+        entity_type: entity,
+        table,
+        claims,
+        version,
+        created_at,
+        changed_at,
+        ..
     } = &workflow.summary;
     let claims: String = claims.iter().map(claim).collect();
     format!(

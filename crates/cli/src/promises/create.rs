@@ -7,7 +7,7 @@ use hapax_api::{CreatePromise, RawJson};
 
 use super::sheet::sheet;
 use crate::output::shape::ShapeOptions;
-use crate::parsers::{duration, json, millis, seconds, word};
+use crate::parsers::{duration, json, seconds, word};
 use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
 
@@ -50,7 +50,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         id: options.id,
         idempotency_key: options.key,
         idempotency_key_ttl_seconds: options.key_ttl.map(seconds),
-        timeout_ms: options.timeout.map(millis),
+        timeout: options.timeout.map(Into::into),
         deadline_at: options.deadline,
         about: options.about,
     };

@@ -8,7 +8,7 @@ use hapax_api::CreateSettleToken;
 use super::promise;
 use crate::output::say;
 use crate::output::shape::{Shape, ShapeOptions};
-use crate::parsers::{duration, seconds};
+use crate::parsers::duration;
 use crate::server_options::ServerOptions;
 
 const EXAMPLES: &str = "\
@@ -33,7 +33,7 @@ pub(super) struct Options {
 }
 
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
-    let asked = CreateSettleToken { expires_in_seconds: options.expires_in.map(seconds) };
+    let asked = CreateSettleToken { expires_in: options.expires_in.map(Into::into) };
     let issued = server.connect()?.create_settle_token(&options.named, &asked).await?;
     if options.shape.shape() == Shape::Table {
         say("whoever has the address may settle the promise; it is shown this once");

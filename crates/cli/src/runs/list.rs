@@ -128,7 +128,7 @@ fn table(runs: &[Run]) -> String {
         table.add_row([
             run.id.clone(),
             spelled(&run.status),
-            format!("{} v{}", for_people::plain(&run.workflow.name), run.workflow.version),
+            for_people::plain(&run.workflow),
             or_dash(run.idempotency_key.as_deref()),
             or_dash(run.subject.as_deref()),
             run.changed_at.clone(),

@@ -130,10 +130,7 @@ async fn explain_run(
         run_id: id.to_string(),
         depth,
         is_match,
-        workflow: api::WorkflowName {
-            name: facts.workflow.name.to_string(),
-            version: facts.workflow.version,
-        },
+        workflow: format!("{}@{}", facts.workflow.name, facts.workflow.version),
         status: status(&view),
         waits_for: situation.explain(),
     };
