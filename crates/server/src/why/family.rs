@@ -3,7 +3,7 @@
 use hapax_api as api;
 use hapax_api::Problem;
 use hapax_engine::Engine;
-use hapax_engine::model::{Actor, JournalEvent, RunId, RunState, StepState, Timestamp};
+use hapax_engine::model::{Actor, Ending, JournalEvent, RunId, RunState, StepState, Timestamp};
 use hapax_engine::store::RunLog;
 
 use super::waits::{Situation, status};
@@ -113,8 +113,9 @@ async fn explain_run(
     }
     let facts = &view.head.facts;
     let attention = engine.find_attention(&log).await.map_err(|error| problem_of(&error))?;
-    let paused_by = match view.head.state {
-        RunState::Paused => find_pause(engine, id).await?,
+    let commanded_by = match view.head.state {
+        RunState::Paused => find_command(engine, id, "pause").await?,
+        RunState::Closed { ending: Ending::Cancelled, .. } => find_command(engine, id, "cancel").await?,
         _ => None,
     };
     let definition = app.definitions.find_document(&facts.workspace, &facts.workflow);
@@ -123,7 +124,7 @@ async fn explain_run(
         log: &log,
         document: definition.as_deref().map(|definition| definition.document()),
         attention: attention.as_ref(),
-        paused_by,
+        commanded_by,
         now: app.store.now(),
     };
     let shown = api::WhyRun {
@@ -137,12 +138,16 @@ async fn explain_run(
     Ok(Some((shown, log)))
 }
 
-/// Who paused a run last, when and why.
-async fn find_pause(engine: &Engine, run: RunId) -> Result<Option<(Actor, Timestamp, String)>, Problem> {
+/// Who gave a run this command last, when and why.
+async fn find_command(
+    engine: &Engine,
+    run: RunId,
+    name: &str,
+) -> Result<Option<(Actor, Timestamp, String)>, Problem> {
     let entries = engine.list_journal(Some(run), true, 0, MAX_WHY_JOURNAL_ENTRIES).await;
     let entries = entries.map_err(|error| problem_of(&error))?;
     Ok(entries.into_iter().rev().find_map(|placed| match (placed.note.what, placed.note.by) {
-        (JournalEvent::Steered { command, reason }, Some(by)) if command == "pause" => {
+        (JournalEvent::Steered { command, reason }, Some(by)) if command == name => {
             Some((by, placed.note.at, reason))
         }
         _ => None,

@@ -20,8 +20,8 @@ pub(super) struct Situation<'a> {
     pub(super) document: Option<&'a Document>,
     /// What people must look at.
     pub(super) attention: Option<&'a Attention>,
-    /// Who paused it, when and why.
-    pub(super) paused_by: Option<(Actor, Timestamp, String)>,
+    /// Who paused or cancelled it, when and why.
+    pub(super) commanded_by: Option<(Actor, Timestamp, String)>,
     pub(super) now: Timestamp,
 }
 
@@ -217,7 +217,7 @@ impl Situation<'_> {
         let (run, now) = (self.run(), self.now);
         let command = format!("hapax runs resume {run}");
         let at = self.view.head.changed_at;
-        let (reason, sentence) = match (self.attention, &self.paused_by) {
+        let (reason, sentence) = match (self.attention, &self.commanded_by) {
             (Some(attention), _) => {
                 let note = attention.note.as_deref().map(excerpt);
                 let note = note.map(|note| format!(": {note}")).unwrap_or_default();
@@ -268,7 +268,13 @@ impl Situation<'_> {
             ),
             Some(RunResult::Cancelled(failure)) => (
                 WhyReason::Cancelled,
-                format!("was cancelled {ago} ago: {}", excerpt(failure.message())),
+                match &self.commanded_by {
+                    Some((by, _, why)) if !why.is_empty() => {
+                        format!("was cancelled by {} {ago} ago: {}", excerpt(&by.name), excerpt(why))
+                    }
+                    Some((by, _, _)) => format!("was cancelled by {} {ago} ago", excerpt(&by.name)),
+                    None => format!("was cancelled {ago} ago: {}", excerpt(failure.message())),
+                },
                 format!("hapax runs history {run}"),
             ),
             None => (
