@@ -1,4 +1,4 @@
-//! What `hapax --version` says: the version, the commit and the profile.
+//! Text of `hapax --version`: the version, the commit and the profile.
 //!
 //! A build for work on Hapax names no commit, so that a commit alone does not compile the command anew.
 
@@ -23,7 +23,7 @@ fn main() {
     }
 }
 
-/// For whoever builds outside of a checkout.
+/// For builds outside of a checkout.
 fn given_commit() -> Option<String> {
     std::env::var("HAPAX_COMMIT").ok().filter(|commit| !commit.is_empty())
 }

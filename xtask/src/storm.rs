@@ -37,7 +37,7 @@ Then all faults end, people rule on doubts truthfully by the provider's record, 
   * no acknowledged run, webhook, settlement or operation is lost, and replays are the same byte for byte
   * no effect happened twice, and the ledger agrees with what the provider saw
   * acknowledged commands took effect, and compensation undid every effect of runs that failed or were cancelled
-  * `hapax fsck` is clean, and nodes come up, stay up, and stop within their grace
+  * `hapax admin fsck` is clean, and nodes come up, stay up, and stop within their grace
 
 A violation ends it with exit code 1. Its story (what clients, nodes, people and the provider did, in order) is in target/storm/seed-SEED, beside the
 logs of the nodes. The same seed draws the same plan of faults and work. How processes interleave is up to the machine, so repeat a seed a few times.";

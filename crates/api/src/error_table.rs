@@ -216,7 +216,7 @@ errors! {
     ActionFailed = "action_failed", 502, false, "The action of the step failed",
         "`failure` says why, and `operation` tells of the operation. What it had claimed was given back, so the step can be taken again, under a new key, once the cause is gone. If the action may have happened, the next operation of the step sends the same effect key, so that a provider that honours keys does it once.";
     StoreBroken = "store_broken", 500, false, "The store cannot be used",
-        "The data cannot be trusted or understood. The operator should run `hapax fsck` and look at the logs before anything else.";
+        "The data cannot be trusted or understood. The operator should run `hapax admin fsck` and look at the logs before anything else.";
     StoreRefused = "store_refused", 500, false, "The store refused the request",
         "Nothing was written, and the same request will not succeed. Report `traceId` to the operator.";
     StoreUnavailable = "store_unavailable", 503, true, "The store is not available",

@@ -30,6 +30,7 @@ mod run;
 mod step;
 mod subscription;
 mod webhook_source;
+mod why;
 mod workspace;
 
 pub use audit::{AddNote, JournalEntry, JournalKind, Occurrence};
@@ -91,4 +92,5 @@ pub use utoipa::ToSchema;
 pub use webhook_source::{
     ChangeWebhookSource, PutWebhookSource, SourceStatus, WebhookSource, WebhookSourceSummary,
 };
+pub use why::{Why, WhyMatch, WhyMatchKind, WhyReason, WhyRun, WhyWait};
 pub use workspace::{CreateWorkspace, UpdateWorkspace, Workspace};

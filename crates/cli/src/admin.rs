@@ -1,30 +1,25 @@
-//! `hapax admin`: what whoever has the store itself may do, without a key.
+//! `hapax admin`: workspaces and credentials of a server, and maintenance of the store behind it.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+mod backup;
+mod credentials;
+mod fsck;
+mod migrate;
+mod outbox;
+mod recover;
+mod restore;
+mod workspaces;
 
-use anyhow::{Context, Result, bail};
-use clap::Subcommand;
-use hapax::clock::SystemClock;
-use hapax::{Actor, Role as Rank};
-use hapax_server::directory::Directory;
-use serde::Serialize;
+use anyhow::Result;
 
-use crate::key_file;
-use crate::output::{self, shape::ShapeOptions};
-use crate::person::not_blank;
+use crate::server_options::ServerOptions;
 
 const EXAMPLES: &str = "\
 Examples:
+  hapax admin workspaces create acme
+  hapax admin credentials create --name checkout --role operator
+  hapax admin migrate --store sqlite:/var/lib/hapax/hapax.db
+  hapax admin backup --store sqlite:/var/lib/hapax/hapax.db --to /backup/monday.db
   hapax admin recover --store sqlite:/var/lib/hapax/hapax.db --by ada --reason 'the first key was lost' --key-file new.key";
-
-const EXAMPLES_OF_RECOVER: &str = "\
-Examples:
-  hapax admin recover --store postgres://hapax@db/hapax --by ada --reason 'the first key was lost' --key-file new.key
-  hapax admin recover --store sqlite:/var/lib/hapax/hapax.db --by ada --reason 'the first key was lost' --revoke-others
-
-Run it on a machine that reaches the store, as somebody who may write to it. A server on a SQLite file must be stopped meanwhile. The key is that of an admin
-of the installation, as the first one was. It is written into the file that --key-file names, for its owner alone, or printed on standard output.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -33,99 +28,35 @@ pub(crate) struct Options {
     command: Command,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Make a new admin key of the installation, when the others are lost.
-    Recover(Recover),
+    /// List, create and show the workspaces of a server.
+    Workspaces(workspaces::Options),
+    /// List, create, rotate and revoke the API keys of a workspace.
+    Credentials(credentials::Options),
+    /// Create the tables of a store or bring them up to date.
+    Migrate(migrate::Options),
+    /// Check the invariants of a store.
+    Fsck(fsck::Options),
+    /// Copy a SQLite store to a file while a server uses it.
+    Backup(backup::Options),
+    /// Check a backup and put it in place of a SQLite store.
+    Restore(restore::Options),
+    /// List after-effects in a store, and deliver one again.
+    Outbox(outbox::Options),
+    /// Create a new admin key when all admin keys of the installation are lost.
+    Recover(recover::Options),
 }
 
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES_OF_RECOVER)]
-struct Recover {
-    /// In which store: sqlite:PATH or postgres://… .
-    #[arg(long, value_name = "URL", env = "HAPAX_STORE", hide_env_values = true)]
-    store: String,
-    /// Who does this, for the audit log.
-    #[arg(long, value_name = "NAME", value_parser = not_blank)]
-    by: String,
-    /// Why, for the audit log.
-    #[arg(long, value_name = "TEXT", value_parser = not_blank)]
-    reason: String,
-    /// Write the key into this file, for its owner alone, instead of printing it. It must not be there.
-    #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
-    /// Revoke all other admin keys of the installation, because whoever has them must not use them any more.
-    #[arg(long)]
-    revoke_others: bool,
-    #[command(flatten)]
-    shape: ShapeOptions,
-}
-
-/// What was made.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Told {
-    credential: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    api_key: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key_file: Option<PathBuf>,
-    revoked: Vec<String>,
-}
-
-pub(crate) async fn run(options: Options) -> Result<()> {
+pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     match options.command {
-        Command::Recover(recover) => recover.run().await,
-    }
-}
-
-impl Recover {
-    async fn run(self) -> Result<()> {
-        if self.store == "memory:" {
-            bail!("memory: keeps nothing that could be recovered; use sqlite:PATH or postgres://…");
-        }
-        if let Some(path) = &self.key_file {
-            key_file::check(path)?;
-        }
-        if let Some(path) = self.store.strip_prefix("sqlite:") {
-            let path = path.split('?').next().unwrap_or_default();
-            // To open it would make a new one.
-            std::fs::metadata(path).with_context(|| format!("there is no store at {path}"))?;
-        }
-        let store = hapax::open_store(&self.store, Arc::new(SystemClock::new())).await?;
-        let recovered = self.recover(Directory::new(store.clone())).await;
-        store.close().await?;
-        let told = recovered?;
-        self.shape.show(&told, || match &told.api_key {
-            Some(key) => format!("{key}\n"),
-            None => String::new(),
-        })?;
-        output::say(&format!(
-            "hapax: {} may administer the installation; this is in the audit log",
-            told.credential
-        ));
-        Ok(())
-    }
-
-    async fn recover(&self, directory: Option<Directory>) -> Result<Told> {
-        let directory = directory.context("this store keeps no credentials")?;
-        // The one who decides stands before the machine, and may do with the store whatever they like.
-        let by = Actor::new(self.by.clone(), Rank::Manager);
-        let recovered = directory.recover_installation(by, &self.reason, self.revoke_others).await;
-        let recovered = recovered.map_err(|problem| anyhow::anyhow!("{problem}"))?;
-        let key = recovered.key.reveal().to_owned();
-        let (api_key, key_file) = match &self.key_file {
-            Some(path) => match key_file::write(path, &key) {
-                Ok(()) => (None, Some(path.clone())),
-                Err(error) => {
-                    // It is made, and is shown this once.
-                    output::say(&format!("hapax: warning: {error:#}; it is printed instead"));
-                    (Some(key), None)
-                }
-            },
-            None => (Some(key), None),
-        };
-        let revoked = recovered.revoked.iter().map(ToString::to_string).collect();
-        Ok(Told { credential: recovered.credential.to_string(), api_key, key_file, revoked })
+        Command::Workspaces(options) => workspaces::run(options, server).await,
+        Command::Credentials(options) => credentials::run(options, server).await,
+        Command::Migrate(options) => migrate::run(options).await,
+        Command::Fsck(options) => fsck::run(options).await,
+        Command::Backup(options) => backup::run(options).await,
+        Command::Restore(options) => restore::run(options).await,
+        Command::Outbox(options) => outbox::run(options).await,
+        Command::Recover(options) => recover::run(options).await,
     }
 }

@@ -1,4 +1,4 @@
-//! Where an API key may come from: the environment, a file, standard input; never the command line, which others can see.
+//! API keys from the environment, a file or standard input. Others can see the command line, so keys never come from there.
 
 use std::path::Path;
 
@@ -10,14 +10,10 @@ use crate::exit_codes::NoKey;
 use crate::limits::MAX_KEY_FILE_BYTES;
 use crate::output::say;
 
-const VARIABLE: &str = "HAPAX_API_KEY";
+pub(crate) const VARIABLE: &str = "HAPAX_API_KEY";
 
-/// The key: from the file if one is named, else from the environment.
-pub(crate) fn read(file: Option<&Path>) -> Result<SecretString> {
-    let text = match file {
-        Some(path) => from_file(path)?,
-        None => from_environment()?,
-    };
+/// The key in `text`, which may have blanks around it.
+pub(crate) fn check(text: &str) -> Result<SecretString> {
     let key = text.trim();
     if key.is_empty() || key.chars().any(char::is_whitespace) {
         return Err(
@@ -27,18 +23,17 @@ pub(crate) fn read(file: Option<&Path>) -> Result<SecretString> {
     Ok(SecretString::from(key))
 }
 
-fn from_environment() -> Result<String> {
-    let nothing = || {
-        NoKey(format!("no API key: set {VARIABLE}, or name a file that holds it with --api-key-file PATH"))
-    };
+/// The key in the environment, if there is one.
+pub(crate) fn from_environment() -> Result<Option<SecretString>> {
     match std::env::var(VARIABLE) {
-        Ok(key) if !key.trim().is_empty() => Ok(key),
-        Ok(_) | Err(std::env::VarError::NotPresent) => Err(nothing().into()),
+        Ok(key) if !key.trim().is_empty() => check(&key).map(Some),
+        Ok(_) | Err(std::env::VarError::NotPresent) => Ok(None),
         Err(std::env::VarError::NotUnicode(_)) => Err(NoKey(format!("{VARIABLE} is not text")).into()),
     }
 }
 
-fn from_file(path: &Path) -> Result<String> {
+/// The key in a file; - is standard input.
+pub(crate) fn from_file(path: &Path) -> Result<SecretString> {
     let text = bounded_file::read_text(path, MAX_KEY_FILE_BYTES);
     let text = text.context("the API key cannot be read").map_err(|error| NoKey(format!("{error:#}")))?;
     if path.as_os_str() != "-" && is_open_to_others(path) {
@@ -47,10 +42,10 @@ fn from_file(path: &Path) -> Result<String> {
             path.display()
         ));
     }
-    Ok(text)
+    check(&text)
 }
 
-/// Whether anybody but its owner may look at it.
+/// Is the file readable by others than its owner?
 pub(crate) fn is_open_to_others(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)
@@ -74,11 +69,11 @@ mod tests {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(is_open_to_others(&path), is_open, "{mode:o}");
         }
-        assert_eq!(read(Some(&path)).unwrap().expose_secret(), "hpx_abc", "without the line feed at its end");
+        assert_eq!(from_file(&path).unwrap().expose_secret(), "hpx_abc", "without the line feed at its end");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         for bad in ["", " \n", "hpx_a hpx_b"] {
             std::fs::write(&path, bad).unwrap();
-            assert!(read(Some(&path)).unwrap_err().is::<NoKey>(), "{bad:?}");
+            assert!(from_file(&path).unwrap_err().is::<NoKey>(), "{bad:?}");
         }
     }
 }

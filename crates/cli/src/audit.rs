@@ -12,9 +12,9 @@ use crate::effect_store::{self, StoreOptions, StoreOrServer};
 use crate::listing::each_page;
 use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::word;
 use crate::server_options::ServerOptions;
-use crate::spelling::{or_dash, spelled};
-use crate::words::word;
+use crate::wire_text::{or_dash, spelled};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -118,7 +118,7 @@ impl FilterOptions {
     }
 }
 
-/// What an action is called in a store; servers spell some of them otherwise.
+/// Name of an action in a store. Servers spell some of them differently.
 fn action_in_store(text: &str) -> Result<String> {
     let kind: JournalKind =
         serde_json::from_value(text.into()).map_err(|_| anyhow!("{text} is not a kind of entry"))?;
@@ -238,7 +238,7 @@ fn entity(what: &JournalEvent) -> Option<String> {
     }
 }
 
-/// What was done, who agreed, and why.
+/// Action, second person and reason of an entry.
 fn told(what: &JournalEvent) -> (String, Option<&str>, &str) {
     match what {
         JournalEvent::Answered { decision, comment, .. } => {

@@ -67,7 +67,7 @@ Figures are medians of --rounds rounds. A store that is named is written to and 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// What to measure.
+    /// The workload.
     #[arg(required_unless_present = "http")]
     workload: Option<Workload>,
     /// The same as the workload http.
@@ -148,7 +148,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
             continue;
         }
         let report = measure(workload, &options, &place).await?;
-        // People are told as it goes, programs at the end.
+        // People see progress, programs see the result at the end.
         if options.shape.shape() == Shape::Table {
             output::print(&report.to_text())?;
         }

@@ -1,4 +1,4 @@
-//! Reading what people name: a regular file or standard input, up to a limit.
+//! Reads regular files and standard input, up to a limit.
 
 use std::fs::File;
 use std::io::{self, Read};

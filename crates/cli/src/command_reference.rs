@@ -1,19 +1,18 @@
-//! The reference of all commands in `docs/cli.md`, made from what the command line says of itself.
+//! Generates the reference of all commands in `docs/cli.md` from the command line.
 
 use std::fmt::Write;
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 
-use crate::arguments::Arguments;
 use crate::exit_codes::EXIT_CODES;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
-/// What stands above it is written by hand.
+/// The text above it is written by hand.
 const MARK: &str = "<!-- what follows is made from the command line's own description: HAPAX_UPDATE=1 cargo test -p hapax-cli reference -->";
 
 /// All that stands below the mark.
 fn render() -> String {
-    let mut hapax = Arguments::command();
+    let mut hapax = crate::arguments::command();
     // Usages name the whole command, and options of every command are known to each.
     hapax.build();
     let mut page = String::from("\n## Options of every command\n\n");

@@ -1,10 +1,8 @@
 //! `hapax completions`: a script for a shell.
 
 use anyhow::Result;
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::arguments::Arguments;
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -21,6 +19,6 @@ pub(crate) struct Options {
 
 pub(crate) fn print(options: &Options) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(options.shell, &mut Arguments::command(), "hapax", &mut script);
+    clap_complete::generate(options.shell, &mut crate::arguments::command(), "hapax", &mut script);
     output::print(&String::from_utf8_lossy(&script))
 }

@@ -1,4 +1,4 @@
-//! Asking before something is done that cannot be undone.
+//! Asks before an action that cannot be undone.
 
 use std::io::{self, IsTerminal};
 
@@ -8,12 +8,12 @@ use crate::exit_codes::Misused;
 use crate::output::{is_watched, say};
 use crate::server_options::ServerOptions;
 
-/// Goes on if `--yes` was given or a person agrees; where there is no person to ask, it is refused.
+/// Continues if `--yes` was given or a person agrees. Fails if there is no person to ask.
 pub(crate) async fn confirm(what: &str, server: &ServerOptions) -> Result<()> {
-    confirm_at(server.name(), what, server).await
+    confirm_at(&server.name()?, what, server).await
 }
 
-/// The same for what is done elsewhere than on a server, as in a store.
+/// Like `confirm`, for an action elsewhere than on a server, such as in a store.
 pub(crate) async fn confirm_at(place: &str, what: &str, server: &ServerOptions) -> Result<()> {
     if server.is_agreed() {
         return Ok(());
@@ -24,7 +24,7 @@ pub(crate) async fn confirm_at(place: &str, what: &str, server: &ServerOptions) 
         );
     }
     say(&format!("This will {what}, on {place}. Go on? [y/N]"));
-    // In a thread of its own, so that a signal is heard meanwhile.
+    // In a thread of its own, so that a signal can interrupt it.
     let answer = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         io::stdin().read_line(&mut line).map(|_| line)

@@ -10,7 +10,7 @@ use crate::limits::MAX_DOCUMENT_BYTES;
 use crate::output::for_people::{self, plain};
 use crate::output::shape::ShapeOptions;
 use crate::output::{is_watched, say};
-use crate::words::word;
+use crate::parsers::word;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,7 +46,7 @@ struct IdempotencyOptions {
     /// The service.
     #[arg(long, value_name = "URL", value_parser = word)]
     url: String,
-    /// What its requests look like, in JSON or YAML; - is standard input.
+    /// File that describes the requests, in JSON or YAML; - is standard input.
     #[arg(long, value_name = "PATH")]
     config: PathBuf,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `hapax dev`: a server to try things out with, ready in a moment.
+//! `hapax dev`: a server for trying things out.
 
 use std::fs;
 use std::io::Write;
@@ -21,12 +21,14 @@ use crate::serve::bound::Bound;
 use crate::serve::serve;
 use crate::serve::settings::{DEFAULT_LISTEN, ServeOptions, Settings};
 use crate::serve::stopping::Stopping;
+use crate::stub;
 
 const WORKSPACE: &str = "dev";
 
 const EXAMPLES: &str = "\
 Examples:
   hapax dev                                         on http://127.0.0.1:7171, data in .hapax
+  hapax dev --stub                                  also a stub payment provider on http://127.0.0.1:7272/stub
   hapax dev --data /tmp/try --listen 127.0.0.1:0 --json   one JSON line on standard output once it is ready
 
 It listens on this machine only, keeps its data in a SQLite file, and lets http steps call this machine. Its key is kept in
@@ -47,10 +49,10 @@ const SAMPLE: &str = r#"{
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The folder to keep data in.
+    /// Folder for the data.
     #[arg(long, value_name = "FOLDER", env = "HAPAX_DATA", default_value = ".hapax")]
     data: PathBuf,
-    /// Where to listen; this machine only. Port 0 takes a free one.
+    /// Address to listen on, on this machine. Port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_LISTEN", default_value = DEFAULT_LISTEN)]
     listen: String,
     /// Modules whose janitors free what a crash leaves claimed: NAME, or NAME:EVERY:STALE-AFTER. There is always one called default.
@@ -62,12 +64,15 @@ pub(crate) struct Options {
         value_delimiter = ','
     )]
     modules: Option<Vec<String>>,
-    /// Print one JSON line on standard output once it is ready, instead of words.
+    /// Also serve the stub payment provider of `hapax stub`, on 127.0.0.1:7272 or this address.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = stub::DEFAULT_LISTEN)]
+    stub: Option<String>,
+    /// Print one JSON line on standard output once the server is ready, instead of text.
     #[arg(long)]
     json: bool,
 }
 
-/// What scripts are told.
+/// The line for scripts.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Ready<'a> {
@@ -75,6 +80,9 @@ struct Ready<'a> {
     workspace: &'a str,
     api_key: &'a str,
     sample_definition: &'a str,
+    /// Address of the stub provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stub_url: Option<&'a str>,
 }
 
 pub(crate) async fn run(options: Options) -> Result<()> {
@@ -96,6 +104,14 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     folder.recursive(true).mode(0o700);
     folder.create(data).with_context(|| format!("the folder {} cannot be made", data.display()))?;
     let store = format!("sqlite:{}", data.join("hapax.db").display());
+    let stub_url = match &options.stub {
+        Some(address) => {
+            let (listener, address) = stub::bind(address).await?;
+            tokio::spawn(stub::serve(listener));
+            Some(format!("http://{address}/stub"))
+        }
+        None => None,
+    };
     let stopping = Stopping::listen()?;
     let bound = Bound::take(&settings)?;
     let starting = async {
@@ -113,8 +129,9 @@ pub(crate) async fn run(options: Options) -> Result<()> {
                 workspace: WORKSPACE,
                 api_key: &key,
                 sample_definition: &sample,
+                stub_url: stub_url.as_deref(),
             }),
-            false => output::print(&welcome(&url, &key, &sample, data)),
+            false => output::print(&welcome(&url, &key, &sample, stub_url.as_deref(), data)),
         }
     })
     .await
@@ -155,7 +172,7 @@ async fn upload_sample(server: &Server) -> Result<String> {
     Ok(definition.id)
 }
 
-fn welcome(url: &str, key: &str, sample: &str, data: &Path) -> String {
+fn welcome(url: &str, key: &str, sample: &str, stub_url: Option<&str>, data: &Path) -> String {
     let call = |body: &str| {
         format!(
             "curl -s {url}/api/v1/workflow-runs -H 'Authorization: Bearer {key}' \\\n     -H 'Content-Type: application/json' -d '{body}'"
@@ -167,13 +184,16 @@ fn welcome(url: &str, key: &str, sample: &str, data: &Path) -> String {
             order_key = 789
         )
     };
+    let stub =
+        stub_url.map(|url| format!("Stub payment provider: POST {url}/charges; every call: {url}/calls\n"));
+    let stub = stub.unwrap_or_default();
     format!(
         "Hapax is ready on {url}  (docs: {url}/docs, data: {})\n\n\
          1. Create a run:\n   {}\n\n\
          2. The same call again is the same run (\"created\": false):\n   {}\n\n\
          3. The same key with another body is refused (422):\n   {}\n\n\
          For other commands: export HAPAX_SERVER={url} HAPAX_API_KEY={key}\n\
-         Ctrl-C stops it.\n",
+         {stub}Ctrl-C stops it.\n",
         data.display(),
         call(&body(789)),
         call(&body(789)),

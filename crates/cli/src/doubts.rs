@@ -1,7 +1,9 @@
-//! `hapax doubts`: effects of which nobody knows whether they happened, and what people decide about them.
+//! `hapax doubts`: steps and operations with an unknown outcome, and what people decide about them.
 
+mod id;
 mod list;
 mod resolve;
+mod row;
 
 use anyhow::Result;
 
@@ -9,32 +11,37 @@ use crate::server_options::ServerOptions;
 
 const EXAMPLES: &str = "\
 Examples:
-  hapax doubts list                              what the server holds
-  hapax doubts list --store sqlite:orders.db     what a store holds
-  hapax doubts resolve RUN STEP --seen 7 --happened '{\"transfer\":\"tx-41\"}' --by ada \\
-      --reason 'the bank shows it' --store sqlite:orders.db
+  hapax doubts                                   the inbox of the workspace: steps and operations, oldest first
+  hapax doubts list --store sqlite:orders.db     the same, read from a store
+  hapax doubts resolve run_018f…/charge --seen 7 --happened --result '{\"transfer\":\"tx-41\"}' \\
+      --reason 'the bank shows it'
+  hapax doubts resolve op_018f… --seen 1 --did-not-happen --reason 'the bank has no such refund' --yes
 
-An effect in doubt was claimed and begun, and its outcome was lost. Its run waits until somebody who asked the provider
-says what became of it.";
+An effect is in doubt when it was begun and its outcome was lost. Its run or entity waits until somebody asks the provider
+and decides.";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    list: list::ListOptions,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// List the effects that wait for a decision, the oldest first.
-    List(list::Options),
-    /// Decide what is to become of one.
+    /// List the steps and operations that wait for a decision, oldest first.
+    #[command(after_help = list::EXAMPLES)]
+    List(list::ListOptions),
+    /// Record the outcome of one.
     Resolve(Box<resolve::Options>),
 }
 
 pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     match options.command {
-        Command::List(options) => list::run(options, server).await,
-        Command::Resolve(options) => resolve::run(*options, server).await,
+        None => list::run(options.list, server).await,
+        Some(Command::List(options)) => list::run(options, server).await,
+        Some(Command::Resolve(options)) => resolve::run(*options, server).await,
     }
 }

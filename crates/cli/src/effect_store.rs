@@ -13,29 +13,29 @@ use crate::store_url::without_secrets;
 /// Longer than any command takes: deleting what has expired is left to the programs that own the store.
 const NEVER: Duration = Duration::from_secs(366 * 24 * 3_600);
 
-/// A SQLite file may meanwhile belong to another process.
+/// Another process may own the SQLite file at the same time.
 const TO_READ: &str = "mode=ro";
 /// A SQLite file is opened in shared mode, so that no lease is taken for dead.
 const TO_WRITE: &str = "shared=true";
 
-/// Which store, and which part of it.
+/// Options for a store and a workspace in it.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StoreOptions {
-    /// Which store: sqlite:PATH or postgres://… .
+    /// Store to open: sqlite:PATH or postgres://… .
     #[arg(long, value_name = "URL", env = "HAPAX_STORE", hide_env_values = true)]
     store: String,
-    /// Which workspace of it.
+    /// Workspace in the store.
     #[arg(long, value_name = "NAME", default_value = "default", value_parser = WorkspaceId::new)]
     workspace: WorkspaceId,
 }
 
-/// The same, where a server is asked if no store is named.
+/// Like `StoreOptions`, but a server is asked if no store is named.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StoreOrServer {
     /// Open this store instead of asking a server: sqlite:PATH or postgres://… .
     #[arg(long, value_name = "URL", env = "HAPAX_STORE", hide_env_values = true)]
     store: Option<String>,
-    /// Which workspace of the store; on a server the API key says which.
+    /// Workspace in the store. On a server the API key decides.
     #[arg(long, value_name = "NAME", default_value = "default", value_parser = WorkspaceId::new, requires = "store")]
     workspace: WorkspaceId,
 }
@@ -52,6 +52,10 @@ impl StoreOptions {
     /// Which store, for people.
     pub(crate) fn shown(&self) -> String {
         without_secrets(&self.store)
+    }
+
+    pub(crate) fn workspace(&self) -> &WorkspaceId {
+        &self.workspace
     }
 
     /// Opens it to look only.
@@ -109,7 +113,7 @@ async fn check_tables(url: &str) -> Result<()> {
         (_, true) => Ok(()),
         (0, false) => bail!("there are no tables of Hapax in {store}; check the URL"),
         (found, false) => bail!(
-            "the tables in {store} are at version {found}, this command reads {}; bring them up to date with `hapax migrate`, \
+            "the tables in {store} are at version {found}, this command reads {}; bring them up to date with `hapax admin migrate`, \
              or use the command of that version",
             schema.known
         ),

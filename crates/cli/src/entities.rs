@@ -1,15 +1,17 @@
-//! `hapax entities`: business objects of a server, the steps that move them, and what people may do meanwhile.
+//! `hapax entities`: business objects of a server, and the steps that move them.
 
 mod create;
 mod list;
 mod note;
+mod operations;
 mod show;
 mod step;
+mod workflows;
 
 use anyhow::Result;
 
+use crate::parsers::word;
 use crate::server_options::ServerOptions;
-use crate::words::word;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,8 +21,8 @@ Examples:
   hapax entities note invoice INV-7 'the customer called'
   hapax entities override invoice INV-7 refund --reason 'the bank shows no refund'
 
-An entity is moved by the steps of its entity workflow (`hapax entity-workflows`). What became of a step is an operation
-(`hapax operations`).";
+An entity workflow (`hapax apply`, `hapax entities workflows`) says which steps move an entity. Each step that somebody takes is an
+operation (`hapax entities operations`).";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -31,20 +33,24 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Make an entity.
+    /// Create an entity.
     Create(create::Options),
     /// List entities of a type.
     List(list::Options),
-    /// Show one: its status, what is going on with it, and what may be done.
+    /// Show an entity: its status, its current operation, and the steps it can take.
     Show(show::Options),
     /// Take a step with an entity.
     Step(step::StepOptions),
-    /// Have an irreversible step taken although it may have happened: for managers.
+    /// Take an irreversible step that may have happened already. For managers.
     Override(step::OverrideOptions),
-    /// Say something about an entity, whatever is going on with it.
+    /// Add a note to an entity.
     Note(note::NoteOptions),
-    /// List what was said about an entity.
+    /// List the notes on an entity.
     Notes(note::NotesOptions),
+    /// List the steps that were taken, and show the outcome of one.
+    Operations(operations::Options),
+    /// List entity workflows, show one, or draw it.
+    Workflows(workflows::Options),
 }
 
 /// An entity by its name.
@@ -73,5 +79,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         Command::Override(options) => step::take_anyway(options, server).await,
         Command::Note(options) => note::add(options, server).await,
         Command::Notes(options) => note::list(options, server).await,
+        Command::Operations(options) => operations::run(options, server).await,
+        Command::Workflows(options) => workflows::run(options, server).await,
     }
 }

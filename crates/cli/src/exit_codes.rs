@@ -1,4 +1,4 @@
-//! What the command exits with: one table, from which help, docs and the code itself take it.
+//! Exit codes: one table for help, docs and code.
 
 use std::fmt;
 
@@ -47,7 +47,11 @@ pub(crate) struct Misused(pub(crate) String);
 #[derive(Debug)]
 pub(crate) struct NoKey(pub(crate) String);
 
-/// What was asked about has not come to its end.
+/// There is no such thing on the server.
+#[derive(Debug)]
+pub(crate) struct Absent(pub(crate) String);
+
+/// The run, promise or operation has not ended.
 #[derive(Debug)]
 pub(crate) struct NotYet(pub(crate) String);
 
@@ -65,9 +69,9 @@ macro_rules! said {
     };
 }
 
-said!(Misused, NoKey, NotYet);
+said!(Misused, NoKey, NotYet, Absent);
 
-/// What to exit with after `error`.
+/// Exit code for `error`.
 pub(crate) fn exit_code(error: &Error) -> u8 {
     if let Some(interrupted) = error.downcast_ref::<Interrupted>() {
         return interrupted.exit_code();
@@ -75,11 +79,16 @@ pub(crate) fn exit_code(error: &Error) -> u8 {
     if let Some(error) = error.downcast_ref::<ClientError>() {
         return of_client(error);
     }
-    match (error.is::<Misused>(), error.is::<NoKey>(), error.is::<NotYet>()) {
-        (true, _, _) => USAGE,
-        (_, true, _) => NOT_AUTHORISED,
-        (_, _, true) => LATER,
-        _ => FAILED,
+    if error.is::<Misused>() {
+        USAGE
+    } else if error.is::<NoKey>() {
+        NOT_AUTHORISED
+    } else if error.is::<Absent>() {
+        NOT_FOUND
+    } else if error.is::<NotYet>() {
+        LATER
+    } else {
+        FAILED
     }
 }
 

@@ -19,13 +19,13 @@ It takes no API key, and asks once. Exits with 0 if all is well, with 3 if nobod
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Ask whether it can do its work now, instead of whether it is alive.
+    /// Check readiness instead of liveness.
     #[arg(long)]
     ready: bool,
 }
 
 pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
-    let client = Client::without_key(server.name())?.patience(Duration::ZERO);
+    let client = Client::without_key(&server.name()?)?.patience(Duration::ZERO);
     match options.ready {
         false => drop(client.get_health().await?),
         true => drop(client.get_readiness().await?),

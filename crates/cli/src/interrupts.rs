@@ -58,7 +58,7 @@ pub(crate) fn first_signal() -> io::Result<oneshot::Receiver<Interrupted>> {
     let mut signals = Signals::listen()?;
     let (tell, told) = oneshot::channel();
     tokio::spawn(async move {
-        // The command may be over; then nobody is to be told.
+        // The command may have ended; then nobody listens.
         let _ = tell.send(signals.next().await);
         let second = signals.next().await;
         std::process::exit(second.exit_code().into());

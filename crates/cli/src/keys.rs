@@ -7,11 +7,11 @@ use hapax_api::{KeyRecord, KeyScope, ReleaseKey};
 use crate::confirmation::confirm;
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::word;
 use crate::person::not_blank;
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::spelling::{or_dash, spelled};
-use crate::terms::KeyOptions;
-use crate::words::word;
+use crate::wire_text::{or_dash, spelled};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,7 +44,7 @@ enum Command {
     Release(ReleaseOptions),
 }
 
-/// What a key names.
+/// Kind of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Scope {
     /// A run.
@@ -59,7 +59,7 @@ enum Scope {
 
 #[derive(Debug, clap::Args)]
 struct Named {
-    /// What it names.
+    /// Kind of the key.
     #[arg(value_enum)]
     scope: Scope,
     /// The key.
@@ -93,7 +93,7 @@ struct ShowOptions {
 struct ReleaseOptions {
     #[command(flatten)]
     named: Named,
-    /// Why, for the audit log.
+    /// Reason, for the audit log.
     #[arg(long, value_name = "TEXT", value_parser = not_blank)]
     reason: String,
     #[command(flatten)]

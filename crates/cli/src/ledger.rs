@@ -39,10 +39,10 @@ pub(crate) struct Options {
     /// Count them by class instead.
     #[arg(long)]
     summary: bool,
-    /// In which form; json unless said, with --summary a table.
+    /// Output format [default: json; table with --summary].
     #[arg(long = "output", short = 'o', value_enum, value_name = "FORM")]
     shape: Option<Shape>,
-    /// The same as -o json.
+    /// Same as -o json.
     #[arg(long, conflicts_with = "shape")]
     json: bool,
 }
@@ -93,7 +93,7 @@ async fn print_each(engine: &Engine, options: &Options) -> Result<()> {
         }
     };
     tokio::select! {
-        // Whoever reads may have seen enough long before the last run.
+        // The reader may close the pipe long before the last run.
         Ok(error) = stopped => return Err(error),
         walked = engine.for_each_effect(print) => walked?,
     }
@@ -103,7 +103,7 @@ async fn print_each(engine: &Engine, options: &Options) -> Result<()> {
 const COLUMNS: [&str; 7] =
     ["key", "class", "status", "entries", "happened twice", "may have happened twice", "refused writes"];
 
-/// What people are shown of an effect.
+/// Columns of an effect, for people.
 type Row = [String; COLUMNS.len()];
 
 fn row(entry: &LedgerEntry) -> Row {

@@ -1,9 +1,11 @@
-//! How much the command takes in, and how long it waits.
+//! Limits of the command.
 
 use std::time::Duration;
 
 /// The largest file with an API key.
 pub(crate) const MAX_KEY_FILE_BYTES: u64 = 4 * 1024;
+/// The largest file of profiles.
+pub(crate) const MAX_PROFILES_BYTES: u64 = 256 * 1024;
 /// The largest input, signal or decision.
 pub(crate) const MAX_JSON_BYTES: u64 = 4 * 1024 * 1024;
 /// The largest document or configuration.
@@ -12,6 +14,12 @@ pub(crate) const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
 pub(crate) const MAX_WORD_CHARS: usize = 1_024;
 /// Steps that are drawn at a time while a run is watched; a terminal has not more lines to spare.
 pub(crate) const MAX_LIVE_STEPS: usize = 20;
+/// Longest wait that a server grants in one request.
+pub(crate) const MAX_WAIT_AT_ONCE: Duration = Duration::from_secs(60);
+/// Charges that a stub provider keeps. Past it, requests answer 507.
+pub(crate) const MAX_STUB_CHARGES: usize = 100_000;
+/// Calls that a stub provider lists.
+pub(crate) const MAX_STUB_CALLS: usize = 10_000;
 /// Connections that wait to be accepted.
 pub(crate) const LISTEN_BACKLOG: u32 = 1_024;
 /// How long the name of the database may take to be looked up, before its name alone is closed to requests.
@@ -29,7 +37,7 @@ pub(crate) const MAX_SEALING_KEY_BYTES: u64 = 64 * 1024;
 pub(crate) const FIRST_STORE_PAUSE: Duration = Duration::from_millis(500);
 /// Longest such pause.
 pub(crate) const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(10);
-/// How long requests that were told to come again may take to end once the database is there.
+/// Longest time to finish requests that got 503 while the database was away.
 pub(crate) const WAITING_DRAIN: Duration = Duration::from_secs(1);
 /// Longest time to give up an engine whose server could not be started.
 pub(crate) const ABANDON_WITHIN: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Reading a list of the server, page by page, up to a limit.
+//! Reads lists of a server page by page, up to a limit.
 
 use anyhow::Result;
 use hapax_api::client::{ClientError, Paging};
@@ -6,10 +6,10 @@ use hapax_api::{MAX_PAGE_ITEMS, Page, ToSchema};
 
 use crate::output::say;
 
-/// How many.
+/// Option for the number of items.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LimitOptions {
-    /// How many at most.
+    /// Maximum number of items.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: u32,
 }
@@ -24,12 +24,25 @@ impl LimitOptions {
         &self,
         fetch: impl AsyncFnMut(Paging) -> Result<Page<T>, ClientError>,
     ) -> Result<Vec<T>> {
-        let (items, is_all) = read_up_to(self.limit as usize, fetch).await?;
+        let (items, is_all) = self.read_some(fetch).await?;
         if !is_all {
-            say(&format!("there are more; show them with a --limit above {}", self.limit));
+            say_more(self.get());
         }
         Ok(items)
     }
+
+    /// The first items up to the limit, and whether those are all.
+    pub(crate) async fn read_some<T: ToSchema>(
+        &self,
+        fetch: impl AsyncFnMut(Paging) -> Result<Page<T>, ClientError>,
+    ) -> Result<(Vec<T>, bool)> {
+        read_up_to(self.get(), fetch).await
+    }
+}
+
+/// Says that a list was cut.
+pub(crate) fn say_more(limit: usize) {
+    say(&format!("there are more; show them with a --limit above {limit}"));
 }
 
 async fn read_up_to<T: ToSchema>(

@@ -1,4 +1,4 @@
-//! Where words go: data to standard output, the rest to standard error, and no panic if nobody listens.
+//! Standard output for data, standard error for the rest. A closed stream is no panic.
 
 pub(crate) mod for_people;
 pub(crate) mod refusal;
@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-/// Whoever read standard output has closed it.
+/// The reader of standard output has closed it.
 #[derive(Debug)]
 pub(crate) struct ClosedPipe;
 

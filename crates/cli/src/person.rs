@@ -1,28 +1,28 @@
-//! Who gives a command, as the audit log is told.
+//! The person who gives a command, for the audit log.
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use hapax::{Actor, Role};
 
-/// In which role somebody decides.
+/// Role of the person who decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Rank {
-    /// May decide what can be taken back, and anything together with a second person.
+    /// May make decisions that can be undone, and all others together with a second person.
     Operator,
-    /// May decide alone.
+    /// May make all decisions alone.
     Manager,
 }
 
-/// Who, and why.
+/// Options for the person and the reason.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Person {
-    /// Who gives this command, for the audit log.
+    /// Your name, for the audit log.
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     by: String,
-    /// In which role; on a server the API key says which.
+    /// Your role. On a server the role of the API key counts.
     #[arg(long, value_enum, default_value_t = Rank::Operator, requires = "store")]
     role: Rank,
-    /// Why, for the audit log: say how you know.
+    /// Reason, for the audit log: say how you know.
     #[arg(long, value_name = "TEXT", value_parser = not_blank)]
     pub(crate) reason: String,
 }

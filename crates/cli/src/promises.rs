@@ -41,7 +41,7 @@ enum Command {
     Resolve(settle::ResolveOptions),
     /// Say that there will be no value.
     Reject(settle::RejectOptions),
-    /// Make an address by which somebody without an API key may settle a promise, and print it, this once.
+    /// Create an address that settles a promise without an API key, and print it once.
     Token(token::Options),
     /// List settlements that came before their promise and wait for it.
     Early(early::Options),
@@ -61,7 +61,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
 
 /// The name of a promise: `id:…` or `key:…`.
 fn promise(text: &str) -> Result<String, String> {
-    let word = crate::words::word(text)?;
+    let word = crate::parsers::word(text)?;
     match word.starts_with("id:") || word.starts_with("key:") {
         true => Ok(word),
         false => Err("name it id:ID, or key:KEY by its business key".into()),

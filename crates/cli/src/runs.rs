@@ -1,14 +1,14 @@
 //! `hapax runs`: start runs on a server, look at them, watch them, steer them.
 
 mod answer;
+mod history;
 mod list;
 mod result;
 mod show;
 mod signal;
-mod start;
 mod steer;
 mod timeline;
-mod watch;
+pub(crate) mod watch;
 
 use anyhow::Result;
 
@@ -16,11 +16,11 @@ use crate::server_options::ServerOptions;
 
 const EXAMPLES: &str = "\
 Examples:
-  hapax runs start DEFINITION --input '{\"order\":789}' --key process-order-789
+  hapax runs list --subject ORDER-4711
   hapax runs watch run_018f…
   hapax runs list --status FAILED,PAUSED
   hapax runs retry run_018f… --reason 'the provider is up again'
-  hapax runs result run_018f… --wait 60 | jq .total";
+  hapax runs result run_018f… --wait | jq .total";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -31,35 +31,35 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Start a run of a definition, at most once per key.
-    Start(start::Options),
     /// List runs, the newest first.
     List(list::Options),
     /// Show one run with its steps.
     Show(show::Options),
+    /// List what happened to a run as a whole, oldest first.
+    History(history::Options),
     /// Watch a run as it happens, until it ends.
     Watch(watch::Options),
-    /// Ask a run to undo what it can and end.
+    /// Cancel a run: it compensates and ends.
     Cancel(steer::CancelOptions),
-    /// Ask a run to stop at the next boundary.
+    /// Pause a run at the next step boundary.
     Pause(steer::Options),
-    /// Let a paused run go on.
+    /// Resume a paused run.
     Resume(steer::Options),
     /// Reopen a failed run.
     Retry(steer::RetryOptions),
     /// Send a run a signal.
     Signal(signal::Options),
-    /// Answer an approval that a run asks for.
+    /// Approve, reject or edit what a run asks for.
     Answer(answer::Options),
-    /// Print what a run ended with.
+    /// Print the output of a run.
     Result(result::Options),
 }
 
 pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     match options.command {
-        Command::Start(options) => start::run(options, server).await,
         Command::List(options) => list::run(options, server).await,
         Command::Show(options) => show::run(options, server).await,
+        Command::History(options) => history::run(options, server).await,
         Command::Watch(options) => watch::run(options, server).await,
         Command::Cancel(options) => steer::cancel(options, server).await,
         Command::Pause(options) => steer::pause(options, server).await,

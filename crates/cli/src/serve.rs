@@ -28,7 +28,7 @@ use settings::{ServeOptions, Settings};
 use stopping::Stopping;
 use waiting::{assemble_patiently, bootstrap_patiently};
 
-/// What is read if no other configuration is named.
+/// Configuration file that is read by default.
 const CONFIG: &str = "hapax.toml";
 
 pub(crate) async fn run(options: ServeOptions) -> Result<()> {
@@ -62,7 +62,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         output::say(&format!("hapax: serving {} on {scheme}://{address}", without_secrets(store)));
         if let Some(key) = key {
             tell_first_key(&key, settings.key_file.as_deref())?;
-            output::say("hapax: next, with HAPAX_API_KEY set to it: hapax workspaces create NAME, then hapax credentials create admin --role admin --workspace NAME");
+            output::say("hapax: next, with HAPAX_API_KEY set to it: hapax admin workspaces create NAME, then hapax admin credentials create admin --role admin --workspace NAME");
         }
         Ok(())
     })

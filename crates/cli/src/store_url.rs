@@ -19,7 +19,7 @@ pub(crate) fn without_secrets(url: &str) -> String {
     }
 }
 
-/// Whether a password stands in it, before the host or in the query.
+/// Does the URL hold a password, before the host or in the query?
 fn has_password(url: &str) -> bool {
     let Some((_, rest)) = url.split_once("://").filter(|_| is_postgres(url)) else { return false };
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -28,7 +28,7 @@ fn has_password(url: &str) -> bool {
         || query.split('&').any(|part| part.starts_with("password=") && part.len() > "password=".len())
 }
 
-/// What to say if somebody gave a password on the command line, where everybody on the machine can see it.
+/// Warning for a password on the command line, where everybody on the machine can see it.
 pub(crate) fn find_warning<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<&'static str> {
     let is_open = |argument: &&str| {
         let (_, value) =

@@ -7,11 +7,12 @@ use anyhow::{Result, bail};
 use hapax::model::Name;
 use hapax_documents::{
     EntityDocument, Format, Known, Problem, Severity, check_bytes, check_entity_bytes, check_source_bytes,
-    draw_mermaid, draw_svg, is_entity,
+    draw_mermaid, draw_svg,
 };
 use serde::Serialize;
 
 use crate::bounded_file;
+use crate::document_kind::DocumentKind;
 use crate::limits::MAX_DOCUMENT_BYTES;
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
@@ -48,20 +49,11 @@ pub(crate) struct Options {
     shape: ShapeOptions,
 }
 
-/// What a document turned out to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Kind {
-    Workflow,
-    Source,
-    Entity,
-}
-
-/// What was found in one file.
+/// Result for one file.
 #[derive(Debug, Serialize)]
 struct Found {
     file: String,
-    kind: Kind,
+    kind: DocumentKind,
     valid: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -106,7 +98,7 @@ fn draw(options: &Options, modules: Option<&BTreeSet<Name>>) -> Result<()> {
             true => draw_svg(entity.workflow()),
             false => draw_mermaid(entity.workflow()),
         }),
-        _ if found.kind == Kind::Entity => bail!("1 document has errors"),
+        _ if found.kind == DocumentKind::Entity => bail!("1 document has errors"),
         _ => bail!(
             "{} is not an entity workflow, so it has no state machine to draw: those have status_types",
             plain(&found.file)
@@ -119,16 +111,15 @@ fn look(path: &Path, modules: Option<&BTreeSet<Name>>) -> Result<Found> {
     let file = path.display().to_string();
     let mut found = Found {
         file,
-        kind: Kind::Workflow,
+        kind: DocumentKind::of(&bytes),
         valid: true,
         name: None,
         version: None,
         problems: Vec::new(),
         entity: None,
     };
-    if is_entity(&bytes) {
-        found.kind = Kind::Entity;
-        match check_entity_bytes(&bytes, Format::Any, &Known::default()) {
+    match found.kind {
+        DocumentKind::Entity => match check_entity_bytes(&bytes, Format::Any, &Known::default()) {
             Ok(checked) => {
                 found.name = Some(checked.document().workflow().name.to_string());
                 found.problems = checked.warnings().to_vec();
@@ -138,39 +129,24 @@ fn look(path: &Path, modules: Option<&BTreeSet<Name>>) -> Result<Found> {
                 found.entity = Some(checked.document().clone());
             }
             Err(problems) => (found.valid, found.problems) = (false, problems),
-        }
-    } else if is_source(&bytes) {
-        found.kind = Kind::Source;
-        match check_source_bytes(&bytes, Format::Any, &Known::default()) {
+        },
+        DocumentKind::Source => match check_source_bytes(&bytes, Format::Any, &Known::default()) {
             Ok(checked) => {
                 found.name = Some(checked.source().name.clone());
                 found.problems = checked.warnings().to_vec();
             }
             Err(problems) => (found.valid, found.problems) = (false, problems),
-        }
-    } else {
-        match check_bytes(&bytes, Format::Any, &Known::default()) {
+        },
+        DocumentKind::Workflow => match check_bytes(&bytes, Format::Any, &Known::default()) {
             Ok(checked) => {
                 let document = checked.document();
                 (found.name, found.version) = (Some(document.name.to_string()), Some(document.version));
                 found.problems = checked.warnings().to_vec();
             }
             Err(problems) => (found.valid, found.problems) = (false, problems),
-        }
+        },
     }
     Ok(found)
-}
-
-/// Is it meant as a webhook source? Those have actions where others have steps.
-fn is_source(bytes: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(bytes);
-    let has = |field: &str| match serde_json::from_str::<serde_json::Value>(&text) {
-        Ok(document) => document.get(field).is_some(),
-        Err(_) => {
-            text.lines().any(|line| line.trim_start_matches(['{', ' ']).starts_with(&format!("{field}:")))
-        }
-    };
-    has("actions") && !has("steps")
 }
 
 fn text(found: &Found) -> String {
@@ -192,12 +168,14 @@ fn text(found: &Found) -> String {
     }
     let name = found.name.as_deref().map(plain).filter(|_| found.valid);
     match (name, found.kind, &found.entity) {
-        (Some(name), Kind::Workflow, _) => {
+        (Some(name), DocumentKind::Workflow, _) => {
             let version = found.version.unwrap_or_default();
             lines.push(format!("{file}: {name} version {version} is valid\n"));
         }
-        (Some(name), Kind::Source, _) => lines.push(format!("{file}: webhook source {name} is valid\n")),
-        (Some(name), Kind::Entity, Some(entity)) => {
+        (Some(name), DocumentKind::Source, _) => {
+            lines.push(format!("{file}: webhook source {name} is valid\n"))
+        }
+        (Some(name), DocumentKind::Entity, Some(entity)) => {
             let workflow = entity.workflow();
             let claimed = workflow.status_types.iter().filter(|status| workflow.is_transient(status)).count();
             lines.push(format!(

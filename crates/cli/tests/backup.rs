@@ -1,4 +1,4 @@
-//! `hapax backup` beside a server under load, and `hapax restore` into its place: nothing is sent again before somebody has looked.
+//! `hapax admin backup` of a busy server, and `hapax admin restore` in its place: nothing is sent again before a person resumes it.
 
 use crate::support;
 
@@ -163,11 +163,11 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
     let url = format!("http://{}", server.address());
     server.until_said("may set it up is in");
     let root = std::fs::read_to_string(&key_file).unwrap().trim().to_owned();
-    call(&url, &root, &["workspaces", "create", "acme", "--json"]);
-    let admin = ["credentials", "create", "ada", "--role", "admin", "--workspace", "acme", "--json"];
+    call(&url, &root, &["admin", "workspaces", "create", "acme", "--json"]);
+    let admin = ["admin", "credentials", "create", "ada", "--role", "admin", "--workspace", "acme", "--json"];
     let admin = call(&url, &root, &admin)[0]["apiKey"].as_str().unwrap().to_owned();
     std::fs::write(at("order.json"), document(provider.address).to_string()).unwrap();
-    let definition = call(&url, &admin, &["definitions", "upload", &at("order.json"), "--json"]);
+    let definition = call(&url, &admin, &["apply", &at("order.json"), "--json"]);
     let definition = definition[0]["id"].as_str().unwrap().to_owned();
     let client = Client::new(&url, &admin.clone().into()).unwrap();
     let mut open = Vec::new();
@@ -189,12 +189,13 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
             number
         }
     });
-    let written =
-        tokio::task::block_in_place(|| run(&["backup", "--store", &store, "--to", &backup, "--json"]));
+    let written = tokio::task::block_in_place(|| {
+        run(&["admin", "backup", "--store", &store, "--to", &backup, "--json"])
+    });
     assert!(written.status.success(), "{}", said(&written));
-    assert!(said(&written).contains("hapax restore"), "{}", said(&written));
+    assert!(said(&written).contains("hapax admin restore"), "{}", said(&written));
     assert_eq!(std::fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
-    let again = tokio::task::block_in_place(|| run(&["backup", "--store", &store, "--to", &backup]));
+    let again = tokio::task::block_in_place(|| run(&["admin", "backup", "--store", &store, "--to", &backup]));
     assert!(again.status.code() == Some(1) && said(&again).contains("is there already"), "{}", said(&again));
     stop.send_replace(true);
     let loaded = load.await.unwrap();
@@ -208,12 +209,12 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
     create(&client, &definition, "after-the-backup").await;
     provider.until(RUNS + loaded + 1).await;
 
-    let restore = ["restore", &backup, "--to", &store, "--force", "--json"];
+    let restore = ["admin", "restore", &backup, "--to", &store, "--force", "--json"];
     let refused = tokio::task::block_in_place(|| run(&restore));
     assert!(said(&refused).contains("is in use by process"), "{}", said(&refused));
     server.signal(Signal::TERM);
     server.end();
-    let refused = run(&["restore", &backup, "--to", &store]);
+    let refused = run(&["admin", "restore", &backup, "--to", &store]);
     assert!(said(&refused).contains("--force"), "{}", said(&refused));
     let restored = run(&restore);
     assert!(restored.status.success(), "{}", said(&restored));
@@ -222,7 +223,7 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
     let paused = told["paused_runs"].as_u64().unwrap() as usize;
     assert!(paused >= RUNS && told["open_runs"] == told["paused_runs"], "{told}");
     assert!(Path::new(told["kept"].as_str().unwrap()).exists(), "{told}");
-    let checked = run(&["fsck", "--store", &store]);
+    let checked = run(&["admin", "fsck", "--store", &store]);
     assert!(checked.status.success(), "{}", said(&checked));
 
     // Runs that were under way come to rest without a request to the provider.
@@ -241,7 +242,7 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
     }
     assert_eq!(provider.requests(), before, "nothing is sent before somebody has looked");
     let audit = tokio::task::block_in_place(|| call(&url, &admin, &["audit", "--json"]));
-    let by_restore = audit.iter().filter(|entry| entry.to_string().contains("hapax restore")).count();
+    let by_restore = audit.iter().filter(|entry| entry.to_string().contains("hapax admin restore")).count();
     assert!(by_restore >= RUNS, "{by_restore} entries");
 
     // Let go on, an order is charged under the key that the provider knows.
@@ -255,7 +256,7 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
     assert!(create(&client, &definition, "after-the-backup").await.1);
     server.signal(Signal::TERM);
     server.end();
-    let checked = run(&["fsck", "--store", &store]);
+    let checked = run(&["admin", "fsck", "--store", &store]);
     assert!(checked.status.success(), "{}", said(&checked));
 }
 
@@ -263,15 +264,15 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
 fn what_has_tools_of_its_own_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("backup.db").display().to_string();
-    let refused = run(&["backup", "--store", "postgres://u@h/d", "--to", &file]);
+    let refused = run(&["admin", "backup", "--store", "postgres://u@h/d", "--to", &file]);
     assert!(said(&refused).contains("pg_dump --format=custom --schema=hapax"), "{}", said(&refused));
-    let refused = run(&["restore", &file, "--to", "postgres://u@h/d"]);
+    let refused = run(&["admin", "restore", &file, "--to", "postgres://u@h/d"]);
     assert!(said(&refused).contains("pg_restore"), "{}", said(&refused));
-    let refused = run(&["backup", "--store", "memory:", "--to", &file]);
+    let refused = run(&["admin", "backup", "--store", "memory:", "--to", &file]);
     assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
     std::fs::write(&file, "no database").unwrap();
     let target = format!("sqlite:{}", folder.path().join("hapax.db").display());
-    let refused = run(&["restore", &file, "--to", &target]);
+    let refused = run(&["admin", "restore", &file, "--to", &target]);
     assert!(said(&refused).contains("not a SQLite database"), "{}", said(&refused));
     assert!(!folder.path().join("hapax.db").exists());
 }

@@ -1,4 +1,4 @@
-//! What bodies cost a server in memory while strangers send as much as they can, over HTTP/2, without a key.
+//! Memory that bodies cost a server while strangers send as much as they can, over HTTP/2, without a key.
 
 use crate::support;
 
@@ -64,7 +64,7 @@ async fn pour(server: SocketAddr, from: u8, path: String, sent: Arc<AtomicUsize>
     driver.abort();
 }
 
-/// Pours on all connections at once; the most memory, in megabytes, that the server had meanwhile.
+/// Sends on all connections at once. Returns the peak memory of the server in megabytes.
 async fn attack(dev: &Dev, path: &str) -> (usize, usize) {
     let server: SocketAddr = dev.told("url").trim_start_matches("http://").parse().unwrap();
     let sent = Arc::new(AtomicUsize::new(0));
@@ -103,7 +103,7 @@ async fn strangers_who_send_all_they_can_do_not_fill_the_memory() {
     let since = Instant::now();
     while dev.resident_megabytes() > at_rest + 64 {
         assert!(since.elapsed() < PATIENCE, "{} MB are kept", dev.resident_megabytes());
-        // An allocator gives memory back while it is used, if only by whoever looks after the server.
+        // An allocator gives memory back only while it is used, so the test calls the server.
         dev.call("/readyz", "");
     }
     let promise = dev.post("/api/v1/promises", r#"{"id":"p"}"#);

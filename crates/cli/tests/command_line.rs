@@ -8,9 +8,11 @@ use support::terminal::on_a_terminal;
 
 fn hapax(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
-    for variable in ["HAPAX_STORE", "HAPAX_SERVER", "HAPAX_API_KEY"] {
+    for variable in ["HAPAX_STORE", "HAPAX_SERVER", "HAPAX_API_KEY", "HAPAX_PROFILE"] {
         command.env_remove(variable);
     }
+    // The developer who runs the tests may have profiles.
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
     command.args(arguments).output().expect("it can be run")
 }
 
@@ -22,7 +24,7 @@ fn arguments_that_are_no_text_or_endless_are_refused() {
     // The longest that Linux hands to a program; a longer one is refused before it starts.
     let endless = "x".repeat(131_000);
     for argument in [no_text, std::ffi::OsStr::new(&endless)] {
-        for command in [&["runs", "show"][..], &["definitions", "show"], &["keys", "show", "run"]] {
+        for command in [&["runs", "show"][..], &["workflows", "show"], &["keys", "show", "run"]] {
             let output = Command::new(env!("CARGO_BIN_EXE_hapax"))
                 .args(command)
                 .arg(argument)
@@ -53,7 +55,7 @@ fn a_key_on_the_command_line_is_refused_and_not_repeated() {
 #[test]
 fn without_a_key_nothing_is_sent() {
     for command in
-        [&["runs", "list"][..], &["doubts", "list"], &["ledger"], &["audit"], &["definitions", "list"]]
+        [&["runs", "list"][..], &["doubts", "list"], &["ledger"], &["audit"], &["workflows", "list"]]
     {
         let output = hapax(command);
         assert_eq!(output.status.code(), Some(4), "{command:?}");
@@ -263,18 +265,24 @@ fn help_tells_of_commands_and_exit_codes() {
     for word in [
         "demo",
         "bench",
-        "migrate",
+        "Get started:",
+        "Workflows and runs:",
+        "Decide and audit:",
+        "Operate:",
+        "apply",
+        "start",
+        "why",
+        "webhooks",
+        "login",
+        "profiles",
         "doubts",
         "ledger",
         "audit",
-        "outbox",
         "validate",
-        "definitions",
+        "workflows",
         "runs",
         "keys",
-        "workspaces",
-        "credentials",
-        "fsck",
+        "admin",
         "conformance",
         "completions",
         "HAPAX_SERVER",
@@ -299,11 +307,13 @@ fn what_is_not_understood_is_told_apart_from_what_fails() {
         &["bench", "steps", "--runs", "0"],
         &["bench", "steps", "--http"],
         &["demo", "--orders", "0"],
-        &["migrate"],
-        &["doubts"],
+        &["admin", "migrate"],
+        &["doubts", "resolve", "wire", "--seen", "1", "--abandon", "--reason", "x"],
+        &["runs", "start", "order"],
+        &["definitions", "list"],
         &["audit", "--store", "sqlite:x.db", "--workspace", ""],
-        &["outbox", "list", "--store", "sqlite:x.db", "--status", "lost"],
-        &["outbox", "redeliver", "x", "--by", "ada", "--reason", " ", "--store", "sqlite:x.db"],
+        &["admin", "outbox", "list", "--store", "sqlite:x.db", "--status", "lost"],
+        &["admin", "outbox", "redeliver", "x", "--by", "ada", "--reason", " ", "--store", "sqlite:x.db"],
         &["completions", "smoke-signals"],
         &[],
         &["--no-such-option"],
@@ -315,14 +325,14 @@ fn what_is_not_understood_is_told_apart_from_what_fails() {
         &["runs", "list", "-o", "xml"],
         &["runs", "list", "--json", "-o", "yaml"],
         &["runs", "list", "--limit", "0"],
-        &["runs", "start", "d", "--input", "[]"],
-        &["runs", "start", "d", "--input", "{}", "--input-file", "x"],
+        &["start", "d", "--input", "[]"],
+        &["start", "d", "--input", "{}", "--input-file", "x"],
         &["runs", "answer", "r", "s"],
         &["doubts", "list", "--workspace", "x"],
-        &["credentials", "create", "x", "--role", "janitor"],
+        &["admin", "credentials", "create", "x", "--role", "janitor"],
         &["keys", "show", "step", "x"],
         &["validate"],
-        &["fsck"],
+        &["admin", "fsck"],
     ] {
         let output = hapax(wrong);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");

@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What it printed, if it worked.
+/// Output of a command that succeeded.
 fn printed(arguments: &[&str], store: &str) -> String {
     let output = hapax(arguments, store);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
@@ -34,14 +34,14 @@ fn objects(arguments: &[&str], store: &str) -> Vec<Value> {
     printed(arguments, store).lines().map(|line| serde_json::from_str(line).expect("an object")).collect()
 }
 
-/// What it said when it would not do it without a word more, with exit code 2.
+/// Error text of a command that needs confirmation (exit code 2).
 fn unasked(arguments: &[&str], store: &str) -> String {
     let output = hapax(arguments, store);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
     text(&output.stderr)
 }
 
-/// What it said when it refused, with exit code 1.
+/// Error text of a command that failed (exit code 1).
 fn refused(arguments: &[&str], store: &str) -> String {
     let output = hapax(arguments, store);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output.stderr));
@@ -86,8 +86,9 @@ async fn prepare(program: &Hapax) -> RunId {
 }
 
 /// The arguments that decide about `wire` as it was `seen`.
-fn decide<'a>(run: &'a str, seen: &'a str, decision: &[&'a str]) -> Vec<&'a str> {
-    let mut arguments = vec!["doubts", "resolve", run, "wire", "--seen", seen];
+fn decide<'a>(run: &str, seen: &'a str, decision: &[&'a str]) -> Vec<&'a str> {
+    let id: &'static str = format!("{run}/wire").leak();
+    let mut arguments = vec!["doubts", "resolve", id, "--seen", seen];
     arguments.extend(decision);
     arguments.extend(SAYS_WHO);
     arguments
@@ -104,11 +105,11 @@ async fn walk(store: &str) {
     let doubts = objects(&["doubts", "list", "--json"], store);
     assert_eq!(doubts.len(), 1);
     let doubt = &doubts[0];
-    assert_eq!((&doubt["run"], &doubt["step"]), (&json!(run), &json!("wire")));
-    assert_eq!((&doubt["key"], &doubt["attempts"]), (&json!(format!("{run}:wire")), &json!(1)));
+    assert_eq!((&doubt["runId"], &doubt["stepId"]), (&json!(run), &json!("wire")));
+    assert_eq!((&doubt["effectKey"], &doubt["attempts"]), (&json!(format!("{run}:wire")), &json!(1)));
     assert_eq!((&doubt["owner"], &doubt["workspace"]), (&json!(owner), &json!("default")));
-    assert!(doubt["age_ms"].is_u64() && doubt["why"].as_str().unwrap().contains("connection reset"));
-    let seen = doubt["version"].to_string();
+    assert!(doubt["ageMs"].is_u64() && doubt["why"].as_str().unwrap().contains("connection reset"));
+    let seen = doubt["seen"].to_string();
     let table = printed(&["doubts", "list"], store);
     for word in [&run, "wire", &seen, &owner, "connection reset", " s "] {
         assert!(table.contains(word), "{word} is missing:\n{table}");
@@ -120,9 +121,9 @@ async fn walk(store: &str) {
     for (arguments, remedy) in [
         (decide(&run, &seen, &["--abandon", "--yes"]), "--role manager"),
         (decide(&run, &seen, &["--did-not-happen", "--seconded-by", "ada", "-y"]), "--seconded-by another"),
-        (decide(&run, "1", &["--happened", "5"]), "hapax doubts list"),
-        (decide(&another, &seen, &["--happened", "5"]), "--workspace"),
-        (decide(&run, &seen, &["--happened", "5", "--workspace", "other"]), "--workspace"),
+        (decide(&run, "1", &["--happened", "--result", "5"]), "hapax doubts list"),
+        (decide(&another, &seen, &["--happened", "--result", "5"]), "--workspace"),
+        (decide(&run, &seen, &["--happened", "--result", "5", "--workspace", "other"]), "--workspace"),
     ] {
         let said = refused(&arguments, store);
         assert!(said.contains(remedy), "{arguments:?}: {said}");
@@ -134,9 +135,9 @@ async fn walk(store: &str) {
     );
     assert!(printed(&["audit"], store).contains("nobody"), "what is refused is not done");
 
-    let told = printed(&decide(&run, &seen, &["--happened", "5"]), store);
+    let told = printed(&decide(&run, &seen, &["--happened", "--result", "5"]), store);
     assert!(told.contains("happened") && told.contains(&run), "{told}");
-    let said = refused(&decide(&run, &seen, &["--happened", "6"]), store);
+    let said = refused(&decide(&run, &seen, &["--happened", "--result", "6"]), store);
     assert!(said.contains("hapax audit"), "{said}");
     assert!(objects(&["doubts", "list", "--json"], store).is_empty());
 
@@ -163,14 +164,14 @@ async fn walk(store: &str) {
 
 async fn redeliver(store: &str, run: &str) {
     let id = format!("{run}:mail");
-    let dead = objects(&["outbox", "list", "--status", "dead", "--json"], store);
+    let dead = objects(&["admin", "outbox", "list", "--status", "dead", "--json"], store);
     assert_eq!((dead.len(), &dead[0]["id"], &dead[0]["attempts"]), (1, &json!(id), &json!(1)));
     assert_eq!((&dead[0]["payload"], &dead[0]["target"]), (&json!("sold"), &json!("mail")));
-    let table = printed(&["outbox", "list"], store);
+    let table = printed(&["admin", "outbox", "list"], store);
     assert!(table.contains(&id) && table.contains("no such address"), "{table}");
     let again = |id: &str| -> Vec<String> {
         let who = ["--by", "grace", "--reason", "the address is there now"];
-        ["outbox", "redeliver", id].into_iter().chain(who).map(String::from).collect()
+        ["admin", "outbox", "redeliver", id].into_iter().chain(who).map(String::from).collect()
     };
     let arguments = again(&id);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -179,15 +180,15 @@ async fn redeliver(store: &str, run: &str) {
     for nothing in [format!("{run}:post"), "post".into()] {
         let arguments = again(&nothing);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        assert!(refused(&arguments, store).contains("hapax outbox list"));
+        assert!(refused(&arguments, store).contains("hapax admin outbox list"));
     }
-    assert_eq!(objects(&["outbox", "list", "--status", "due", "-o", "json"], store).len(), 1);
-    let yaml = printed(&["outbox", "list", "--status", "due", "-o", "yaml"], store);
+    assert_eq!(objects(&["admin", "outbox", "list", "--status", "due", "-o", "json"], store).len(), 1);
+    let yaml = printed(&["admin", "outbox", "list", "--status", "due", "-o", "yaml"], store);
     assert!(yaml.starts_with("---\n") && yaml.contains("target: mail\n"), "{yaml}");
-    assert!(objects(&["outbox", "list", "--status", "dead", "--json"], store).is_empty());
+    assert!(objects(&["admin", "outbox", "list", "--status", "dead", "--json"], store).is_empty());
 }
 
-/// What an auditor finds afterwards.
+/// Records that an auditor finds afterwards.
 fn on_record(store: &str, run: &str) {
     let effects = objects(&["ledger"], store);
     let steps: Vec<&str> = effects.iter().map(|effect| effect["step"].as_str().unwrap()).collect();
@@ -259,11 +260,11 @@ async fn a_second_person_or_a_manager_decides_what_cannot_be_taken_back() {
         let program = Hapax::open(&store).await.unwrap();
         let run = prepare(&program).await;
         program.shutdown(PATIENCE).await.unwrap();
-        let seen = objects(&["doubts", "list", "--json"], &store)[0]["version"].to_string();
+        let seen = objects(&["doubts", "list", "--json"], &store)[0]["seen"].to_string();
         let run_id = run.to_string();
         let arguments = decide(&run_id, &seen, further);
         let said = unasked(&arguments, &store);
-        assert!(said.contains("have wire of") && said.contains("Nothing was done"), "{said}");
+        assert!(said.contains("run wire of") && said.contains("Nothing was done"), "{said}");
         printed(&[&arguments[..], &["--yes"]].concat(), &store);
         let program = Hapax::open(&store).await.unwrap();
         program.register("sell", sell).unwrap();
@@ -284,14 +285,14 @@ async fn while_a_process_owns_the_file_it_can_be_read_and_not_written() {
     let store = url(folder.path());
     let program = Hapax::open(&store).await.unwrap();
     let run = prepare(&program).await.to_string();
-    let seen = objects(&["doubts", "list", "--json"], &store)[0]["version"].to_string();
-    for reading in [&["ledger"][..], &["ledger", "--summary"], &["audit"], &["outbox", "list"]] {
+    let seen = objects(&["doubts", "list", "--json"], &store)[0]["seen"].to_string();
+    for reading in [&["ledger"][..], &["ledger", "--summary"], &["audit"], &["admin", "outbox", "list"]] {
         assert!(!printed(reading, &store).is_empty());
     }
     let owner = format!("in use by process {}", std::process::id());
     let id = format!("{run}:mail");
-    let again = ["outbox", "redeliver", &id].into_iter().chain(SAYS_WHO).collect();
-    for writing in [decide(&run, &seen, &["--happened", "5"]), again] {
+    let again = ["admin", "outbox", "redeliver", &id].into_iter().chain(SAYS_WHO).collect();
+    for writing in [decide(&run, &seen, &["--happened", "--result", "5"]), again] {
         let said = refused(&writing, &store);
         assert!(said.contains("nothing was changed") && said.contains(&owner), "{said}");
     }
@@ -306,8 +307,8 @@ async fn a_shared_file_is_written_while_a_program_runs() {
     let store = format!("{}?shared=true", url(folder.path()));
     let program = Hapax::open(&store).await.unwrap();
     let run = prepare(&program).await;
-    let seen = objects(&["doubts", "list", "--json"], &store)[0]["version"].to_string();
-    printed(&decide(&run.to_string(), &seen, &["--happened", "5"]), &store);
+    let seen = objects(&["doubts", "list", "--json"], &store)[0]["seen"].to_string();
+    printed(&decide(&run.to_string(), &seen, &["--happened", "--result", "5"]), &store);
     let handle = program.run(run).await.unwrap();
     let output = tokio::time::timeout(PATIENCE, handle.result::<u32>()).await.expect("it learns of it");
     assert_eq!(output.unwrap(), 5);
@@ -328,11 +329,11 @@ async fn lists_are_cut_to_their_limit_and_say_so() {
     let ages =
         |doubts: Vec<Value>| -> Vec<String> { doubts.iter().map(|it| it["since"].to_string()).collect() };
     assert!(ages(objects(&["doubts", "list", "--json"], &store)).is_sorted(), "the oldest first");
-    for list in ["doubts", "outbox"] {
+    for list in [&["doubts"][..], &["admin", "outbox"]] {
         for (limit, says_more) in [("2", true), ("3", false)] {
-            let output = hapax(&[list, "list", "--json", "--limit", limit], &store);
+            let output = hapax(&[list, &["list", "--json", "--limit", limit]].concat(), &store);
             assert_eq!(text(&output.stdout).lines().count().to_string(), limit);
-            assert_eq!(text(&output.stderr).contains("there are more"), says_more, "{list} {limit}");
+            assert_eq!(text(&output.stderr).contains("there are more"), says_more, "{list:?} {limit}");
         }
     }
 }
@@ -343,7 +344,7 @@ fn a_decision_that_is_not_one_is_not_understood() {
     for wrong in [
         &[][..],
         &["--abandon", "--did-not-happen", "--yes"],
-        &["--happened", "tx-41"],
+        &["--happened", "--result", "tx-41"],
         &["--abandon", "--role", "janitor", "--yes"],
         &["--abandon", "--seconded-by", "", "--yes"],
     ] {
@@ -358,14 +359,14 @@ fn a_decision_that_cannot_be_taken_back_asks_first() {
     let run = RunId::new(hapax::Timestamp::EPOCH).to_string();
     let store = "postgres://u:canary@127.0.0.1:1/d";
     for (decision, told) in [
-        (&["--did-not-happen"][..], "have wire of run_"),
-        (&["--compensate", "5"], "have what wire of run_"),
+        (&["--did-not-happen"][..], "run wire of run_"),
+        (&["--compensate", "--result", "5"], "undo wire of run_"),
         (&["--abandon"], "count wire of run_"),
     ] {
         let said = unasked(&decide(&run, "1", decision), store);
         assert!(said.contains(told) && said.contains("--yes") && !said.contains("canary"), "{said}");
     }
-    refused(&decide(&run, "1", &["--happened", "5"]), store);
+    refused(&decide(&run, "1", &["--happened", "--result", "5"]), store);
 }
 
 #[test]
@@ -378,8 +379,8 @@ fn a_store_that_is_not_there_is_not_made_and_shows_no_password() {
             vec!["doubts", "list"],
             vec!["ledger"],
             vec!["audit"],
-            vec!["outbox", "list"],
-            decide(&run, "1", &["--happened", "5"]),
+            vec!["admin", "outbox", "list"],
+            decide(&run, "1", &["--happened", "--result", "5"]),
         ] {
             let said = refused(&command, store);
             assert!(!said.contains("canary"), "{said}");

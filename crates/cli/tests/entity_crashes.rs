@@ -53,10 +53,10 @@ fn killed_in_the_middle(recovery: &str) -> Dev {
     let modules = ["--modules", "billing:200ms:1s"];
     let dev = Dev::start_with(folder.clone(), &modules);
     let file = document(folder.path(), bank.local_addr().unwrap().port(), recovery);
-    ok(dev.hapax(&["entity-workflows", "put", &file]));
+    ok(dev.hapax(&["apply", &file]));
     ok(dev.hapax(&["entities", "create", "invoice", "INV-1", "--status", "approved"]));
     let begun =
-        dev.hapax(&["entities", "step", "invoice", "INV-1", "close", "--wait", "0", "--key", "close-1"]);
+        dev.hapax(&["entities", "step", "invoice", "INV-1", "close", "--wait", "0s", "--key", "close-1"]);
     assert_eq!(begun.status.code(), Some(7), "{begun:?}");
     // The request has come, and nobody will answer it.
     let mut asked = BufReader::new(bank.accept().unwrap().0);
@@ -69,7 +69,7 @@ fn killed_in_the_middle(recovery: &str) -> Dev {
     Dev::start_with(folder, &modules)
 }
 
-/// What `arguments` print once it has `word` in it.
+/// Output of `arguments` as soon as it contains `word`.
 fn until(dev: &Dev, arguments: &[&str], word: &str) -> String {
     let began = Instant::now();
     loop {
@@ -86,10 +86,10 @@ fn until(dev: &Dev, arguments: &[&str], word: &str) -> String {
 fn what_a_killed_server_left_claimed_is_given_back_by_the_janitor() {
     let dev = killed_in_the_middle("revert");
     until(&dev, &["entities", "show", "invoice", "INV-1"], "status    approved");
-    let listed = ok(dev.hapax(&["operations", "list", "--key", "close-1", "--json"]));
+    let listed = ok(dev.hapax(&["entities", "operations", "list", "--key", "close-1", "--json"]));
     let operation: serde_json::Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(operation["status"], "REVERTED");
-    let shown = ok(dev.hapax(&["operations", "show", operation["id"].as_str().unwrap()]));
+    let shown = ok(dev.hapax(&["entities", "operations", "show", operation["id"].as_str().unwrap()]));
     assert!(shown.contains("reverted approved (attempt 1); its holder was last heard of at"), "{shown}");
 }
 
@@ -97,11 +97,11 @@ fn what_a_killed_server_left_claimed_is_given_back_by_the_janitor() {
 #[test]
 fn what_a_killed_server_left_claimed_is_held_for_people() {
     let dev = killed_in_the_middle("hold");
-    let doubts = ["operations", "list", "--status", "in_doubt", "--json"];
+    let doubts = ["entities", "operations", "list", "--status", "in_doubt", "--json"];
     let listed = until(&dev, &doubts, "IN_DOUBT");
     let operation: serde_json::Value = serde_json::from_str(&listed).unwrap();
     let id = operation["id"].as_str().unwrap();
-    ok(dev.hapax(&["operations", "resolve", id, "--happened", "--reason", "the bank shows it"]));
+    ok(dev.hapax(&["doubts", "resolve", id, "--seen", "1", "--happened", "--reason", "the bank shows it"]));
     let shown = ok(dev.hapax(&["entities", "show", "invoice", "INV-1"]));
     assert!(shown.contains("status    closed"), "{shown}");
 }

@@ -73,14 +73,14 @@ async fn a_request_of_a_killed_node_is_taken_over_when_its_lease_ends() {
     let url = format!("http://{}", first.address());
     first.until_said("may set it up is in");
     let root = std::fs::read_to_string(&key_file).unwrap().trim().to_owned();
-    call(&url, &root, &["workspaces", "create", "acme", "--json"]);
-    let admin = ["credentials", "create", "ada", "--role", "admin", "--workspace", "acme", "--json"];
+    call(&url, &root, &["admin", "workspaces", "create", "acme", "--json"]);
+    let admin = ["admin", "credentials", "create", "ada", "--role", "admin", "--workspace", "acme", "--json"];
     let admin = call(&url, &root, &admin)["apiKey"].as_str().unwrap().to_owned();
     let document =
         json!({ "name": "noop", "version": 1, "steps": [{ "name": "rest", "type": "wait", "for": "1h" }] });
     let file = folder.path().join("noop.json");
     std::fs::write(&file, document.to_string()).unwrap();
-    let definition = call(&url, &admin, &["definitions", "upload", file.to_str().unwrap(), "--json"]);
+    let definition = call(&url, &admin, &["apply", file.to_str().unwrap(), "--json"]);
     let asked = order(definition["id"].as_str().unwrap());
     let second = serve(&database.tcp_url(), &folder.path().join("none.key"));
     let second_url = format!("http://{}", second.address());

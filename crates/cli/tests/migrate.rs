@@ -1,4 +1,4 @@
-//! `hapax migrate`, through the command itself.
+//! `hapax admin migrate`, through the command itself.
 
 use std::process::{Command, Output};
 
@@ -9,7 +9,7 @@ const FIRST: &str = "0001_runs_steps_keys";
 
 fn migrate(store: &str, further: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
-    command.args(["migrate", "--store", store]).args(further).output().expect("it can be run")
+    command.args(["admin", "migrate", "--store", store]).args(further).output().expect("it can be run")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -21,7 +21,7 @@ fn object(output: &Output) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {} {}", text(&output.stdout), text(&output.stderr)))
 }
 
-/// What is pending is told, applied once, and not found again.
+/// Pending migrations are listed, applied once, and not found again.
 fn walk(store: &str, is_untouched: impl Fn() -> bool) {
     let checked = migrate(store, &["--check", "--json"]);
     assert_eq!(checked.status.code(), Some(1), "{}", text(&checked.stderr));

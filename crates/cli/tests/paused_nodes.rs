@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Clone)]
 struct Bank {
     address: SocketAddr,
-    /// Effect keys of the wires, in the order in which they came.
+    /// Effect keys of the wires, in order of arrival.
     wires: Arc<Mutex<Vec<String>>>,
     reservations: watch::Sender<usize>,
     count: watch::Sender<usize>,
@@ -179,12 +179,12 @@ async fn a_node_that_wakes_after_its_lease_ended_sends_nothing() {
     let url = format!("http://{}", first.address());
     first.until_said("may set it up is in");
     let root = std::fs::read_to_string(&key_file).unwrap().trim().to_owned();
-    call(&url, &root, &["workspaces", "create", "acme", "--json"]);
-    let admin = ["credentials", "create", "ada", "--role", "admin", "--workspace", "acme", "--json"];
+    call(&url, &root, &["admin", "workspaces", "create", "acme", "--json"]);
+    let admin = ["admin", "credentials", "create", "ada", "--role", "admin", "--workspace", "acme", "--json"];
     let admin = call(&url, &root, &admin)["apiKey"].as_str().unwrap().to_owned();
     let file = folder.path().join("wire.json");
     std::fs::write(&file, document(bank.address).to_string()).unwrap();
-    let definition = call(&url, &admin, &["definitions", "upload", file.to_str().unwrap(), "--json"]);
+    let definition = call(&url, &admin, &["apply", file.to_str().unwrap(), "--json"]);
     let definition = definition["id"].as_str().unwrap();
 
     let client = Client::new(&url, &admin.clone().into()).unwrap();

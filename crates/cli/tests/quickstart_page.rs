@@ -50,7 +50,7 @@ fn every_command_of_the_quickstart_works_as_written() {
                 &format!("{body} --listen 127.0.0.1:{stub}"),
                 &format!("http://127.0.0.1:{stub}/charges"),
             )),
-            // Only the server of this test, and not those of tests beside it.
+            // Only the server of this test, not the servers of other tests.
             "sh crash" => {
                 assert_eq!(body, r#"pkill -9 -f "hapax dev""#);
                 script.push_str("kill -9 $server\nwait $server\n");

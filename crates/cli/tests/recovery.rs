@@ -37,7 +37,7 @@ fn whoever_has_the_store_gets_back_in_and_the_audit_log_says_so() {
     let (server, url) = serve(&store, &first);
     server.until_said("may set it up is in");
     assert_eq!(mode(&first), 0o600);
-    assert!(call(&url, &first, &["workspaces", "create", "acme"]).status.success());
+    assert!(call(&url, &first, &["admin", "workspaces", "create", "acme"]).status.success());
     let recover = |key_file: &Path, store: &str| {
         let mut command = hapax();
         command.args([
@@ -67,9 +67,9 @@ fn whoever_has_the_store_gets_back_in_and_the_audit_log_says_so() {
     assert_eq!((mode(&new), recovered.stdout.as_slice()), (0o600, &b""[..]), "the key is in the file alone");
 
     let (server, url) = serve(&store, &folder.path().join("third.key"));
-    let workspaces = call(&url, &new, &["workspaces", "list"]);
+    let workspaces = call(&url, &new, &["admin", "workspaces", "list"]);
     assert!(String::from_utf8_lossy(&workspaces.stdout).contains("acme"), "{workspaces:?}");
-    let refused = call(&url, &first, &["workspaces", "list"]);
+    let refused = call(&url, &first, &["admin", "workspaces", "list"]);
     assert!(!refused.status.success(), "the lost key is no good any more: {refused:?}");
     let audit = call(&url, &new, &["audit", "--json"]);
     let audit = String::from_utf8_lossy(&audit.stdout).into_owned();

@@ -6,12 +6,16 @@ mod entities;
 mod exits;
 #[path = "remote/operations.rs"]
 mod operations;
+#[path = "remote/profiles.rs"]
+mod profiles;
 #[path = "remote/promises.rs"]
 mod promises;
 #[path = "remote/setup.rs"]
 mod setup;
 #[path = "remote/sources.rs"]
 mod sources;
+#[path = "remote/start.rs"]
+mod start;
 #[path = "remote/steering.rs"]
 mod steering;
 #[path = "remote/support.rs"]
@@ -20,5 +24,7 @@ mod support;
 mod watching;
 #[path = "remote/webhooks.rs"]
 mod webhooks;
+#[path = "remote/why.rs"]
+mod why;
 
 use crate::support::terminal;

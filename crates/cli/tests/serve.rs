@@ -18,7 +18,7 @@ struct Serve {
     process: Child,
     output: BufReader<ChildStdout>,
     errors: BufReader<ChildStderr>,
-    /// What it said until it served.
+    /// Output of the server until it served.
     said: String,
     url: String,
 }
@@ -57,8 +57,9 @@ impl Serve {
 
     /// A workspace with an admin, set up by the key of the first start; the admin's key.
     fn set_up(&self, key: &str) -> String {
-        self.hapax(key, &["workspaces", "create", "acme", "--json"]);
-        let admin = ["credentials", "create", "admin", "--role", "admin", "--workspace", "acme", "--json"];
+        self.hapax(key, &["admin", "workspaces", "create", "acme", "--json"]);
+        let admin =
+            ["admin", "credentials", "create", "admin", "--role", "admin", "--workspace", "acme", "--json"];
         self.hapax(key, &admin)["apiKey"].as_str().unwrap().to_owned()
     }
 
@@ -66,11 +67,11 @@ impl Serve {
     fn run_once(&self, admin: &str, folder: &tempfile::TempDir) -> String {
         let file = folder.path().join("echo.json");
         std::fs::write(&file, ECHO).unwrap();
-        let definition = self.hapax(admin, &["definitions", "upload", file.to_str().unwrap(), "--json"]);
+        let definition = self.hapax(admin, &["apply", file.to_str().unwrap(), "--json"]);
         let definition = definition["id"].as_str().unwrap();
-        let started = self.hapax(admin, &["runs", "start", definition, "--key", "k", "--json"]);
+        let started = self.hapax(admin, &["start", definition, "--key", "k", "--json"]);
         let run = started["run"]["id"].as_str().unwrap().to_owned();
-        self.hapax(admin, &["runs", "result", &run, "--wait", "30"]);
+        self.hapax(admin, &["runs", "result", &run, "--wait", "30s"]);
         run
     }
 
@@ -128,7 +129,7 @@ async fn a_role_that_may_not_change_tables_serves_once_they_are_there() {
     let admin = database.connect().await.unwrap();
     let owned = database.tcp_url();
     let mut migrate = hapax();
-    assert!(migrate.args(["migrate", "--store", &owned]).output().unwrap().status.success());
+    assert!(migrate.args(["admin", "migrate", "--store", &owned]).output().unwrap().status.success());
     admin.batch_execute(&grants.replace("runner", &role)).await.unwrap();
 
     let (scheme, rest) = owned.split_once("://").unwrap();
@@ -140,7 +141,7 @@ async fn a_role_that_may_not_change_tables_serves_once_they_are_there() {
     let workspace_admin = server.set_up(&key);
     server.run_once(&workspace_admin, &folder);
     assert_eq!(server.stop().0, Some(0));
-    let checked = hapax().args(["migrate", "--check", "--store", &store]).output().unwrap();
+    let checked = hapax().args(["admin", "migrate", "--check", "--store", &store]).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 
     admin.batch_execute(&format!("SET ROLE {role}")).await.unwrap();
@@ -170,7 +171,7 @@ fn a_backup_that_was_taken_while_it_ran_is_served_in_the_place_of_what_was_lost(
     }
     std::fs::rename(data.join("backup.db"), data.join("hapax.db")).unwrap();
     let store = format!("sqlite:{}", data.join("hapax.db").display());
-    let checked = hapax().args(["fsck", "--store", &store]).output().unwrap();
+    let checked = hapax().args(["admin", "fsck", "--store", &store]).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 
     let dev = Dev::start_in(folder);

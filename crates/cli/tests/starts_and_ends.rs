@@ -30,7 +30,7 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
     ask(address, &format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"))
 }
 
-/// Passes bytes on between `listener` and `to`, for ever.
+/// Forwards bytes between `listener` and `to`.
 fn forward(listener: TcpListener, to: SocketAddr) {
     thread::spawn(move || {
         for inward in listener.incoming().map_while(Result::ok) {
@@ -112,7 +112,7 @@ fn a_server_that_waits_for_its_database_ends_at_once_when_told_to() {
     assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
 }
 
-/// What cannot come right by itself ends it, with what to do.
+/// An error that cannot pass by itself ends the server and says what to do.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_does_not_exist_ends_the_start() {
     let database = Database::empty().await.unwrap();
@@ -160,10 +160,10 @@ fn everything_that_is_in_flight_shares_one_grace() {
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    call(&first_key, &["workspaces", "create", "acme", "--json"]);
+    call(&first_key, &["admin", "workspaces", "create", "acme", "--json"]);
     let made = call(
         &first_key,
-        &["credentials", "create", "admin", "--role", "admin", "--workspace", "acme", "--json"],
+        &["admin", "credentials", "create", "admin", "--role", "admin", "--workspace", "acme", "--json"],
     );
     let admin = made["apiKey"].as_str().unwrap().to_owned();
     let document = format!(
@@ -171,9 +171,8 @@ fn everything_that_is_in_flight_shares_one_grace() {
     );
     let file = folder.path().join("pay.json");
     std::fs::write(&file, document).unwrap();
-    let definition = call(&admin, &["definitions", "upload", file.to_str().unwrap(), "--json"]);
-    let started =
-        call(&admin, &["runs", "start", definition["id"].as_str().unwrap(), "--key", "k", "--json"]);
+    let definition = call(&admin, &["apply", file.to_str().unwrap(), "--json"]);
+    let started = call(&admin, &["start", definition["id"].as_str().unwrap(), "--key", "k", "--json"]);
     let run = started["run"]["id"].as_str().unwrap().to_owned();
     called.recv_timeout(Duration::from_secs(30)).expect("the step has begun");
 

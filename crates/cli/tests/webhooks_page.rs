@@ -8,7 +8,7 @@ use std::rc::Rc;
 use support::dev::Dev;
 use support::page::{blocks, check_answers};
 
-/// What Stripe's dashboard would show.
+/// Secret as shown in Stripe's dashboard.
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// Issue 6: order run, charge, promise, a signed webhook delivered three times, once early; the run completes once.
@@ -44,7 +44,7 @@ fn every_command_of_the_page_answers_as_it_says() {
     }
     assert!(pending.is_none(), "every call has answers");
     assert!(tried >= 7, "only {tried} commands were found on the page");
-    // What the page shows of the order is all there is: it ran once, whatever was delivered how often.
+    // The order ran once, however often its webhooks were delivered.
     let runs = dev.call("/api/v1/workflow-runs", "");
     let orders = runs["items"].as_array().unwrap().iter().filter(|run| run["idempotencyKey"] == "order-789");
     assert_eq!(orders.map(|run| run["status"].clone()).collect::<Vec<_>>(), ["COMPLETED"], "{runs}");

@@ -66,6 +66,7 @@ mod store_probe;
 mod subscriptions;
 mod trace_layer;
 mod translate;
+mod why;
 
 pub use hapax_http_idempotency as http_idempotency;
 pub use options::{EntityTables, ModuleOptions, ServerOptions};

@@ -2,6 +2,24 @@
 
 use std::time::Duration;
 
+/// Most things that one explanation (`/api/v1/why`) matches.
+pub const MAX_WHY_MATCHES: usize = 20;
+/// Most runs of a family that one explanation shows.
+pub const MAX_WHY_RUNS: usize = 100;
+/// Most ancestors of a run that one explanation follows.
+pub const MAX_WHY_ANCESTORS: usize = 16;
+/// Most generations of descendants that one explanation shows.
+pub const MAX_WHY_DEPTH: u32 = 4;
+/// Most recent runs that are searched for a subject.
+pub const MAX_WHY_SEARCHED_RUNS: usize = 5_000;
+/// Most webhook sources that are searched for an event.
+pub const MAX_WHY_SOURCES: usize = 200;
+/// Most characters of an output or a failure that a sentence repeats.
+pub const MAX_WHY_EXCERPT_CHARS: usize = 160;
+/// Most entries of a run's journal that are searched for who paused it.
+pub const MAX_WHY_JOURNAL_ENTRIES: usize = 1_000;
+/// Longest query of an explanation, in characters.
+pub const MAX_WHY_QUERY_CHARS: usize = 512;
 /// Most connections at once.
 pub const MAX_CONNECTIONS: usize = 4_096;
 /// Most connections at once from one address (one /64 network of IPv6).

@@ -23,6 +23,7 @@ pub(crate) mod subscriptions;
 pub(crate) mod webhook_events;
 pub(crate) mod webhook_sources;
 pub(crate) mod webhooks;
+pub(crate) mod why;
 
 use std::sync::Arc;
 
@@ -156,6 +157,7 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/workflow-runs/{id}/notes", Operate, evidence::add_note),
         read("/api/v1/keys/{scope}/{key}", Read, keys::show),
         write("/api/v1/keys/{scope}/{key}/release", Manage, keys::release),
+        read("/api/v1/why", Read, why::show),
         read("/api/v1/doubts", Read, doubts::list),
         write("/api/v1/doubts/{run}/{step}/resolve", Operate, doubts::resolve),
         read("/api/v1/ledger", Read, evidence::ledger),

@@ -184,7 +184,9 @@ pub enum OpenError {
         known: i32,
     },
     /// The tables are to be brought up to date first.
-    #[error("the tables at {place} have version {found}, this program needs {known}: run `hapax migrate`")]
+    #[error(
+        "the tables at {place} have version {found}, this program needs {known}: run `hapax admin migrate`"
+    )]
     Older {
         /// Where.
         place: String,

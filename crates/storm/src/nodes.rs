@@ -218,14 +218,14 @@ fn follow_errors(errors: impl BufRead, mut log: File, url: &watch::Sender<Option
     }
 }
 
-/// Runs `hapax fsck` on the store.
+/// Runs `hapax admin fsck` on the store.
 pub fn fsck(program: &Path, store: &str) -> Result<()> {
-    let checked = Command::new(program).args(["fsck", "--json"]).env("HAPAX_STORE", store).output();
-    let checked = checked.context("`hapax fsck` cannot be started")?;
+    let checked = Command::new(program).args(["admin", "fsck", "--json"]).env("HAPAX_STORE", store).output();
+    let checked = checked.context("`hapax admin fsck` cannot be started")?;
     let said = || {
         format!("{}{}", String::from_utf8_lossy(&checked.stdout), String::from_utf8_lossy(&checked.stderr))
     };
-    ensure!(checked.status.success(), "hapax fsck: {}", said());
+    ensure!(checked.status.success(), "hapax admin fsck: {}", said());
     Ok(())
 }
 

@@ -351,6 +351,6 @@ async fn stop(world: &World) {
         }
     }
     if let Err(error) = nodes::fsck(&world.program, &world.store()) {
-        world.report("hapax fsck", None, format!("{error:#}"));
+        world.report("hapax admin fsck", None, format!("{error:#}"));
     }
 }

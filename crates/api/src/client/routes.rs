@@ -155,6 +155,11 @@ impl Client {
         self.call(Ask::change("/api/v1/workflow-runs".into(), asked, terms)?).await
     }
 
+    /// Starts a run without an idempotency key, so the request is sent once. A workflow that requires a key rejects it.
+    pub async fn create_run_without_key(&self, request: &CreateRun) -> Result<CreatedRun, ClientError> {
+        self.call(Ask::change_once("/api/v1/workflow-runs".into(), request)?).await
+    }
+
     /// Starts several runs; each stands for itself.
     pub async fn create_runs(
         &self,

@@ -1,4 +1,4 @@
-//! What a plain client of PostgreSQL does: the rows that the engine writes, with one transaction for each step, in the usual form and
+//! Baseline of a plain PostgreSQL client: the rows that the engine writes, with one transaction for each step, in the usual form and
 //! in the fastest there is.
 
 use std::sync::atomic::{AtomicU64, Ordering};

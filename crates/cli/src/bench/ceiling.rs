@@ -1,4 +1,4 @@
-//! What the disk and SQLite allow: the rows that the engine writes, written by bare batched SQL on one connection.
+//! Ceiling of the disk and SQLite: the rows that the engine writes, written by bare batched SQL on one connection.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const CLOSE: &str = include_str!("../../../store-sqlite/sql/advance_run_close.sq
 const CHECKPOINT: &str = "PRAGMA wal_autocheckpoint = 4096";
 const RUNNING: i64 = 1;
 
-/// A file in which bare SQL writes runs.
+/// A file that bare SQL writes runs into.
 pub(super) struct Ceiling {
     connection: Connection,
     rows: RunRows,
@@ -190,7 +190,7 @@ impl RunRows {
         for row in template.rows() {
             match row.table.as_str() {
                 "hapax_runs" | "hapax_steps" => {}
-                // The first event tells of the start, the others of the end.
+                // The first event is the start, the others are the end.
                 "hapax_events" if start.iter().all(|row: &Row| row.table != "hapax_events") => {
                     begun.set("version", row.integer("version")?)?;
                     start.push(row.clone());
@@ -230,7 +230,7 @@ impl<'c> Statements<'c> {
     }
 }
 
-/// What a guarded update expects and sets, read from the rows once for a whole wave.
+/// Values that a guarded update expects and sets, read once for a whole wave.
 struct Guard {
     workspace: i64,
     fence: i64,

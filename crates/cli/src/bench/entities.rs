@@ -28,7 +28,7 @@ const ACTION: &str = "bench-close";
 const MODULE: &str = "bench";
 /// As many as `hapax bench steps` has outstanding, so that its figure is the one that is compared with.
 const STEPS_OUTSTANDING: u32 = 256;
-/// What the janitor of a server does unless it is told otherwise.
+/// Default behaviour of a server's janitor.
 const EVERY: Duration = Duration::from_secs(120);
 const STALE_AFTER: Duration = Duration::from_secs(300);
 /// Each transition is the claim and the end, one commit each.
@@ -94,7 +94,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     Ok(report)
 }
 
-/// What was measured of one kind of entities.
+/// Figures of one kind of entities.
 struct Kind {
     per_second: Vec<f64>,
     times: Histogram,

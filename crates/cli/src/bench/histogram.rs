@@ -1,4 +1,4 @@
-//! How long things took, as percentiles.
+//! Durations as percentiles.
 
 use std::time::Duration;
 

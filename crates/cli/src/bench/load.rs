@@ -17,7 +17,7 @@ use super::place::Opened;
 /// The name the workflow is registered under.
 pub(super) const WORKFLOW: &str = "bench-steps";
 
-/// What the keys of runs look like.
+/// Form of the keys of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Keys {
@@ -27,7 +27,7 @@ pub(super) enum Keys {
     Random,
 }
 
-/// Makes a new key each time; those of two series never meet.
+/// Makes a new key each time. Two series never share a key.
 #[derive(Debug)]
 pub(super) struct KeySeries {
     keys: Keys,
@@ -61,7 +61,7 @@ impl KeySeries {
     }
 }
 
-/// What a run works on.
+/// Input of a run.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) order: u64,
@@ -94,11 +94,11 @@ pub(super) struct Load {
     pub(super) concurrency: u32,
 }
 
-/// What a store is warmed up with, over and over but not for ever.
+/// Load that warms a store up, repeated a limited number of times.
 pub(super) const WARM_UP: Load = Load { runs: 250, steps: 5, concurrency: 50 };
 pub(super) const MAX_WARM_UPS: u32 = 40;
 
-/// What a round took.
+/// Duration of a round.
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) took: Duration,

@@ -21,7 +21,7 @@ const END: usize = 1_000;
 /// When each step began; filled by the steps themselves.
 type Began = Arc<Mutex<Vec<Instant>>>;
 
-/// What one run told.
+/// Figures of one run.
 struct Lap {
     first: f64,
     last: f64,

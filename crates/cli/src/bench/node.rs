@@ -17,7 +17,7 @@ use super::place::Opened;
 use super::{recovery, starts};
 use crate::output;
 
-/// What a node does.
+/// Task of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Work {
     Steps,
@@ -44,7 +44,7 @@ pub(crate) struct NodeOptions {
     pub(super) effects: Option<PathBuf>,
 }
 
-/// What a node came to.
+/// Result of a node.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Done {
     pub(super) runs: u64,

@@ -1,4 +1,4 @@
-//! `nodes`: the steps of several processes on one PostgreSQL together, against those of one.
+//! `nodes`: steps of several processes on one PostgreSQL, compared with one process.
 
 use anyhow::{Result, bail};
 

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::output;
 use crate::store_url::{is_postgres, without_secrets};
 
-/// What `statfs` calls a file system in memory.
+/// Type that `statfs` reports for a file system in memory.
 const TMPFS: u64 = 0x0102_1994;
 
 /// Frames of a page and its header that the log holds before it is begun anew.

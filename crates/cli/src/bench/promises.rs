@@ -30,10 +30,10 @@ const PAUSE: Duration = Duration::from_micros(200);
 const IN_A_ROW: u64 = 50;
 /// Settlements that are timed together.
 const SETTLEMENTS: u64 = 50_000;
-/// What is few, of promises.
+/// A small number of promises.
 const FEW: u64 = 1_000;
 
-/// Whoever waits to hear that the step after a promise has begun, by key.
+/// Listeners for the begin of the step after a promise, by key.
 type Ears = Arc<Mutex<HashMap<String, oneshot::Sender<Instant>>>>;
 
 pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
@@ -46,7 +46,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     let ears = Ears::default();
     register(engine, ears.clone())?;
     engine.register(load::WORKFLOW, take_steps)?;
-    // Otherwise the log of the measured store grows all the while, and that of the bare commits does not.
+    // Otherwise the log of the measured store grows, and the log of the bare commits does not.
     warm_up(&opened, &Arc::new(KeySeries::new(options.keys))).await?;
 
     let quiet = wake_quiet(engine, &ears, ceiling.as_ref(), turns).await?;
@@ -100,7 +100,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     Ok(report)
 }
 
-/// Waits for a promise by its key, and tells whoever listens that the step after it has begun.
+/// Waits for a promise by its key and notifies the listener when the next step begins.
 fn register(engine: &Engine, ears: Ears) -> Result<()> {
     let workflow = move |ctx: Ctx, key: String| {
         let ears = ears.clone();

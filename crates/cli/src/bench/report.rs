@@ -1,4 +1,4 @@
-//! What was measured: one list of figures, shown as a table or as one JSON object.
+//! The report: one list of figures, shown as a table or as one JSON object.
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -33,7 +33,7 @@ struct Figure {
     /// Ends in its unit.
     name: &'static str,
     value: Value,
-    /// What it should be.
+    /// Target value.
     aim: Option<&'static str>,
 }
 

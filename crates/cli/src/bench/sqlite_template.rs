@@ -15,7 +15,7 @@ use super::place::Opened;
 /// Neither the shortest nor the longest number of an order.
 const TYPICAL_ORDER: u64 = 10_000;
 
-/// What one run leaves behind.
+/// Rows of one run.
 #[derive(Debug)]
 pub(super) struct Template {
     rows: Vec<Row>,
@@ -56,7 +56,7 @@ impl Template {
         &self.rows
     }
 
-    /// The rows of one table, in the order in which they were written.
+    /// Rows of one table, in the order they were written.
     pub(super) fn of<'a>(&'a self, table: &'a str) -> impl Iterator<Item = &'a Row> {
         self.rows.iter().filter(move |row| row.table == table)
     }

@@ -117,7 +117,7 @@ pub(super) async fn start_all(
     Ok(Done { runs: answers.new.count(), seconds: began.elapsed().as_secs_f64() })
 }
 
-/// How long starts took, those that made a run and those that found one.
+/// Durations of starts that created a run and of starts that found one.
 struct Answers {
     new: Histogram,
     duplicate: Histogram,

@@ -30,7 +30,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     let many = place.open(evicting()).await?;
     register(&many.engine)?;
     let bar = progress::bar("waiting", runs);
-    // What every engine needs once is not counted.
+    // Fixed costs of an engine are not counted.
     let mut waiting = Crowd::with_capacity(runs);
     waiting.grow(&many.engine, FEW.min(runs), concurrency, &bar).await?;
     // A file has room for a small crowd beside it; in a server's database the small crowd is measured before it grows.
@@ -126,7 +126,7 @@ async fn time_wakes_here(opened: &Opened, waiting: &mut Crowd) -> Result<Histogr
     Ok(times)
 }
 
-/// Runs that wait, and those of them that wait for a promise.
+/// Waiting runs, and how many of them wait for a promise.
 struct Crowd {
     len: u64,
     for_promise: VecDeque<RunId>,

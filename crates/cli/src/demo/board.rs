@@ -32,7 +32,7 @@ impl Board {
         Board { live, news: String::new() }
     }
 
-    /// Tells of something that happened.
+    /// Announces an event.
     pub(super) fn say(&mut self, at: Duration, news: &str) {
         self.news = format!("{:5.1} s  {news}", at.as_secs_f64());
         if self.live.is_none() {

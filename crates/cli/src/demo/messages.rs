@@ -1,10 +1,10 @@
-//! What the demo, its worker and the outside world say to each other: one JSON object a line.
+//! Messages between the demo, its worker and the outside world: one JSON object a line.
 
 use serde::{Deserialize, Serialize};
 
 use super::order::Order;
 
-/// What the demo asks of its worker.
+/// Message from the demo to its worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub(super) enum Request {
@@ -14,7 +14,7 @@ pub(super) enum Request {
     Audit,
 }
 
-/// What the worker tells the demo.
+/// Message from the worker to the demo.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "tell", rename_all = "snake_case")]
 pub(super) enum Report {
@@ -26,11 +26,11 @@ pub(super) enum Report {
     Finished { order: u32 },
     /// The run of an order has failed.
     Failed { order: u32, why: String },
-    /// What an audit came to.
+    /// Result of an audit.
     Audited(Audit),
 }
 
-/// What the database says at the end.
+/// Counts from the database at the end.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Audit {
     pub(super) runs: u64,
@@ -38,7 +38,7 @@ pub(super) struct Audit {
     pub(super) violations: Vec<String>,
 }
 
-/// What can be done to the outside world.
+/// An effect on the outside world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Effect {

@@ -8,14 +8,14 @@ use super::providers::Providers;
 /// The name the workflow is registered under.
 pub(super) const WORKFLOW: &str = "process-order";
 
-/// What a customer orders.
+/// An order of a customer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) number: u32,
     pub(super) cents: u64,
 }
 
-/// What the customer gets.
+/// Receipt of an order.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Receipt {
     charge: String,
@@ -27,7 +27,7 @@ impl Order {
         Order { number, cents: 1_000 + u64::from(number) * 7 }
     }
 
-    /// Whoever starts an order names it so: a second start of the same order is the same run.
+    /// Idempotency key of an order: a second start of the same order is the same run.
     pub(super) fn key(&self) -> String {
         format!("process-order-{}", self.number)
     }

@@ -198,7 +198,7 @@ impl Shop {
         self.crashes_left -= 1;
         self.crash = Crash::Never;
         self.tally.crashes += 1;
-        // What it said before it died is true.
+        // Its messages before it died are true.
         while let Some(report) = self.worker.next_report().await? {
             self.note(report).await?;
         }

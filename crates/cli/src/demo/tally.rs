@@ -43,7 +43,7 @@ impl Tally {
         self.violations = audit.violations;
     }
 
-    /// What was promised and not kept.
+    /// Broken promises of the demo.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let mut expect = |found: u64, expected: u64, what: &str| {

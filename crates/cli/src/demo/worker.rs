@@ -52,7 +52,7 @@ pub(crate) async fn work(options: WorkerOptions) -> Result<()> {
 #[derive(Clone)]
 struct Worker {
     hapax: Hapax,
-    /// Orders whose end will be told.
+    /// Orders whose end will be reported.
     watched: Arc<Mutex<HashSet<u32>>>,
 }
 
@@ -81,7 +81,7 @@ impl Worker {
         }
     }
 
-    /// Tells of the end of a run, once.
+    /// Reports the end of a run, once.
     fn watch(&self, order: u32, run: RunHandle) {
         if self.watched.lock().expect("no holder panics").insert(order) {
             tokio::spawn(async move {

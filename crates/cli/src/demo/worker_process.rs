@@ -66,7 +66,7 @@ impl WorkerProcess {
         self.child.kill().await.context("the worker process could not be killed")
     }
 
-    /// What to say if the worker ended without being killed.
+    /// Error text for a worker that ended without being killed.
     pub(super) fn last_words(&self) -> anyhow::Error {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let mut lines: Vec<&str> = log.lines().rev().take(LAST_LINES).collect();

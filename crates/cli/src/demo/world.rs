@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::messages::{Call, Done, Effect};
 
-/// How long an answer is under way. The effect is there before it: a crash meanwhile leaves it unrecorded.
+/// Delay of an answer. The effect happens before it, so a crash in between leaves it unrecorded.
 const ANSWER_AFTER_MS: std::ops::Range<u64> = 40..160;
 
 /// Every provider, and what it has done.
@@ -26,13 +26,13 @@ pub(super) struct World {
 #[derive(Debug, Default)]
 struct Ledger {
     calls: HashMap<Effect, u64>,
-    /// What was done under each key.
+    /// Effects by key.
     done: HashMap<(Effect, String), String>,
     /// How often something was done for each order.
     per_order: HashMap<(Effect, u32), u64>,
 }
 
-/// What the providers have counted.
+/// Counts of the providers.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) charges: u64,
@@ -41,7 +41,7 @@ pub(super) struct Counts {
     pub(super) effect_calls: u64,
     /// Effects beyond the first of their kind for an order.
     pub(super) duplicates: u64,
-    /// Orders for which some effect is missing.
+    /// Orders with a missing effect.
     pub(super) lost: u64,
 }
 

@@ -1,29 +1,26 @@
 //! `hapax doubts list`.
 
 use anyhow::Result;
-use hapax::{Doubt, Engine, Timestamp};
-use serde::Serialize;
+use hapax::store::ListOperations;
+use hapax::{Doubt, Engine, Operation, OperationStatus, WorkspaceId};
+use hapax_api::client::OperationFilter;
 
+use super::row::{DoubtRow, table};
 use crate::effect_store::{self, StoreOptions, StoreOrServer};
-use crate::listing::LimitOptions;
+use crate::listing::{LimitOptions, say_more};
 use crate::output::shape::ShapeOptions;
-use crate::output::{self, for_people};
 use crate::server_options::ServerOptions;
-use crate::spelling::between;
 
-const EXAMPLES: &str = "\
+pub(super) const EXAMPLES: &str = "\
 Examples:
-  hapax doubts list                               of the workspace of the API key, from the server
+  hapax doubts list                               of the workspace of the API key
   hapax doubts list --store sqlite:orders.db
-  hapax doubts list --store postgres://localhost/orders --workspace emea --json | jq -r .run
+  hapax doubts list --store postgres://localhost/orders --workspace emea --json | jq -r .id
 
 A SQLite file is only read, so a program may be using it.";
 
-const NONE: &str = "no effect is in doubt\n";
-
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub(crate) struct ListOptions {
     #[command(flatten)]
     source: StoreOrServer,
     #[command(flatten)]
@@ -32,70 +29,50 @@ pub(crate) struct Options {
     shape: ShapeOptions,
 }
 
-/// A doubt as it is told to programs.
-#[derive(Debug, Serialize)]
-struct Told<'a> {
-    workspace: &'a str,
-    run: String,
-    step: &'a str,
-    key: &'a str,
-    attempts: u32,
-    owner: Option<&'a str>,
-    since: String,
-    age_ms: u64,
-    code: Option<&'a str>,
-    why: &'a str,
-    version: u64,
-}
-
-pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
-    match options.source.store() {
-        Some(store) => of_store(&options, &store).await,
-        None => of_server(&options, server).await,
-    }
-}
-
-async fn of_store(options: &Options, store: &StoreOptions) -> Result<()> {
-    let engine = store.open_to_read().await?;
-    let (doubts, is_all) = read(&engine, options.limit.get()).await?;
-    let now = engine.store().now();
-    effect_store::close(&engine).await?;
-    let all: Vec<Told> = doubts.iter().map(|doubt| told(doubt, now)).collect();
-    options.shape.show_all(&all, || table(&doubts, now))?;
+pub(super) async fn run(options: ListOptions, server: &ServerOptions) -> Result<()> {
+    let (mut rows, is_all) = match options.source.store() {
+        Some(store) => read_store(&options, &store).await?,
+        None => read_server(&options, server).await?,
+    };
+    // Each of the two lists is cut to the limit, so the oldest of both are among them.
+    rows.sort_by(|one, other| one.since.cmp(&other.since));
+    let is_all = is_all && rows.len() <= options.limit.get();
+    rows.truncate(options.limit.get());
+    options.shape.show_all(&rows, || table(&rows))?;
     if !is_all {
-        output::say(&format!("there are more; show them with a --limit above {}", options.limit.get()));
+        say_more(options.limit.get());
     }
     Ok(())
 }
 
-async fn of_server(options: &Options, server: &ServerOptions) -> Result<()> {
+async fn read_server(options: &ListOptions, server: &ServerOptions) -> Result<(Vec<DoubtRow>, bool)> {
     let client = server.connect()?;
-    let doubts = options.limit.read(async |paging| client.list_doubts(&paging).await).await?;
-    options.shape.show_all(&doubts, || table_of_server(&doubts, jiff::Timestamp::now()))
+    let now = jiff::Timestamp::now();
+    let (steps, all_steps) =
+        options.limit.read_some(async |paging| client.list_doubts(&paging).await).await?;
+    let filter =
+        OperationFilter { status: Some(hapax_api::OperationStatus::InDoubt), ..OperationFilter::default() };
+    let (operations, all_operations) =
+        options.limit.read_some(async |paging| client.list_operations(&filter, &paging).await).await?;
+    let steps = steps.into_iter().map(|doubt| DoubtRow::of_step(doubt, now));
+    let operations = operations.into_iter().map(|operation| DoubtRow::of_operation(operation, now));
+    Ok((steps.chain(operations).collect(), all_steps && all_operations))
 }
 
-fn table_of_server(doubts: &[hapax_api::Doubt], now: jiff::Timestamp) -> String {
-    if doubts.is_empty() {
-        return NONE.into();
-    }
-    let mut table = for_people::table(["run", "step", "seen", "attempts", "age", "workflow", "why", "key"]);
-    for doubt in doubts {
-        table.add_row([
-            doubt.run_id.clone(),
-            for_people::plain(&doubt.step_id),
-            doubt.version.to_string(),
-            doubt.attempts.to_string(),
-            for_people::span(between(&doubt.since, now)),
-            for_people::plain(&doubt.workflow),
-            for_people::plain(&doubt.failure.message),
-            for_people::plain(&doubt.effect_key),
-        ]);
-    }
-    format!("{table}\n")
+async fn read_store(options: &ListOptions, store: &StoreOptions) -> Result<(Vec<DoubtRow>, bool)> {
+    let engine = store.open_to_read().await?;
+    let (doubts, all_steps) = list_steps(&engine, options.limit.get()).await?;
+    let (operations, all_operations) =
+        list_operations(&engine, store.workspace(), options.limit.get()).await?;
+    let now = engine.store().now();
+    effect_store::close(&engine).await?;
+    let steps = doubts.iter().map(|doubt| DoubtRow::of_stored_step(doubt, now));
+    let operations = operations.iter().map(|operation| DoubtRow::of_stored_operation(operation, now));
+    Ok((steps.chain(operations).collect(), all_steps && all_operations))
 }
 
-/// The oldest `limit`, and whether those are all.
-async fn read(engine: &Engine, limit: usize) -> Result<(Vec<Doubt>, bool)> {
+/// The oldest `limit` steps in doubt, and whether those are all.
+async fn list_steps(engine: &Engine, limit: usize) -> Result<(Vec<Doubt>, bool)> {
     let (mut doubts, mut after) = (Vec::new(), None);
     loop {
         // One more than is shown, to know whether there is one.
@@ -112,39 +89,34 @@ async fn read(engine: &Engine, limit: usize) -> Result<(Vec<Doubt>, bool)> {
     }
 }
 
-fn told(doubt: &Doubt, now: Timestamp) -> Told<'_> {
-    Told {
-        workspace: doubt.workspace.as_str(),
-        run: doubt.run.to_string(),
-        step: doubt.step.as_str(),
-        key: doubt.key.as_str(),
-        attempts: doubt.attempts,
-        owner: doubt.owner.as_deref(),
-        since: doubt.since.to_string(),
-        age_ms: u64::try_from(now.since(doubt.since).as_millis()).unwrap_or(u64::MAX),
-        code: doubt.failure.code(),
-        why: doubt.failure.message(),
-        version: doubt.version.get(),
+/// Up to `limit` operations in doubt, and whether those are all.
+async fn list_operations(
+    engine: &Engine,
+    workspace: &WorkspaceId,
+    limit: usize,
+) -> Result<(Vec<Operation>, bool)> {
+    let (mut operations, mut before) = (Vec::new(), None);
+    loop {
+        let rest = (limit + 1 - operations.len()).min(hapax::limits::MAX_PAGE);
+        let request = ListOperations {
+            workspace: workspace.clone(),
+            kind: None,
+            entity: None,
+            step: None,
+            status: Some(OperationStatus::InDoubt),
+            before,
+            limit: rest,
+        };
+        let page = engine.list_operations(request).await?;
+        let is_last = page.len() < rest;
+        operations.extend(page);
+        before = operations.last().map(|operation| operation.id);
+        if operations.len() > limit {
+            operations.truncate(limit);
+            return Ok((operations, false));
+        }
+        if is_last {
+            return Ok((operations, true));
+        }
     }
-}
-
-fn table(doubts: &[Doubt], now: Timestamp) -> String {
-    if doubts.is_empty() {
-        return NONE.into();
-    }
-    let mut table =
-        for_people::table(["run", "step", "seen", "attempts", "age", "owner that vanished", "why", "key"]);
-    for doubt in doubts {
-        table.add_row([
-            doubt.run.to_string(),
-            doubt.step.to_string(),
-            doubt.version.to_string(),
-            doubt.attempts.to_string(),
-            for_people::span(now.since(doubt.since)),
-            doubt.owner.clone().unwrap_or_else(|| "-".into()),
-            for_people::plain(&doubt.failure.to_string()),
-            doubt.key.to_string(),
-        ]);
-    }
-    format!("{table}\n")
 }

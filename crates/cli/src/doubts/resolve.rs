@@ -1,50 +1,70 @@
 //! `hapax doubts resolve`.
 
 use anyhow::{Result, anyhow};
-use hapax::model::{RulingError, StepId, Version};
-use hapax::{Actor, DoubtRef, Error, Resolution, Role, Ruling, RunId};
-use hapax_api::{RawJson, ResolveDoubt};
-use serde_json::{Value, json};
+use clap::ArgGroup;
+use hapax::model::{RulingError, Version};
+use hapax::{Actor, DoubtRef, Error, Resolution, Role, Ruling};
+use hapax_api::{OperationResolution, RawJson, ResolveDoubt, ResolveOperation};
+use serde::Serialize;
 
+use super::id::DoubtId;
 use crate::confirmation::confirm_at;
 use crate::effect_store::{self, StoreOptions, StoreOrServer};
+use crate::exit_codes::Misused;
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
-use crate::person::{Person, not_blank};
+use crate::parsers::json_or_file;
+use crate::person::{Rank, not_blank};
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::spelling::spelled;
-use crate::terms::KeyOptions;
 
 const EXAMPLES: &str = "\
 Examples:
-  hapax doubts resolve RUN wire --seen 7 --happened '{\"transfer\":\"tx-41\"}' \\
-      --by ada --reason 'the bank shows it'                          on the server
-  hapax doubts resolve RUN wire --seen 7 --happened '{\"transfer\":\"tx-41\"}' \\
-      --by ada --reason 'the bank shows it' --store sqlite:orders.db
-  hapax doubts resolve RUN wire --seen 7 --did-not-happen \\
-      --by ada --seconded-by grace --reason 'the bank has no such transfer' --store sqlite:orders.db --yes
-  hapax doubts resolve RUN wire --seen 7 --abandon \\
-      --by grace --role manager --reason 'the bank no longer exists' --store postgres://localhost/orders --yes
+  hapax doubts resolve run_018f…/charge --seen 7 --happened --result '{\"transfer\":\"tx-41\"}' \\
+      --reason 'the bank shows it'
+  hapax doubts resolve op_018f… --seen 1 --did-not-happen --reason 'the bank has no such refund' --yes
+  hapax doubts resolve run_018f…/charge --seen 7 --did-not-happen --by ada --seconded-by grace \\
+      --reason 'the bank has no such transfer' --store sqlite:orders.db --yes
+  hapax doubts resolve run_018f…/charge --seen 7 --abandon --by grace --role manager \\
+      --reason 'the bank no longer exists' --store postgres://localhost/orders --yes
 
-What cannot be taken back (all but --happened) needs an API key of the role manager; with --store, where nobody's key is asked
-for, --role manager or a second person. It is asked about unless --yes is given. A decision counts once, for the doubt as it was seen; anything
-else is refused with 1 and changes nothing. While a process owns the SQLite file, stop it, or decide in that process.";
+Only --happened can be taken back. All other decisions need an API key of the role manager; with --store, where no key is
+checked, --role manager or a second person. You are asked to confirm unless you give --yes. A decision counts once, for the
+doubt as you saw it; anything else fails and changes nothing. While a process owns the SQLite file, stop it, or decide through
+its server.";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group = ArgGroup::new("decision").required(true).multiple(false))]
 pub(crate) struct Options {
-    /// The run, as `hapax doubts list` shows it.
-    run: RunId,
-    /// The step, as it shows it.
-    #[arg(value_parser = not_blank)]
-    step: String,
-    /// The version it showed under `seen`.
-    #[arg(long, value_name = "VERSION")]
+    /// Id of the doubt, as `hapax doubts` shows it: run_…/STEP or op_… .
+    id: DoubtId,
+    /// The number that `hapax doubts` showed under `seen`.
+    #[arg(long, value_name = "N")]
     seen: u64,
-    #[command(flatten)]
-    decision: Decision,
-    #[command(flatten)]
-    person: Person,
+    /// The effect happened; give its result with --result.
+    #[arg(long, group = "decision")]
+    happened: bool,
+    /// The effect did not happen; the step runs, or the claim is given back.
+    #[arg(long, group = "decision")]
+    did_not_happen: bool,
+    /// The effect happened; undo it with the step's compensation. Steps only.
+    #[arg(long, group = "decision")]
+    compensate: bool,
+    /// Nobody will ever know; the step counts as failed. Steps only.
+    #[arg(long, group = "decision")]
+    abandon: bool,
+    /// Result of the effect, as JSON, or @FILE.
+    #[arg(long, value_name = "JSON", value_parser = json_or_file, conflicts_with_all = ["did_not_happen", "abandon"])]
+    result: Option<RawJson>,
+    /// How you know, for the audit log.
+    #[arg(long, value_name = "TEXT", value_parser = not_blank)]
+    reason: String,
+    /// Who decides, for the audit log. Needed with --store, and where several people share an API key.
+    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    by: Option<String>,
+    /// Role of the person who decides; on a server the API key tells it.
+    #[arg(long, value_enum, default_value_t = Rank::Operator, requires = "store")]
+    role: Rank,
     /// A second person who agrees; on a server the role of the API key decides.
     #[arg(long, value_name = "NAME", value_parser = not_blank, requires = "store")]
     seconded_by: Option<String>,
@@ -56,110 +76,174 @@ pub(crate) struct Options {
     shape: ShapeOptions,
 }
 
-#[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
-struct Decision {
-    /// It happened, and gave this.
-    #[arg(long, value_name = "JSON", value_parser = parse_json)]
-    happened: Option<Value>,
-    /// It did not happen; it is run.
-    #[arg(long)]
-    did_not_happen: bool,
-    /// It happened, gave this, and is to be undone by the compensation of the step.
-    #[arg(long, value_name = "JSON", value_parser = parse_json)]
-    compensate: Option<Value>,
-    /// Nobody will ever know; the step counts as failed.
-    #[arg(long)]
-    abandon: bool,
+/// A decision that was recorded, as programs read it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RecordedDecision {
+    id: String,
+    resolution: &'static str,
+    by: Option<hapax_api::Actor>,
+    /// Version of the run, or attempt of the operation, that it was decided on.
+    seen: u64,
 }
 
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
+    options.check()?;
     let store = options.source.store();
     if let Some(what) = options.irreversible() {
-        let place = store.as_ref().map_or_else(|| server.name().to_owned(), StoreOptions::shown);
+        let place = store.as_ref().map_or_else(|| server.name(), |store| Ok(store.shown()))?;
         confirm_at(&place, &what, server).await?;
     }
-    match store {
-        Some(store) => in_store(&options, &store).await,
-        None => on_server(&options, server).await,
-    }
-}
-
-async fn on_server(options: &Options, server: &ServerOptions) -> Result<()> {
-    let output = options.decision.happened.as_ref().or(options.decision.compensate.as_ref());
-    let asked = ResolveDoubt {
-        resolution: options.decision.on_wire(),
-        output: output.map(RawJson::from_value).transpose()?,
-        reason: options.person.reason.clone(),
-        version: options.seen,
-        by: Some(options.person.actor().name),
+    let by = match store {
+        Some(store) => {
+            decide_in_store(&options, &store).await?;
+            None
+        }
+        None => decide_on_server(&options, server).await?,
     };
-    let run = options.run.to_string();
-    let resolved = server.connect()?.resolve_doubt(&run, &options.step, &asked, options.key.terms()).await?;
-    let decided = spelled(&resolved.resolution);
-    options.shape.show(&resolved, || told(&options.step, &run, &decided))
+    let resolution = options.decision().as_str();
+    let decided = RecordedDecision { id: options.id.to_string(), resolution, by, seen: options.seen };
+    options.shape.show(&decided, || match &options.id {
+        DoubtId::Step { run, step } => {
+            format!("step {} of run {run}: {resolution}; the run goes on\n", plain(step.as_str()))
+        }
+        DoubtId::Operation(id) => format!("operation {id}: {resolution}\n"),
+    })
 }
 
-fn told(step: &str, run: &str, decided: &str) -> String {
-    format!("step {} of run {run}: {decided}; a run that waits for it goes on\n", plain(step))
-}
-
-async fn in_store(options: &Options, store: &StoreOptions) -> Result<()> {
-    let resolution = options.decision.resolution()?;
-    let decided = resolution.as_str();
-    let second = options.seconded_by.clone();
-    let ruling = Ruling {
-        resolution,
-        by: options.person.actor(),
-        seconded_by: second.map(|name| Actor::new(name, Role::Operator)),
-        reason: options.person.reason.clone(),
-    };
-    let doubt = DoubtRef {
-        run: options.run,
-        step: StepId::from_stored(&options.step),
-        seen: Version::new(options.seen),
-    };
-    let engine = store.open_to_write().await?;
-    let outcome = engine.resolve_doubt(&doubt, ruling).await.map_err(with_remedy);
-    let closed = effect_store::close(&engine).await;
-    outcome.and(closed)?;
-    let (run, step) = (doubt.run.to_string(), doubt.step);
-    let value = json!({ "run": run, "step": step.as_str(), "resolution": decided });
-    options.shape.show(&value, || told(step.as_str(), &run, decided))
-}
-
-impl Options {
-    /// What would be done that cannot be taken back.
-    fn irreversible(&self) -> Option<String> {
-        let (step, run) = (plain(&self.step), self.run);
-        match &self.decision {
-            Decision { did_not_happen: true, .. } => Some(format!("have {step} of {run} run once more")),
-            Decision { compensate: Some(_), .. } => Some(format!("have what {step} of {run} did undone")),
-            Decision { abandon: true, .. } => {
-                Some(format!("count {step} of {run} as failed, whatever became of it"))
-            }
-            Decision { happened: _, did_not_happen: false, compensate: None, abandon: false } => None,
+async fn decide_on_server(options: &Options, server: &ServerOptions) -> Result<Option<hapax_api::Actor>> {
+    let client = server.connect()?;
+    let (reason, by) = (options.reason.clone(), options.by.clone());
+    match &options.id {
+        DoubtId::Step { run, step } => {
+            let request = ResolveDoubt {
+                resolution: match options.decision() {
+                    Decision::Happened => hapax_api::Resolution::Happened,
+                    Decision::Compensate => hapax_api::Resolution::Compensate,
+                    Decision::DidNotHappen => hapax_api::Resolution::DidNotHappen,
+                    Decision::Abandon => hapax_api::Resolution::Abandon,
+                },
+                output: options.result.clone(),
+                reason,
+                version: options.seen,
+                by,
+            };
+            let resolved =
+                client.resolve_doubt(&run.to_string(), step.as_str(), &request, options.key.terms()).await?;
+            Ok(Some(resolved.actor))
+        }
+        DoubtId::Operation(id) => {
+            let resolution = match options.did_not_happen {
+                true => OperationResolution::DidNotHappen,
+                false => OperationResolution::Happened,
+            };
+            let (attempt, result) = (options.attempt()?, options.result.clone());
+            let request = ResolveOperation { attempt, resolution, result, reason, by };
+            client.resolve_operation(&id.to_string(), &request, options.key.terms()).await?;
+            Ok(None)
         }
     }
+}
+
+async fn decide_in_store(options: &Options, store: &StoreOptions) -> Result<()> {
+    let output = match &options.result {
+        Some(result) => serde_json::from_str(result.text())?,
+        None => serde_json::Value::Null,
+    };
+    let Some(by) = options.by.clone() else {
+        return Err(Misused("say who decides with --by NAME; no API key tells it for a store".into()).into());
+    };
+    let role = match options.role {
+        Rank::Operator => Role::Operator,
+        Rank::Manager => Role::Manager,
+    };
+    let ruling = Ruling {
+        resolution: match options.decision() {
+            Decision::Happened => Resolution::Happened { output },
+            Decision::Compensate => Resolution::Compensate { output },
+            Decision::DidNotHappen => Resolution::DidNotHappen,
+            Decision::Abandon => Resolution::Abandon,
+        },
+        by: Actor::new(by, role),
+        seconded_by: options.seconded_by.clone().map(|name| Actor::new(name, Role::Operator)),
+        reason: options.reason.clone(),
+    };
+    let engine = store.open_to_write().await?;
+    let outcome = match &options.id {
+        DoubtId::Step { run, step } => {
+            let doubt = DoubtRef { run: *run, step: step.clone(), seen: Version::new(options.seen) };
+            engine.resolve_doubt(&doubt, ruling).await
+        }
+        DoubtId::Operation(id) => engine.resolve_operation(*id, options.attempt()?, ruling).await.map(drop),
+    };
+    let closed = effect_store::close(&engine).await;
+    outcome.map_err(with_remedy).and(closed)
+}
+
+/// The decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    Happened,
+    DidNotHappen,
+    Compensate,
+    Abandon,
 }
 
 impl Decision {
-    fn on_wire(&self) -> hapax_api::Resolution {
-        match (&self.happened, &self.compensate, self.did_not_happen) {
-            (Some(_), _, _) => hapax_api::Resolution::Happened,
-            (None, Some(_), _) => hapax_api::Resolution::Compensate,
-            (None, None, true) => hapax_api::Resolution::DidNotHappen,
-            (None, None, false) => hapax_api::Resolution::Abandon,
+    fn as_str(self) -> &'static str {
+        match self {
+            Decision::Happened => "happened",
+            Decision::DidNotHappen => "did_not_happen",
+            Decision::Compensate => "compensate",
+            Decision::Abandon => "abandon",
+        }
+    }
+}
+
+impl Options {
+    fn decision(&self) -> Decision {
+        match (self.happened, self.did_not_happen, self.compensate) {
+            (true, _, _) => Decision::Happened,
+            (_, true, _) => Decision::DidNotHappen,
+            (_, _, true) => Decision::Compensate,
+            (false, false, false) => Decision::Abandon,
         }
     }
 
-    fn resolution(&self) -> Result<Resolution> {
-        match (&self.happened, &self.compensate) {
-            (Some(output), _) => Ok(Resolution::Happened { output: output.clone() }),
-            (None, Some(output)) => Ok(Resolution::Compensate { output: output.clone() }),
-            (None, None) if self.did_not_happen => Ok(Resolution::DidNotHappen),
-            (None, None) if self.abandon => Ok(Resolution::Abandon),
-            (None, None) => Err(anyhow!("say what is decided, such as --did-not-happen")),
+    fn check(&self) -> Result<()> {
+        let needs_result = self.happened || self.compensate;
+        let refused = match &self.id {
+            DoubtId::Step { .. } if needs_result && self.result.is_none() => {
+                "say what the step gave with --result JSON; null if it gave nothing"
+            }
+            DoubtId::Operation(_) if self.compensate || self.abandon => {
+                "an operation either happened or did not: give --happened or --did-not-happen"
+            }
+            _ => return Ok(()),
+        };
+        Err(Misused(refused.into()).into())
+    }
+
+    /// The attempt of an operation that `--seen` names.
+    fn attempt(&self) -> Result<u32> {
+        u32::try_from(self.seen).map_err(|_| Misused(format!("there is no attempt {}", self.seen)).into())
+    }
+
+    /// Description of an effect that cannot be undone.
+    fn irreversible(&self) -> Option<String> {
+        let what = match &self.id {
+            DoubtId::Step { run, step } => format!("{} of {run}", plain(step.as_str())),
+            DoubtId::Operation(id) => {
+                return self
+                    .did_not_happen
+                    .then(|| format!("give the claim of {id} back, so that its step can be taken again"));
+            }
+        };
+        match self.decision() {
+            Decision::DidNotHappen => Some(format!("run {what} again")),
+            Decision::Compensate => Some(format!("undo {what}")),
+            Decision::Abandon => Some(format!("count {what} as failed, whatever became of it")),
+            Decision::Happened => None,
         }
     }
 }
@@ -168,16 +252,11 @@ impl Decision {
 fn with_remedy(error: Error) -> anyhow::Error {
     let remedy = match &error {
         Error::NoSuchDoubt { .. } => "`hapax doubts list` shows them as they are now",
-        Error::DoubtResolved { .. } => "`hapax audit` tells by whom and why",
+        Error::DoubtResolved { .. } => "`hapax audit` shows by whom and why",
         Error::Ruling(RulingError::NeedsManager(_)) => "give --role manager or --seconded-by another NAME",
-        Error::RulingNotPossible { .. } => "give --happened JSON or --abandon",
+        Error::RulingNotPossible { .. } => "give --happened --result JSON, or --abandon",
         Error::NoSuchRun(_) => "check the run, the --store and the --workspace",
         _ => return error.into(),
     };
     anyhow!("{error}; {remedy}")
-}
-
-fn parse_json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text)
-        .map_err(|error| format!("it is not JSON ({error}); a text needs quotes of its own: '\"tx-41\"'"))
 }

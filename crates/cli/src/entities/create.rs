@@ -6,9 +6,9 @@ use hapax_api::{CreateEntity, JsonObject};
 use super::Named;
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::{object_or_file, word};
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::terms::KeyOptions;
-use crate::words::{object_or_file, word};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,7 +27,7 @@ pub(super) struct Options {
     /// The status it begins in.
     #[arg(long, value_parser = word)]
     status: String,
-    /// What else is known of it, as a JSON object, or @FILE for a file that holds it.
+    /// Data of the entity, as a JSON object, or @FILE.
     #[arg(long, value_name = "JSON", value_parser = object_or_file)]
     data: Option<JsonObject>,
     #[command(flatten)]

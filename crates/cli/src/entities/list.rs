@@ -6,8 +6,8 @@ use hapax_api::{Entity, RawJson};
 use crate::listing::LimitOptions;
 use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::word;
 use crate::server_options::ServerOptions;
-use crate::words::word;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,7 +24,7 @@ pub(super) struct Options {
     /// The type of the entities.
     #[arg(value_name = "TYPE", value_parser = word)]
     kind: String,
-    /// Only those that have this status.
+    /// Only entities with this status.
     #[arg(long, value_parser = word)]
     status: Option<String>,
     #[command(flatten)]

@@ -8,9 +8,9 @@ use crate::listing::LimitOptions;
 use crate::output::for_people::{self, plain};
 use crate::output::shape::ShapeOptions;
 use crate::person::not_blank;
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::spelling::{or_dash, spelled};
-use crate::terms::KeyOptions;
+use crate::wire_text::{or_dash, spelled};
 
 const NOTE_EXAMPLES: &str = "\
 Examples:
@@ -29,10 +29,10 @@ Examples:
 pub(super) struct NoteOptions {
     #[command(flatten)]
     named: Named,
-    /// What is to be said.
+    /// Text of the note.
     #[arg(value_parser = not_blank)]
     text: String,
-    /// Who says it, where several people share an API key.
+    /// Your name, where several people share an API key.
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     by: Option<String>,
     #[command(flatten)]

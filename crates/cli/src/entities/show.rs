@@ -7,9 +7,9 @@ use std::fmt::Write;
 use super::Named;
 use crate::output::for_people::{self, plain, without_commands};
 use crate::output::shape::ShapeOptions;
+use crate::parsers::word;
 use crate::server_options::ServerOptions;
-use crate::spelling::or_dash;
-use crate::words::word;
+use crate::wire_text::or_dash;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,7 +22,7 @@ Examples:
 pub(super) struct Options {
     #[command(flatten)]
     named: Named,
-    /// For whom, where steps differ by requester.
+    /// Requester, where steps differ by requester.
     #[arg(long, value_parser = word)]
     requester: Option<String>,
     #[command(flatten)]

@@ -10,16 +10,16 @@ use crate::confirmation::confirm;
 use crate::exit_codes::NotYet;
 use crate::output::for_people::{plain, without_commands};
 use crate::output::shape::ShapeOptions;
+use crate::parsers::{object_or_file, seconds, wait_time, word};
 use crate::person::not_blank;
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::terms::KeyOptions;
-use crate::words::{object_or_file, word};
 
 const STEP_EXAMPLES: &str = "\
 Examples:
   hapax entities step invoice INV-7 close --requester admin
   hapax entities step invoice INV-7 pay --input '{\"amount\":120}' --key payment-41
-  hapax entities step invoice INV-7 pay --input @payment.json --wait 0 --json
+  hapax entities step invoice INV-7 pay --input @payment.json --wait 0s --json
 
 The same step under the same --key is told what is recorded of the first. Exit codes: 6 if the step was not taken, because
 another operation is in progress (claim_failed), the status does not allow it, or it was rejected; 1 if its action failed; 4 if it
@@ -33,7 +33,7 @@ Examples:
 For managers: an irreversible step that may have happened is taken. It may then happen twice, so find out first. The reason is
 kept in the audit log (`hapax audit`).";
 
-/// What every step may be given.
+/// Options of a step.
 #[derive(Debug, clap::Args)]
 struct Asked {
     #[command(flatten)]
@@ -41,21 +41,21 @@ struct Asked {
     /// The step.
     #[arg(value_parser = word)]
     step: String,
-    /// As whom, where steps differ by requester.
+    /// Requester, where steps differ by requester.
     #[arg(long, value_parser = word)]
     requester: Option<String>,
-    /// What the action is given, as a JSON object, or @FILE for a file that holds it.
+    /// Input of the action, as a JSON object, or @FILE.
     #[arg(long, value_name = "JSON", value_parser = object_or_file)]
     input: Option<JsonObject>,
-    /// Names the operation: the same again under this key is told what is recorded of the first.
+    /// Idempotency key of the operation: the same step again under this key gets the recorded result.
     #[arg(long, value_parser = word)]
     key: Option<String>,
-    /// Who asks, where several people share an API key.
+    /// Your name, where several people share an API key.
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     by: Option<String>,
-    /// How long to wait for the action [default: 60].
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=60))]
-    wait: Option<u64>,
+    /// How long to wait for the action [default: 60s].
+    #[arg(long, value_name = "DURATION", value_parser = wait_time)]
+    wait: Option<Duration>,
     #[command(flatten)]
     request: KeyOptions,
     #[command(flatten)]
@@ -82,7 +82,8 @@ pub(super) struct OverrideOptions {
 pub(super) async fn take(options: StepOptions, server: &ServerOptions) -> Result<()> {
     let Asked { named, step, requester, input, key, by, wait, request, shape } = options.asked;
     let asked = TakeStep { requester, input: input.unwrap_or_default(), idempotency_key: key, by };
-    let wait = wait.map(Duration::from_secs);
+    // In whole seconds on the wire.
+    let wait = wait.map(|wait| Duration::from_secs(seconds(wait)));
     let taken = server.connect()?.take_step(named.pair(), &step, &asked, wait, request.terms()).await?;
     show(&taken, &shape)
 }
@@ -96,7 +97,8 @@ pub(super) async fn take_anyway(options: OverrideOptions, server: &ServerOptions
     confirm(&what, server).await?;
     let input = input.unwrap_or_default();
     let asked = OverrideStep { reason, requester, input, idempotency_key: key, by };
-    let wait = wait.map(Duration::from_secs);
+    // In whole seconds on the wire.
+    let wait = wait.map(|wait| Duration::from_secs(seconds(wait)));
     let taken = server.connect()?.override_step((kind, id), &step, &asked, wait, request.terms()).await?;
     show(&taken, &shape)
 }
@@ -106,7 +108,10 @@ fn show(taken: &TakenStep, shape: &ShapeOptions) -> Result<()> {
     match taken.operation.status {
         OperationStatus::Pending => {
             let id = &taken.operation.id;
-            Err(NotYet(format!("{id} is under way; `hapax operations show {id}` tells how it stands")).into())
+            Err(NotYet(format!(
+                "{id} is under way; `hapax entities operations show {id}` tells how it stands"
+            ))
+            .into())
         }
         _ => Ok(()),
     }

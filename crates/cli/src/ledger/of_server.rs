@@ -10,7 +10,7 @@ use super::{Options, Printer, Row, table};
 use crate::listing::each_page;
 use crate::output::for_people::plain;
 use crate::server_options::ServerOptions;
-use crate::spelling::spelled;
+use crate::wire_text::spelled;
 
 pub(super) async fn run(options: &Options, server: &ServerOptions) -> Result<()> {
     let client = server.connect()?;

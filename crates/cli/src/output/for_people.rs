@@ -1,17 +1,70 @@
-//! Tables and spans of time, for people.
+//! Tables and durations, for people.
 
-use std::fmt::Write;
-use std::ops::Range;
+use std::fmt::{self, Write};
+use std::io::{self, IsTerminal};
+use std::ops::{Deref, DerefMut, Range};
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 
-/// An empty table with these columns. Nothing in it is wrapped, so that ids can be copied.
-pub(crate) fn table<const N: usize>(columns: [&str; N]) -> Table {
+/// A table that fits the terminal. Elsewhere nothing is cut.
+#[derive(Debug, Clone)]
+pub(crate) struct FittedTable {
+    table: Table,
+    /// Width of the terminal, if one is listening.
+    width: Option<u16>,
+}
+
+/// An empty table with these columns.
+pub(crate) fn table<const N: usize>(columns: [&str; N]) -> FittedTable {
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);
     table.set_header(columns);
-    table
+    FittedTable { table, width: terminal_width() }
+}
+
+impl Deref for FittedTable {
+    type Target = Table;
+
+    fn deref(&self) -> &Table {
+        &self.table
+    }
+}
+
+impl DerefMut for FittedTable {
+    fn deref_mut(&mut self) -> &mut Table {
+        &mut self.table
+    }
+}
+
+impl fmt::Display for FittedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = self.table.to_string();
+        let needed = whole.lines().next().map_or(0, |line| line.chars().count());
+        let Some(width) = self.width.filter(|width| needed > usize::from(*width)) else {
+            return f.write_str(&whole);
+        };
+        let mut table = self.table.clone();
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        // The first column holds what other commands take, so it stays whole.
+        if let Some(column) = table.column_mut(0) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+        for row in table.row_iter_mut() {
+            row.max_height(1);
+        }
+        write!(f, "{table}")
+    }
+}
+
+/// Columns of the terminal that standard output goes to.
+fn terminal_width() -> Option<u16> {
+    let stdout = io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    let columns = rustix::termios::tcgetwinsize(stdout).ok()?.ws_col;
+    (columns > 0).then_some(columns)
 }
 
 /// Aligns columns of numbers.
@@ -23,12 +76,12 @@ pub(crate) fn align_right(table: &mut Table, columns: Range<usize>) {
     }
 }
 
-/// What others wrote, on one line, and without what a terminal would obey.
+/// Text from outside on one line, without terminal control characters.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|letter| if is_command(letter) { ' ' } else { letter }).collect()
 }
 
-/// JSON or YAML in which all that a terminal would obey, but for ends of lines, is spelled out. Such letters stand only
+/// JSON or YAML with terminal control characters escaped, except for line ends. Such characters occur only
 /// inside of texts, where JSON reads the spelling as the letter.
 pub(crate) fn without_commands(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -79,6 +132,18 @@ mod tests {
         ] {
             assert_eq!(span(Duration::from_secs(seconds)), text);
         }
+    }
+
+    #[test]
+    fn a_table_fits_the_terminal_and_keeps_its_ids_whole() {
+        let mut table = table(["id", "what"]);
+        table.add_row(["run_018f", &"word ".repeat(40)]);
+        table.width = Some(40);
+        let text = table.to_string();
+        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+        assert!(text.contains("run_018f") && text.contains('…') && text.lines().count() == 5, "{text}");
+        table.width = None;
+        assert!(table.to_string().contains(&"word ".repeat(40)), "elsewhere nothing is cut");
     }
 
     #[test]

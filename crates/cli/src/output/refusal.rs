@@ -1,4 +1,4 @@
-//! Why a command failed, for people: what the server says, and where exactly.
+//! Error texts: what failed, where exactly, and what to do.
 
 use anyhow::Error;
 use hapax_api::Problem;
@@ -6,21 +6,56 @@ use hapax_api::client::ClientError;
 use serde_json::Value;
 
 use super::for_people::plain;
+use crate::server_options::Origin;
 
-/// What is said on standard error.
-pub(crate) fn told(error: &Error) -> String {
+/// Where a command sent its requests to and took its key from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Connection {
+    pub(crate) server: Option<(String, Origin)>,
+    pub(crate) key_from: Option<Origin>,
+}
+
+/// Text of an error, for standard error.
+pub(crate) fn describe(error: &Error, connection: impl FnOnce() -> Connection) -> String {
     let mut lines = vec![format!("hapax: {}", plain(&format!("{error:#}")))];
-    match error.downcast_ref::<ClientError>() {
-        Some(ClientError::Refused(problem)) => {
-            lines[0] =
-                format!("hapax: {} ({}): {}", plain(&problem.title), problem.code, plain(&problem.detail));
+    let Some(client_error) = error.downcast_ref::<ClientError>() else { return lines.remove(0) };
+    // Context of the error, such as the file that was uploaded.
+    let context = match error.to_string() {
+        outer if outer == client_error.to_string() => String::new(),
+        outer => format!("{}: ", plain(&outer)),
+    };
+    match client_error {
+        ClientError::Refused(problem) => {
+            lines[0] = format!(
+                "hapax: {context}{} ({}): {}",
+                plain(&problem.title),
+                problem.code,
+                plain(&problem.detail)
+            );
             lines.extend(particulars(problem));
         }
-        Some(ClientError::Unreachable { was_sent: true, .. }) => {
-            lines.push(
-                "  it may have been done; to be sure, look, or send it again under the same --request-key"
-                    .into(),
-            );
+        ClientError::Unreachable { was_sent: true, .. } => lines.push(
+            "  the request may have been carried out; look, or send it again under the same --request-key"
+                .into(),
+        ),
+        _ => {}
+    }
+    match client_error {
+        ClientError::Unreachable { .. } => {
+            if let Some((server, origin)) = connection().server {
+                lines.push(format!("  the server is {}, from {origin}", plain(&server)));
+                lines.push(
+                    "  to use another one: --server URL, HAPAX_SERVER or `hapax login`; to start one: `hapax dev`"
+                        .into(),
+                );
+            }
+        }
+        _ if client_error.status() == Some(401) => {
+            let Connection { server, key_from } = connection();
+            if let (Some((server, _)), Some(origin)) = (server, key_from) {
+                lines.push(format!("  the key came from {origin}, and was shown to {}", plain(&server)));
+            }
+            lines.push("  set HAPAX_API_KEY to a valid key, or store one with `hapax login`".into());
         }
         _ => {}
     }
@@ -40,7 +75,9 @@ fn particulars(problem: &Problem) -> Vec<String> {
     if let Some(operation) = problem.more.get("operation") {
         let part = |name: &str| operation.get(name).map(text).unwrap_or_default();
         let (id, step, status) = (part("id"), part("step"), part("status"));
-        lines.push(format!("  operation {id}: {step}, {status}; `hapax operations show {id}` tells more"));
+        lines.push(format!(
+            "  operation {id}: {step}, {status}; `hapax entities operations show {id}` tells more"
+        ));
     }
     if let Some(failure) = problem.more.get("failure").and_then(|failure| failure.get("message")) {
         lines.push(format!("  because: {}", text(failure)));
@@ -81,9 +118,9 @@ mod tests {
             .with("storedRequest", json!({"differingPaths": ["/amount"]}))
             .with("problems", json!([{"path": "/steps/0", "message": "no", "rule": "unknown_field"}]))
             .retry_after(3);
-        let told = told(&ClientError::Refused(Box::new(problem)).into());
+        let text = describe(&ClientError::Refused(Box::new(problem)).into(), Connection::default);
         assert_eq!(
-            told,
+            text,
             "hapax: The key was used for another request (idempotency_key_conflict): The key names run r [2J.\n  \
              differs at /amount\n  /steps/0: no (unknown_field)\n  try again in 3 s"
         );

@@ -1,4 +1,4 @@
-//! In which form data goes to standard output: a table for people, JSON or YAML for programs.
+//! Output formats: a table for people, JSON or YAML for programs.
 
 use std::io::{self, IsTerminal};
 
@@ -20,13 +20,13 @@ pub(crate) enum Shape {
     Yaml,
 }
 
-/// Which form.
+/// Option for the output format.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShapeOptions {
-    /// In which form.
+    /// Output format.
     #[arg(long = "output", short = 'o', value_enum, default_value_t = Shape::Table, value_name = "FORM")]
     shape: Shape,
-    /// The same as -o json.
+    /// Same as -o json.
     #[arg(long, conflicts_with = "shape")]
     json: bool,
 }
@@ -72,7 +72,7 @@ fn yaml<T: Serialize>(value: &T) -> Result<String> {
     Ok(super::yaml::document(&value))
 }
 
-/// What a terminal would obey is spelled out if one is listening.
+/// Escapes control characters if standard output is a terminal.
 pub(crate) fn safe(text: String) -> String {
     match io::stdout().is_terminal() {
         true => without_commands(&text),

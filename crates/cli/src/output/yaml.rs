@@ -56,7 +56,7 @@ fn below(value: &Value, depth: usize, text: &mut String) {
     }
 }
 
-/// InternedNames, truths and empty things are spelled as in JSON, which YAML reads, too.
+/// Numbers, booleans and empty collections are written as in JSON, which YAML reads, too.
 fn inline(value: &Value) -> String {
     match value {
         Value::String(text) => word(text),
@@ -73,7 +73,7 @@ fn word(text: &str) -> String {
         && !RESERVED.contains(&text.to_ascii_lowercase().as_str());
     match is_plain {
         true => text.to_owned(),
-        // What JSON quotes, YAML reads; the rest of what a terminal would obey is spelled out, too.
+        // YAML reads the escapes of JSON. All other control characters are escaped, too.
         false => without_commands(&Value::from(text).to_string()),
     }
 }

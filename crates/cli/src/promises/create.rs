@@ -1,17 +1,19 @@
 //! `hapax promises create`.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use hapax_api::{CreatePromise, RawJson};
 
 use super::sheet::sheet;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::{duration, json, seconds, word};
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::terms::KeyOptions;
-use crate::words::{json, word};
 
 const EXAMPLES: &str = "\
 Examples:
-  hapax promises create --key stripe:ch_1 --timeout-ms 3600000
+  hapax promises create --key stripe:ch_1 --timeout 1h
   hapax promises create --id approval-7 --about '{\"order\":7}' --json | jq -r .id
 
 A settlement under the key that came before settles it at once.";
@@ -19,22 +21,22 @@ A settlement under the key that came before settles it at once.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
-    /// Its id; one is made if none is given.
+    /// Id of the promise [default: a new one].
     #[arg(long, value_name = "ID", value_parser = word)]
     id: Option<String>,
-    /// Its business key, by which others find it.
+    /// Business key of the promise. Lets callers settle it without knowing its id.
     #[arg(long, value_name = "KEY", value_parser = word)]
     key: Option<String>,
-    /// For how long the key still names it once it is over; a day if nothing is said.
-    #[arg(long, value_name = "N", requires = "key")]
-    key_ttl_seconds: Option<u64>,
-    /// It times out after this many milliseconds.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "deadline")]
-    timeout_ms: Option<u64>,
-    /// It times out then, such as 2030-01-31T12:00:00Z.
+    /// How long the key still names the promise once it is settled [default: 1d].
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "key")]
+    key_ttl: Option<Duration>,
+    /// Time after which the promise times out, such as 24h.
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "deadline")]
+    timeout: Option<Duration>,
+    /// Instant at which the promise times out, such as 2030-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = word)]
     deadline: Option<String>,
-    /// What you want to say about it.
+    /// Data to store with the promise.
     #[arg(long, value_name = "JSON", value_parser = json)]
     about: Option<RawJson>,
     #[command(flatten)]
@@ -47,8 +49,8 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
     let asked = CreatePromise {
         id: options.id,
         idempotency_key: options.key,
-        idempotency_key_ttl_seconds: options.key_ttl_seconds,
-        timeout: options.timeout_ms.map(|ms| std::time::Duration::from_millis(ms).into()),
+        idempotency_key_ttl_seconds: options.key_ttl.map(seconds),
+        timeout: options.timeout.map(Into::into),
         deadline_at: options.deadline,
         about: options.about,
     };

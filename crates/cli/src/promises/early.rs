@@ -8,7 +8,7 @@ use crate::listing::LimitOptions;
 use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
 use crate::server_options::ServerOptions;
-use crate::spelling::spelled;
+use crate::wire_text::spelled;
 
 const EXAMPLES: &str = "\
 Examples:

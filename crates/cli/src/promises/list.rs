@@ -7,9 +7,9 @@ use hapax_api::{Promise, PromiseStatus};
 use crate::listing::LimitOptions;
 use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::word;
 use crate::server_options::ServerOptions;
-use crate::spelling::{or_dash, spelled};
-use crate::words::word;
+use crate::wire_text::{or_dash, spelled};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,10 +23,10 @@ pub(super) struct Options {
     /// Only of this run.
     #[arg(long, value_name = "RUN", value_parser = word, conflicts_with = "stand_alone")]
     run: Option<String>,
-    /// Only those that stand so now.
+    /// Only items with this status.
     #[arg(long, value_name = "STATUS", value_parser = status)]
     status: Option<PromiseStatus>,
-    /// Only those that belong to no run.
+    /// Only promises without a run.
     #[arg(long)]
     stand_alone: bool,
     #[command(flatten)]

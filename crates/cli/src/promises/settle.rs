@@ -7,11 +7,11 @@ use hapax_api::{RawJson, RejectPromise, ResolvePromise};
 use super::promise;
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::{json, word};
 use crate::person::not_blank;
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::spelling::spelled;
-use crate::terms::KeyOptions;
-use crate::words::{json, word};
+use crate::wire_text::spelled;
 
 const RESOLVING: &str = "\
 Examples:

@@ -3,9 +3,9 @@
 use hapax_api::{Promise, RawJson};
 
 use crate::output::for_people::{plain, without_commands};
-use crate::spelling::spelled;
+use crate::wire_text::spelled;
 
-/// What a promise is about, line by line.
+/// A promise, one line per field.
 pub(super) fn sheet(promise: &Promise) -> String {
     let failure = promise.failure.as_ref().map(|failure| plain(&failure.message));
     let rows = [

@@ -9,12 +9,13 @@ use super::promise;
 use super::sheet::sheet;
 use crate::exit_codes::NotYet;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::{seconds, wait_time};
 use crate::server_options::ServerOptions;
 
 const EXAMPLES: &str = "\
 Examples:
   hapax promises show id:run_018f…:payment
-  hapax promises show key:stripe:ch_1 --wait 30 --json | jq .value
+  hapax promises show key:stripe:ch_1 --wait 30s --json | jq .value
 
 With --wait, one that is still pending after that time is shown and exits with 7.";
 
@@ -25,14 +26,15 @@ pub(super) struct Options {
     #[arg(value_name = "PROMISE", value_parser = promise)]
     named: String,
     /// How long to wait for it to be settled.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=60))]
-    wait: u64,
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = wait_time)]
+    wait: Duration,
     #[command(flatten)]
     shape: ShapeOptions,
 }
 
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
-    let wait = Duration::from_secs(options.wait);
+    // In whole seconds on the wire.
+    let wait = Duration::from_secs(seconds(options.wait));
     let found = server.connect()?.get_promise(&options.named, wait).await?;
     options.shape.show(&found, || sheet(&found))?;
     match !wait.is_zero() && found.status == PromiseStatus::Pending {

@@ -5,9 +5,9 @@ use hapax_api::{AnswerApproval, JsonObject};
 
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::{object, word};
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::terms::KeyOptions;
-use crate::words::{object, word};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,10 +18,10 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
-    /// The run.
+    /// Id of the run.
     #[arg(value_parser = word)]
     run: String,
-    /// The step that asks.
+    /// Step that asks for the approval.
     #[arg(value_parser = word)]
     step: String,
     #[command(flatten)]
@@ -38,13 +38,13 @@ pub(super) struct Options {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct Decision {
-    /// It may go on.
+    /// Let the run go on.
     #[arg(long)]
     approve: bool,
-    /// It may not.
+    /// Reject.
     #[arg(long)]
     reject: bool,
-    /// It may go on with this instead.
+    /// Let the run go on with this value instead.
     #[arg(long, value_name = "JSON", value_parser = object)]
     edit: Option<JsonObject>,
 }

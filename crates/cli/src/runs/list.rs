@@ -2,34 +2,49 @@
 
 use anyhow::Result;
 use hapax_api::client::RunFilter;
-use hapax_api::{Run, RunStatus};
+use hapax_api::{Page, Run, RunStatus};
+use jiff::Timestamp;
 
-use crate::listing::LimitOptions;
+use crate::listing::{LimitOptions, each_page};
 use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::{duration, word};
 use crate::server_options::ServerOptions;
-use crate::spelling::{or_dash, spelled};
-use crate::words::word;
+use crate::wire_text::{or_dash, spelled};
 
 const EXAMPLES: &str = "\
 Examples:
   hapax runs list
   hapax runs list --status FAILED,PAUSED --workflow order
-  hapax runs list --needs-attention             what people must look at, and why
-  hapax runs list --status FAILED --json | jq -r .id";
+  hapax runs list --subject ORDER-4711
+  hapax runs list --since 2h --all
+  hapax runs list --needs-attention             runs that stand still until somebody acts, and why
+  hapax runs list --status FAILED --all --json | jq -r .id";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
-    /// Only with one of these statuses, separated by commas.
+    /// Only runs with one of these statuses, separated by commas.
     #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = status)]
     status: Vec<RunStatus>,
-    /// Only of this workflow.
+    /// Only runs of this workflow.
     #[arg(long, value_name = "NAME", value_parser = word)]
     workflow: Option<String>,
-    /// Only those that stand still until people do something.
+    /// Only the run with this idempotency key.
+    #[arg(long, value_name = "KEY", value_parser = word)]
+    key: Option<String>,
+    /// Only runs with this subject.
+    #[arg(long, value_name = "TEXT", value_parser = word)]
+    subject: Option<String>,
+    /// Only runs created since then: 2h for the last two hours, or 2026-01-31T12:00:00Z.
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<Timestamp>,
+    /// Only runs that stand still until somebody acts.
     #[arg(long)]
     needs_attention: bool,
+    /// Read all pages, whatever the limit.
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
     #[command(flatten)]
     limit: LimitOptions,
     #[command(flatten)]
@@ -42,14 +57,63 @@ fn status(text: &str) -> Result<RunStatus, String> {
         .map_err(|_| "use PENDING, RUNNING, WAITING, PAUSED, COMPLETED, FAILED or CANCELLED".into())
 }
 
+/// An instant, or how long ago it was.
+fn since(text: &str) -> Result<Timestamp, String> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Ok(at);
+    }
+    let ago =
+        duration(text).map_err(|_| "use a duration such as 2h, or a time such as 2026-01-31T12:00:00Z")?;
+    Timestamp::now().checked_sub(ago).map_err(|_| "it is too long ago".into())
+}
+
+/// Filters that are applied to each page.
+struct PageFilter {
+    key: Option<String>,
+    subject: Option<String>,
+    since: Option<Timestamp>,
+}
+
+impl PageFilter {
+    /// Keeps the runs that fit. Runs come newest first, so the first one that is too old ends the list.
+    fn apply(&self, mut page: Page<Run>) -> Page<Run> {
+        let is_older = |run: &Run| match (self.since, run.created_at.parse::<Timestamp>()) {
+            (Some(since), Ok(created_at)) => created_at < since,
+            _ => false,
+        };
+        if page.items.last().is_some_and(is_older) {
+            page.next_cursor = None;
+        }
+        page.items.retain(|run| {
+            !is_older(run)
+                && self.key.as_ref().is_none_or(|key| run.idempotency_key.as_ref() == Some(key))
+                && self.subject.as_ref().is_none_or(|subject| run.subject.as_ref() == Some(subject))
+        });
+        page
+    }
+}
+
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     let client = server.connect()?;
+    let page_filter = PageFilter { key: options.key, subject: options.subject, since: options.since };
     let filter = RunFilter {
         statuses: options.status,
         workflow: options.workflow,
         needs_attention: options.needs_attention,
     };
-    let runs = options.limit.read(async |paging| client.list_runs(&filter, &paging).await).await?;
+    let fetch = async |paging| Ok(page_filter.apply(client.list_runs(&filter, &paging).await?));
+    let runs = match options.all {
+        true => {
+            let mut runs = Vec::new();
+            let take = |page| {
+                runs.extend::<Vec<Run>>(page);
+                Ok(())
+            };
+            each_page(fetch, take).await?;
+            runs
+        }
+        false => options.limit.read(fetch).await?,
+    };
     options.shape.show_all(&runs, || table(&runs))
 }
 
@@ -58,15 +122,15 @@ fn table(runs: &[Run]) -> String {
         return "there are no such runs\n".into();
     }
     let mut table =
-        for_people::table(["run", "status", "workflow", "version", "key", "changed", "needs", "failure"]);
+        for_people::table(["run", "status", "workflow", "key", "subject", "changed", "needs", "failure"]);
     for run in runs {
         let failure = run.failure.as_ref().map(|failure| failure.message.as_str());
         table.add_row([
             run.id.clone(),
             spelled(&run.status),
             for_people::plain(&run.workflow),
-            run.version.to_string(),
             or_dash(run.idempotency_key.as_deref()),
+            or_dash(run.subject.as_deref()),
             run.changed_at.clone(),
             run.needs_attention.as_ref().map_or_else(|| "-".into(), |needs| spelled(&needs.reason)),
             or_dash(failure),
@@ -78,6 +142,13 @@ fn table(runs: &[Run]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_an_instant_or_a_duration_ago() {
+        assert_eq!(since("2026-01-01T00:00:00Z"), Ok("2026-01-01T00:00:00Z".parse().unwrap()));
+        assert!(since("2h").unwrap() < Timestamp::now());
+        assert!(since("yesterday").unwrap_err().contains("2h"));
+    }
 
     #[test]
     fn a_status_is_known_in_either_case() {

@@ -8,9 +8,9 @@ use hapax_api::{RawJson, Run, RunDetail};
 use super::timeline::Timeline;
 use crate::output::for_people::{plain, without_commands};
 use crate::output::shape::ShapeOptions;
+use crate::parsers::word;
 use crate::server_options::ServerOptions;
-use crate::spelling::spelled;
-use crate::words::word;
+use crate::wire_text::spelled;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,7 +20,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
-    /// The run.
+    /// Id of the run.
     #[arg(value_parser = word)]
     run: String,
     #[command(flatten)]

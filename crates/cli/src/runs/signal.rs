@@ -5,9 +5,9 @@ use hapax_api::{RawJson, SendSignal};
 
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::{json, word};
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::terms::KeyOptions;
-use crate::words::{json, word};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,16 +19,16 @@ A signal is kept until the run asks for it. A second one with the same --id is n
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
-    /// The run.
+    /// Id of the run.
     #[arg(value_parser = word)]
     run: String,
-    /// Which signal.
+    /// Name of the signal.
     #[arg(value_parser = word)]
     name: String,
-    /// What it carries.
+    /// Value of the signal, as JSON.
     #[arg(long, value_name = "JSON", value_parser = json)]
     value: Option<RawJson>,
-    /// Name the signal.
+    /// Id of the signal: a second one with the same id is ignored.
     #[arg(long, value_name = "ID", value_parser = word)]
     id: Option<String>,
     #[command(flatten)]

@@ -7,10 +7,10 @@ use hapax_api::{CancelRun, PlannedEffect, RetryPlan, RetryRun, Run, SteerRun};
 use crate::confirmation::confirm;
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
+use crate::parsers::word;
+use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
-use crate::spelling::spelled;
-use crate::terms::KeyOptions;
-use crate::words::word;
+use crate::wire_text::spelled;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -64,7 +64,7 @@ pub(super) struct RetryOptions {
     /// Forget this step and all that started after it.
     #[arg(long, value_name = "STEP", value_parser = word)]
     from: Option<String>,
-    /// Show what the retry would do to the effects of the run, and change nothing.
+    /// Show what the retry would do to the effects of the run, without changing anything.
     #[arg(long, conflicts_with_all = ["reason", "if_version", "repeat_effect"])]
     dry_run: bool,
     /// Allow the effect of this step to happen again; may be given more than once. Needs the role manager, and --reason.
@@ -74,13 +74,13 @@ pub(super) struct RetryOptions {
 
 #[derive(Debug, clap::Args)]
 struct Target {
-    /// The run.
+    /// Id of the run.
     #[arg(value_parser = word)]
     run: String,
-    /// Why, for the audit log.
+    /// Reason, for the audit log.
     #[arg(long, value_name = "TEXT", value_parser = word)]
     reason: Option<String>,
-    /// Only if the run still has this version.
+    /// Act only if the run still has this version.
     #[arg(long, value_name = "VERSION")]
     if_version: Option<u64>,
     #[command(flatten)]

@@ -7,12 +7,12 @@ use hapax_api::{Run, RunStatus, Step, StepStatus};
 use jiff::Timestamp;
 
 use crate::output::for_people::plain;
-use crate::spelling::{between, short_span, spelled};
+use crate::wire_text::{between, short_span, spelled};
 
 const BAR_CHARS: usize = 30;
 const MAX_NAME_CHARS: usize = 32;
 
-/// What is known of a run so far.
+/// State of a run and its steps so far.
 #[derive(Debug, Clone)]
 pub(super) struct Timeline {
     id: String,

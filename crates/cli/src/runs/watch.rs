@@ -14,9 +14,9 @@ use crate::limits::MAX_LIVE_STEPS;
 use crate::output::for_people::plain;
 use crate::output::shape::{Shape, ShapeOptions};
 use crate::output::{is_watched, print};
+use crate::parsers::word;
 use crate::server_options::ServerOptions;
-use crate::spelling::{between, short_span, spelled};
-use crate::words::word;
+use crate::wire_text::{between, short_span, spelled};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +32,7 @@ const REDRAW: Duration = Duration::from_millis(100);
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Options {
-    /// The run.
+    /// Id of the run.
     #[arg(value_parser = word)]
     run: String,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
     watch(&server.connect()?, &options.run, &options.shape).await
 }
 
-/// What happened, for programs: exactly one of the three is there.
+/// One thing that happened, for programs: exactly one of the three fields is set.
 #[derive(Debug, Default, Serialize)]
 struct Told {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ struct Told {
 }
 
 /// Watches a run until it ends.
-pub(super) async fn watch(client: &Client, run: &str, shape: &ShapeOptions) -> Result<()> {
+pub(crate) async fn watch(client: &Client, run: &str, shape: &ShapeOptions) -> Result<()> {
     let is_live = shape.shape() == Shape::Table && is_watched();
     let mut timeline = Timeline::of(&client.get_run(run).await?.run);
     let mut follower = client.follow_run(run)?;

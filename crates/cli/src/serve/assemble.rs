@@ -21,7 +21,7 @@ use crate::store_url::is_postgres;
 pub(crate) struct Assembly {
     pub(crate) server: Server,
     pub(crate) engine: Hapax,
-    /// Whether its store is a server that may be away for a while and come back.
+    /// Can the store be away for a while and come back?
     pub(crate) store_comes_back: bool,
 }
 

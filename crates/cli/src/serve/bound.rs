@@ -22,7 +22,7 @@ struct Place {
 
 enum Socket {
     Taken(TcpSocket),
-    /// Connections that nobody has accepted wait here, whoever accepts next.
+    /// Connections wait here until somebody accepts them.
     Listening(std::net::TcpListener),
 }
 
@@ -39,7 +39,7 @@ impl Bound {
         std::iter::once(self.main.address).chain(metrics).collect()
     }
 
-    /// Listens from now on: for requests, and for those who read metrics. May be called again, once whoever listened before has stopped.
+    /// Listens for requests and for metrics. Call it again only after the earlier listeners have stopped.
     pub(crate) fn listen(self) -> Result<(Self, TcpListener, Option<TcpListener>)> {
         let (main, listener) = self.main.listen()?;
         let (metrics, for_metrics) = match self.metrics.map(Place::listen).transpose()? {

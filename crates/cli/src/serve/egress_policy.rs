@@ -25,7 +25,7 @@ pub(super) async fn egress_policy(
 
 /// Closes the database by name and by each address that its name stands for now.
 async fn close_database(rules: &mut Rules, store: &str) {
-    // What is wrong with the URL is told when the store is opened.
+    // Opening the store reports what is wrong with the URL.
     let hosts = match is_postgres(store) {
         true => hapax::postgres::list_hosts(store).unwrap_or_default(),
         false => Vec::new(),

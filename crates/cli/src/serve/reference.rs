@@ -1,9 +1,8 @@
 //! The reference of all settings, made from what the command line says of them.
 
-use clap::{Arg, Args, Command, CommandFactory};
+use clap::{Arg, Args, Command};
 
 use super::settings::ServeOptions;
-use crate::arguments::Arguments;
 
 /// Heeded as the specification of OpenTelemetry says; `crates/server/src/otlp/settings.rs` reads them.
 const OF_OPENTELEMETRY: &[(&str, &str)] = &[
@@ -74,7 +73,7 @@ fn render() -> String {
          These are said by flag or in the environment only. [operations.md](operations.md#logs) tells what they are about.\n\n\
          | flag | environment | what it does |\n|---|---|---|\n",
     );
-    let all = Arguments::command();
+    let all = crate::arguments::command();
     let of_logs = |argument: &&Arg| argument.get_long().is_some_and(|long| long.starts_with("log"));
     all.get_arguments().filter(of_logs).for_each(|argument| page.push_str(&row(argument)));
     for (variable, says) in OF_OPENTELEMETRY {

@@ -16,11 +16,11 @@ use crate::bounded_file;
 use crate::limits::{MAX_SECRET_BYTES, MAX_SECRET_WARNINGS, MAX_SHOWN_SECRETS};
 use crate::output::say;
 
-/// What stands in the place of a workspace for secrets that all of them may use.
+/// Stands for the workspace of secrets that all workspaces may use.
 const SHARED: &str = "_shared";
 /// How the file with the destinations of a secret ends.
 const DESTINATIONS: &str = ".destinations";
-/// What the variables of secrets and of their destinations begin with.
+/// Prefixes of the variables of secrets and of their destinations.
 const SECRET: &str = "HAPAX_SECRET_";
 const DESTINATIONS_OF: &str = "HAPAX_DESTINATIONS_";
 
@@ -35,7 +35,7 @@ struct Sources {
 }
 
 impl NamedSecrets {
-    /// Warns of secrets that the operator did not bind to destinations: whoever uploads documents can send them anywhere.
+    /// Warns of secrets that are not bound to destinations: people who upload documents can send them anywhere.
     pub(super) fn warn_of_unbound(&self) {
         let unbound = self.0.list_unbound(std::env::vars_os().map(|(name, _)| name));
         if unbound.is_empty() {
@@ -99,7 +99,7 @@ impl Sources {
     }
 
     fn find(&self, owner: &str, name: &str) -> Result<Option<String>, Failure> {
-        // Whoever put it there may mend it, so the step is tried again.
+        // The operator may repair it, so the step is retried.
         let unusable = |why: &str| Failure::retryable(format!("the secret {name:?} of {owner} {why}"));
         if let Some(secret) = variable(SECRET, owner, name).and_then(|variable| (self.environment)(&variable))
         {
@@ -181,7 +181,7 @@ fn read_if_there(path: &Path) -> Result<Option<String>, String> {
     text.map(Some).map_err(|error| format!("cannot be used: {}", error.root_cause()))
 }
 
-/// What is in a folder; nothing if it cannot be read.
+/// Entries of a folder; none if it cannot be read.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).take(MAX_SECRET_WARNINGS).collect()

@@ -1,4 +1,4 @@
-//! What a server can be told: flags before the environment before the configuration file before the defaults.
+//! Settings of a server. Flags go before the environment, the configuration file and the defaults.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -51,7 +51,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "FILE", env = "HAPAX_CONFIG")]
     #[serde(skip)]
     pub(crate) config: Option<PathBuf>,
-    /// Which store: sqlite:PATH or postgres://… .
+    /// Store to open: sqlite:PATH or postgres://… .
     #[arg(long, value_name = "URL", env = "HAPAX_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
     /// Where to listen [default: 127.0.0.1:7171].
@@ -165,7 +165,7 @@ pub(crate) enum KeyPreset {
     /// A day.
     #[default]
     Standard,
-    /// Seven days, for those who move money.
+    /// Seven days, for payments.
     Money,
 }
 
@@ -178,7 +178,7 @@ impl KeyPreset {
     }
 }
 
-/// What holds in the end.
+/// The settings in force.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) store: Option<String>,
@@ -289,7 +289,7 @@ impl Settings {
             ..defaults
         };
         engine.check()?;
-        // What a node that died was working on is taken over when its runs are.
+        // Work of a dead node is taken over together with its runs.
         let keys = Policy { hold_for: engine.lease_for.clamp(MIN_HOLD, MAX_HOLD), ..keys };
         let max_connections = said.max_connections.or(file.max_connections);
         ensure!(max_connections != Some(0), "max-connections is 0, so nobody could ever ask");

@@ -88,7 +88,7 @@ fn is_away(error: &Error) -> bool {
     }
 }
 
-/// Whoever answers meanwhile that the server lives and is not ready.
+/// Answers health checks while the server is not ready.
 struct Waiting {
     drain: Drain,
     listeners: JoinSet<()>,
@@ -110,7 +110,7 @@ impl Waiting {
         Waiting { drain, listeners }
     }
 
-    /// Lets those who were answered go, so that they come to the server itself.
+    /// Closes the connections, so that callers reach the server itself.
     async fn end(mut self) {
         self.drain.begin();
         while self.listeners.join_next().await.is_some() {}

@@ -54,7 +54,7 @@ impl TestServer {
         let server = TestServer::start().await;
         server.upload(LISTEN).await;
         let file = server.file("invoices.yaml", INVOICES);
-        server.hapax(&["entity-workflows", "put", &file]).await.ok();
+        server.hapax(&["apply", &file]).await.ok();
         server.hapax(&["entities", "create", "invoice", id, "--status", "approved"]).await.ok();
         server
     }
@@ -66,26 +66,24 @@ async fn a_workflow_is_put_listed_shown_and_drawn() {
     let server = TestServer::start().await;
     server.upload(LISTEN).await;
     let file = server.file("invoices.yaml", INVOICES);
-    let put = ["entity-workflows", "put", &file];
-    let made = "invoices (version 1) made; it moves entities of the type invoice\n";
+    let put = ["apply", &file];
+    let made = "entity workflow invoices created (version 1); it moves entities of type invoice\n";
     assert_eq!(server.hapax(&put).await.ok().out, made);
-    assert!(server.hapax(&put).await.ok().out.contains("was there already, and says the same"));
+    assert!(server.hapax(&put).await.ok().out.contains("unchanged"));
     let other = server.file("other.yaml", &INVOICES.replace("Close and refund", "Close or refund"));
-    assert!(
-        server.hapax(&["entity-workflows", "put", &other]).await.ok().out.contains("(version 2) replaced")
-    );
-    let lost = server.hapax(&["entity-workflows", "put", &file, "--if-version", "1"]).await.exits(6);
+    assert!(server.hapax(&["apply", &other]).await.ok().out.contains("replaced (version 2)"));
+    let lost = server.hapax(&["apply", &file, "--if-version", "1"]).await.exits(6);
     assert!(lost.err.contains("CONCURRENCY_ERROR"), "{}", lost.err);
 
-    let listed = server.hapax(&["entity-workflows", "list"]).await.ok().out;
+    let listed = server.hapax(&["entities", "workflows", "list"]).await.ok().out;
     assert!(listed.contains("Close or refund") && listed.contains("closing"), "{listed}");
-    let shown = server.hapax(&["entity-workflows", "show", "invoices"]).await.ok().out;
+    let shown = server.hapax(&["entities", "workflows", "show", "invoices"]).await.ok().out;
     assert!(shown.contains("claim    closing, back to approved; freed by the janitor of billing"), "{shown}");
-    let drawn = server.hapax(&["entity-workflows", "show", "invoices", "--mermaid"]).await.ok().out;
+    let drawn = server.hapax(&["entities", "workflows", "show", "invoices", "--mermaid"]).await.ok().out;
     assert!(drawn.contains("stateDiagram") && drawn.contains("closing"), "{drawn}");
-    let drawn = server.hapax(&["entity-workflows", "show", "invoices", "--svg"]).await.ok().out;
+    let drawn = server.hapax(&["entities", "workflows", "show", "invoices", "--svg"]).await.ok().out;
     assert!(drawn.starts_with("<svg"), "{drawn}");
-    server.hapax(&["entity-workflows", "show", "nothing"]).await.exits(5);
+    server.hapax(&["entities", "workflows", "show", "nothing"]).await.exits(5);
 }
 
 /// S1.46 by upload: a claim that no janitor covers is refused, and both are named.
@@ -94,7 +92,7 @@ async fn an_uncovered_claim_is_refused_with_workflow_and_module() {
     let server = TestServer::start().await;
     server.upload(LISTEN).await;
     let file = server.file("invoices.yaml", &INVOICES.replace("module: billing", "module: accounts"));
-    let refused = server.hapax(&["entity-workflows", "put", &file]).await.exits(6);
+    let refused = server.hapax(&["apply", &file]).await.exits(6);
     assert!(refused.err.contains("uncovered_claim_state"), "{}", refused.err);
     assert!(refused.err.contains("invoices") && refused.err.contains("accounts"), "{}", refused.err);
 }
@@ -185,7 +183,7 @@ async fn support_sees_a_pending_refund_and_cannot_begin_a_second() {
     let close = ["entities", "step", "invoice", "R123", "close", "--input", r#"{"closer":"ada"}"#];
     server.hapax(&close).await.ok();
     let refund =
-        ["entities", "step", "invoice", "R123", "refund", "--requester", "admin", "--wait", "0", "--json"];
+        ["entities", "step", "invoice", "R123", "refund", "--requester", "admin", "--wait", "0s", "--json"];
     let pending = server.hapax(&refund).await.exits(7).json();
     let id = pending["operation"]["id"].as_str().unwrap();
     assert_eq!(pending["operation"]["status"], "PENDING");
@@ -207,15 +205,25 @@ async fn support_sees_a_pending_refund_and_cannot_begin_a_second() {
 
     let run = pending["operation"]["runId"].as_str().unwrap();
     server.hapax(&["runs", "signal", run, "go", "--value", r#"{"bank":"re_1"}"#]).await.ok();
-    server.hapax(&["runs", "result", run, "--wait", "20"]).await.ok();
-    let of_entity =
-        ["operations", "list", "--type", "invoice", "--entity", "R123", "--step", "refund", "--json"];
+    server.hapax(&["runs", "result", run, "--wait", "20s"]).await.ok();
+    let of_entity = [
+        "entities",
+        "operations",
+        "list",
+        "--type",
+        "invoice",
+        "--entity",
+        "R123",
+        "--step",
+        "refund",
+        "--json",
+    ];
     // The operation ends when the run has: soon, but not in the same commit.
     for _ in 0..100 {
         if server.hapax(&of_entity).await.ok().json()["status"] == "DONE" {
             break;
         }
     }
-    let shown = server.hapax(&["operations", "show", id]).await.ok().out;
+    let shown = server.hapax(&["entities", "operations", "show", id]).await.ok().out;
     assert!(shown.contains("status      DONE") && shown.contains("▶") && shown.contains("■"), "{shown}");
 }

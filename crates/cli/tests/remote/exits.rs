@@ -22,7 +22,7 @@ async fn answering(answer: &'static str) -> String {
 }
 
 async fn list_at(url: &str) -> Ran {
-    let mut command = command(&["runs", "list", "--server", url, "--retry-for", "0"]);
+    let mut command = command(&["runs", "list", "--server", url, "--retry-for", "0s"]);
     command.env("HAPAX_API_KEY", "hpx_canary");
     let ran = run(command).await;
     assert!(ran.out.is_empty() && !ran.err.is_empty() && !ran.err.contains("canary"), "{ran:?}");
@@ -63,7 +63,7 @@ async fn a_real_server_has_its_exit_codes_too() {
     list_at(&server.url).await.exits(4);
     let absent = server.hapax(&["runs", "show", "run_00000000000000000000000000000000"]).await.exits(5);
     assert!(absent.err.contains("not_found"), "{}", absent.err);
-    server.hapax(&["runs", "start", "no-such-definition"]).await.exits(5);
+    server.hapax(&["start", "no-such-definition"]).await.exits(5);
     for odd in ["../../healthz", "%2e%2e", "a?b#c", "é"] {
         server.hapax(&["runs", "show", odd]).await.exits(5);
     }

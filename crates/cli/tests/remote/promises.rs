@@ -38,7 +38,7 @@ async fn an_early_settlement_is_seen_until_its_run_comes() {
     let early = server.hapax(&["promises", "early"]).await.ok().out;
     assert!(early.contains("stripe:ch_1") && early.contains("RESOLVED"), "{early}");
     let run = server.begin(PAYS, r#"{"charge":"ch_1"}"#).await;
-    server.hapax(&["runs", "result", &run, "--wait", "20"]).await.ok();
+    server.hapax(&["runs", "result", &run, "--wait", "20s"]).await.ok();
     assert_eq!(server.hapax(&["promises", "early"]).await.ok().out, "no settlement waits for its promise\n");
     let of_run = server.hapax(&["promises", "list", "--run", &run, "--json"]).await.ok().json();
     assert_eq!((&of_run["id"], &of_run["value"]), (&format!("{run}:paid").into(), &7.into()));
@@ -49,10 +49,10 @@ async fn an_early_settlement_is_seen_until_its_run_comes() {
 async fn a_token_is_an_address_that_works() {
     let server = TestServer::start().await;
     server.hapax(&["promises", "create", "--id", "p"]).await.ok();
-    let issued = server.hapax(&["promises", "token", "id:p", "--expires-in-seconds", "60", "--json"]).await;
+    let issued = server.hapax(&["promises", "token", "id:p", "--expires-in", "60s", "--json"]).await;
     let url = issued.ok().json()["url"].as_str().unwrap().to_owned();
     assert!(url.starts_with(&format!("{}/settle/hps_", server.url)), "{url}");
-    let waiting = server.hapax(&["promises", "show", "id:p", "--wait", "1"]).await.exits(7);
+    let waiting = server.hapax(&["promises", "show", "id:p", "--wait", "1s"]).await.exits(7);
     assert!(waiting.out.contains("PENDING"), "{}", waiting.out);
     let told = server.hapax(&["promises", "token", "id:p"]).await.ok();
     assert!(told.err.contains("shown this once") && told.out.contains("/settle/hps_"), "{told:?}");

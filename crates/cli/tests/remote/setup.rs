@@ -11,14 +11,14 @@ use crate::remote::support::{ECHO, TestServer, command, run};
 async fn a_workspace_and_its_keys_live_and_end() {
     let server = TestServer::start().await;
     let installer = server.installer().await;
-    let make = ["workspaces", "create", "emea", "--description", "Europe"];
+    let make = ["admin", "workspaces", "create", "emea", "--description", "Europe"];
     assert_eq!(server.hapax_as(&installer, &make).await.ok().out, "emea is made\n");
     assert_eq!(server.hapax_as(&installer, &make).await.ok().out, "emea was there already\n");
-    let listed = server.hapax_as(&installer, &["workspaces", "list"]).await.ok().out;
+    let listed = server.hapax_as(&installer, &["admin", "workspaces", "list"]).await.ok().out;
     assert!(listed.contains("emea") && listed.contains("Europe"), "{listed}");
-    server.hapax(&["workspaces", "list"]).await.exits(4);
+    server.hapax(&["admin", "workspaces", "list"]).await.exits(4);
 
-    let make = ["credentials", "create", "billing", "--role", "admin", "--workspace", "emea"];
+    let make = ["admin", "credentials", "create", "billing", "--role", "admin", "--workspace", "emea"];
     let issued = server.hapax_as(&installer, &make).await.ok();
     assert!(issued.err.contains("shown this once"), "{}", issued.err);
     let part = |name: &str, text: &str| {
@@ -28,34 +28,37 @@ async fn a_workspace_and_its_keys_live_and_end() {
     };
     let (id, key) = (part("id", &issued.out), part("api key", &issued.out));
     assert_eq!(
-        server.hapax_as(&key, &["workspaces", "show", "emea", "--json"]).await.ok().json()["id"],
+        server.hapax_as(&key, &["admin", "workspaces", "show", "emea", "--json"]).await.ok().json()["id"],
         "emea"
     );
-    // What belongs to another workspace is not there.
-    server.hapax_as(&key, &["workspaces", "show", "acme"]).await.exits(5);
-    let listed = server.hapax_as(&key, &["credentials", "list"]).await.ok().out;
+    // Things of another workspace are not found.
+    server.hapax_as(&key, &["admin", "workspaces", "show", "acme"]).await.exits(5);
+    let listed = server.hapax_as(&key, &["admin", "credentials", "list"]).await.ok().out;
     assert!(listed.contains(&id) && !listed.contains(&key), "{listed}");
 
-    let shown = server.hapax_as(&key, &["credentials", "show", &id, "--json"]).await.ok();
+    let shown = server.hapax_as(&key, &["admin", "credentials", "show", &id, "--json"]).await.ok();
     assert_eq!((&shown.json()["id"], &shown.json()["role"]), (&json!(id), &json!("admin")));
     assert!(!shown.out.contains(&key), "{}", shown.out);
-    let table = server.hapax_as(&key, &["credentials", "show", &id]).await.ok().out;
+    let table = server.hapax_as(&key, &["admin", "credentials", "show", &id]).await.ok().out;
     assert!(table.contains(&id) && table.contains("billing"), "{table}");
-    server.hapax(&["credentials", "show", &id]).await.exits(5);
+    server.hapax(&["admin", "credentials", "show", &id]).await.exits(5);
 
-    let rotate = ["credentials", "rotate", &id];
+    let rotate = ["admin", "credentials", "rotate", &id];
     server.hapax_as(&key, &rotate).await.exits(2);
     let rotated = server.hapax_as(&key, &[&rotate[..], &["--yes", "--json"]].concat()).await.ok().json();
     let new_key = rotated["apiKey"].as_str().unwrap();
     server.hapax_as(&key, &["runs", "list"]).await.exits(4);
     server.hapax_as(new_key, &["runs", "list"]).await.ok();
     let other = server
-        .hapax_as(new_key, &["credentials", "create", "ci", "--role", "viewer", "--json"])
+        .hapax_as(new_key, &["admin", "credentials", "create", "ci", "--role", "viewer", "--json"])
         .await
         .ok()
         .json();
     let other_id = other["credential"]["id"].as_str().unwrap();
-    server.hapax_as(new_key, &["credentials", "revoke", other_id, "--yes", "--reason", "a test"]).await.ok();
+    server
+        .hapax_as(new_key, &["admin", "credentials", "revoke", other_id, "--yes", "--reason", "a test"])
+        .await
+        .ok();
     server.hapax_as(other["apiKey"].as_str().unwrap(), &["runs", "list"]).await.exits(4);
 }
 
@@ -64,7 +67,7 @@ async fn a_key_comes_from_a_file_or_from_standard_input() {
     let server = TestServer::start().await;
     server.upload(ECHO).await;
     let path = server.file("key", &format!("{}\n", server.admin));
-    let list = ["definitions", "list", "--server", &server.url, "--api-key-file"];
+    let list = ["workflows", "list", "--server", &server.url, "--api-key-file"];
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     let quiet = run(command(&[&list[..], &[&path]].concat())).await.ok();
     assert_eq!(quiet.err, "");
@@ -85,11 +88,11 @@ async fn a_role_that_may_not_is_told_which_may() {
     let server = TestServer::start().await;
     let viewer = server.key("acme", Role::Viewer).await;
     let file = server.file("echo.json", ECHO);
-    let refused = server.hapax_as(&viewer, &["definitions", "upload", &file]).await.exits(4);
+    let refused = server.hapax_as(&viewer, &["apply", &file]).await.exits(4);
     assert!(refused.err.contains("forbidden") && refused.err.contains("admin"), "{}", refused.err);
     let echo = server.upload(ECHO).await;
     assert_eq!(
-        server.hapax_as(&viewer, &["definitions", "show", &echo, "--json"]).await.ok().json()["id"],
+        server.hapax_as(&viewer, &["workflows", "show", &echo, "--json"]).await.ok().json()["id"],
         json!(echo)
     );
 }

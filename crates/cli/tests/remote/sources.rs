@@ -1,4 +1,4 @@
-//! Webhook sources, and what came from them.
+//! Webhook sources and their events.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -29,35 +29,38 @@ async fn a_source_is_applied_sent_to_looked_at_and_disabled() {
     let file = file.display().to_string();
     let valid = server.hapax(&["validate", &file]).await.ok().out;
     assert!(valid.contains("webhook source bells is valid"), "{valid}");
-    let made = server.hapax(&["sources", "apply", &file, "--json"]).await.ok().json();
+    let made = server.hapax(&["apply", &file, "--json"]).await.ok().json();
     let path = made["path"].as_str().unwrap().to_owned();
-    let again = server.hapax(&["sources", "apply", &file]).await.ok();
-    assert!(again.out.contains("says the same"), "{again:?}");
+    let again = server.hapax(&["apply", &file]).await.ok();
+    assert!(again.out.contains("unchanged"), "{again:?}");
     assert!(again.err.contains("warning at /signature"), "{again:?}");
     let answer = send(&server.url, &path, "{\"id\":\"e1\",\"bell\":7}").await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let listed =
-        server.hapax(&["sources", "events", "list", "--status", "unmatched", "--json"]).await.ok().json();
+        server.hapax(&["webhooks", "events", "list", "--status", "unmatched", "--json"]).await.ok().json();
     assert_eq!((&listed["eventId"], &listed["source"]), (&"e1".into(), &"bells".into()));
-    let shown = server.hapax(&["sources", "events", "show", "bells", "e1", "--json"]).await.ok().json();
+    let shown = server.hapax(&["webhooks", "events", "show", "bells", "e1", "--json"]).await.ok().json();
     assert_eq!(shown["body"], "{\"id\":\"e1\",\"bell\":7}");
     std::fs::write(&file, SOURCE.replace("bell:", "chime:")).unwrap();
-    let replaced = server.hapax(&["sources", "apply", &file]).await.ok().out;
-    assert!(replaced.starts_with("bells (version 2) replaced"), "{replaced}");
+    let replaced = server.hapax(&["apply", &file]).await.ok().out;
+    assert!(replaced.starts_with("webhook source bells replaced (version 2)"), "{replaced}");
     let processed =
-        server.hapax(&["sources", "events", "reprocess", "bells", "e1", "--json"]).await.ok().json();
+        server.hapax(&["webhooks", "events", "reprocess", "bells", "e1", "--json"]).await.ok().json();
     assert_eq!((&processed["attempts"], &processed["status"]), (&2.into(), &"unmatched".into()));
-    let many = ["sources", "events", "reprocess-many", "--status", "unmatched"];
+    let many = ["webhooks", "events", "reprocess-many", "--status", "unmatched"];
     server.hapax(&many).await.exits(2);
     server.hapax(&[&many[..], &["--limit", "5"]].concat()).await.ok();
-    let disabled =
-        server.hapax(&["sources", "disable", "bells", "--reason", "noise", "--json"]).await.ok().json();
+    let disabled = server
+        .hapax(&["webhooks", "sources", "disable", "bells", "--reason", "noise", "--json"])
+        .await
+        .ok()
+        .json();
     assert_eq!((&disabled["state"], &disabled["reason"]), (&"disabled".into(), &"noise".into()));
-    server.hapax(&["sources", "delete", "bells"]).await.exits(2);
-    let deleted = server.hapax(&["sources", "delete", "bells", "--yes"]).await.ok().out;
+    server.hapax(&["webhooks", "sources", "delete", "bells"]).await.exits(2);
+    let deleted = server.hapax(&["webhooks", "sources", "delete", "bells", "--yes"]).await.ok().out;
     assert_eq!(deleted, "bells is deleted\n");
-    server.hapax(&["sources", "show", "bells"]).await.exits(5);
-    let made = server.hapax(&["sources", "apply", &file, "--json"]).await.ok().json();
+    server.hapax(&["webhooks", "sources", "show", "bells"]).await.exits(5);
+    let made = server.hapax(&["apply", &file, "--json"]).await.ok().json();
     assert_eq!((&made["path"], &made["version"]), (&path.as_str().into(), &5.into()));
-    server.hapax(&["sources", "show", "nobody"]).await.exits(5);
+    server.hapax(&["webhooks", "sources", "show", "nobody"]).await.exits(5);
 }

@@ -61,7 +61,7 @@ async fn a_run_is_paused_resumed_and_cancelled() {
     }
 }
 
-/// What a retry would make happen again is shown beforehand, and is done only if each effect is named.
+/// A retry plan shows the effects that would happen again. The retry needs each of them by name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_shows_what_it_would_do_and_repeats_only_what_is_named() {
     let server = TestServer::start().await;
@@ -115,14 +115,16 @@ async fn a_doubt_is_decided_through_the_server_and_on_record() {
     };
     let doubt = tokio::time::timeout(Duration::from_secs(60), looking).await.expect("a doubt");
     assert_eq!(doubt["runId"], json!(run));
-    let (step, seen) = (doubt["stepId"].as_str().unwrap(), doubt["version"].to_string());
+    let (step, seen) = (doubt["stepId"].as_str().unwrap(), doubt["seen"].to_string());
+    let id = format!("{run}/{step}");
+    assert_eq!(doubt["id"], json!(id));
     let table = server.hapax(&["doubts", "list"]).await.ok().out;
     assert!(table.contains(&run) && table.contains("the answer was lost"), "{table}");
 
     let operator = server.key("acme", hapax_api::Role::Operator).await;
     let who = ["--by", "ada", "--reason", "the bank shows it", "--json"];
     let decide = |seen: &str, how: &[&str]| -> Vec<String> {
-        let all = [&["doubts", "resolve", &run, step, "--seen", seen], how, &who].concat();
+        let all = [&["doubts", "resolve", &id, "--seen", seen], how, &who].concat();
         all.into_iter().map(String::from).collect()
     };
     let strs = |all: &[String]| all.iter().map(|it| it.to_string()).collect::<Vec<_>>();
@@ -136,7 +138,7 @@ async fn a_doubt_is_decided_through_the_server_and_on_record() {
     let seconded = [&abandon[..], &["--seconded-by", "grace"]].concat();
     let refused = server.hapax_as(&operator, &seconded).await.exits(2);
     assert!(refused.err.contains("--store"), "{}", refused.err);
-    let happened = strs(&decide(&seen, &["--happened", "{\"tx\":41}"]));
+    let happened = strs(&decide(&seen, &["--happened", "--result", "{\"tx\":41}"]));
     let happened: Vec<&str> = happened.iter().map(String::as_str).collect();
     let decided = server.hapax_as(&operator, &happened).await.ok().json();
     assert_eq!(decided["resolution"], "happened");
@@ -168,8 +170,8 @@ async fn a_doubt_is_decided_through_the_server_and_on_record() {
 
     // The same store, looked at beside the server.
     let store = format!("sqlite:{}/hapax.db", server.folder.path().display());
-    let checked = server.hapax(&["fsck", "--store", &store, "--json"]).await.ok().json();
+    let checked = server.hapax(&["admin", "fsck", "--store", &store, "--json"]).await.ok().json();
     assert_eq!((&checked["violations"], &checked["runs"]), (&json!([]), &json!(1)), "{checked}");
-    let text = server.hapax(&["fsck", "--store", &store]).await.ok().out;
+    let text = server.hapax(&["admin", "fsck", "--store", &store]).await.ok().out;
     assert!(text.starts_with("1 runs, "), "{text}");
 }

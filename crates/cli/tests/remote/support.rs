@@ -33,7 +33,7 @@ pub struct TestServer {
     _drain: Drain,
 }
 
-/// What a command did.
+/// Result of a command.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -64,6 +64,8 @@ impl Ran {
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
     command.args(arguments).env_remove("HAPAX_STORE").env_remove("HAPAX_API_KEY").env_remove("HAPAX_SERVER");
+    // The developer who runs the tests may have profiles.
+    command.env_remove("HAPAX_PROFILE").env("XDG_CONFIG_HOME", "/nonexistent");
     command.stdin(Stdio::null()).kill_on_drop(true);
     command
 }
@@ -90,6 +92,7 @@ impl TestServer {
             .task("fail", |_| async {
                 Err(Failure::permanent("it always fails\u{1b}[2J\u{1b}]0;owned\u{7}"))
             })
+            .task("busy", |_| async { Err(Failure::retryable("the line is busy")) })
             .task("lose", |_| async { Err(Failure::unknown("the answer was lost")) });
         engine
             .register_action("echo", |call| async move { ActionAnswer::done(call.input::<Value>()?) })
@@ -161,15 +164,14 @@ impl TestServer {
     /// Uploads a document; its id.
     pub async fn upload(&self, document: &str) -> String {
         let file = self.file("document.json", document);
-        let id = self.hapax(&["definitions", "upload", &file, "--json"]).await.ok().json()["id"].clone();
+        let id = self.hapax(&["apply", &file, "--json"]).await.ok().json()["id"].clone();
         id.as_str().unwrap().to_owned()
     }
 
     /// Starts a run of a document; its id.
     pub async fn begin(&self, document: &str, input: &str) -> String {
         let definition = self.upload(document).await;
-        let started =
-            self.hapax(&["runs", "start", &definition, "--input", input, "--json"]).await.ok().json();
+        let started = self.hapax(&["start", &definition, "--input", input, "--json"]).await.ok().json();
         started["run"]["id"].as_str().unwrap().to_owned()
     }
 }

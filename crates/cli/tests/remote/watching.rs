@@ -12,35 +12,42 @@ use crate::remote::support::{ECHO, FAIL, LISTEN, TestServer};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_is_uploaded_once_listed_and_shown() {
+async fn a_workflow_is_applied_once_listed_and_shown() {
     let server = TestServer::start().await;
     let file = server.file("echo.json", ECHO);
-    let first = server.hapax(&["definitions", "upload", &file]).await.ok();
-    assert!(first.out.contains("(version 1 of echo) uploaded"), "{}", first.out);
-    let again = server.hapax(&["definitions", "upload", &file]).await.ok();
-    assert!(again.out.contains("was there already, with the same content"), "{}", again.out);
+    let first = server.hapax(&["apply", &file]).await.ok();
+    assert!(first.out == "workflow echo@1 created\n", "{}", first.out);
+    let again = server.hapax(&["apply", &file]).await.ok();
+    assert!(again.out == "workflow echo@1 unchanged\n", "{}", again.out);
     let other = server.file(
         "other.yaml",
         "name: echo\nversion: 1\nsteps:\n  - name: other\n    type: task\n    task: echo\n",
     );
-    let refused = server.hapax(&["definitions", "upload", &other]).await.exits(6);
-    assert!(refused.out.is_empty() && refused.err.contains("definition_exists"), "{}", refused.err);
+    let refused = server.hapax(&["apply", &other]).await.exits(6);
+    assert!(
+        refused.out.is_empty()
+            && refused.err.contains("definition_exists")
+            && refused.err.contains("other.yaml"),
+        "{}",
+        refused.err
+    );
     let wrong = server.file("wrong.yaml", "name: echo\nversion: 2\nsteps:\n  - name: x\n    type: dance\n");
-    let refused = server.hapax(&["definitions", "upload", &wrong]).await.exits(6);
+    let refused = server.hapax(&["apply", &wrong]).await.exits(6);
     assert!(
         refused.err.contains("definition_invalid") && refused.err.contains("/steps/0"),
         "{}",
         refused.err
     );
 
-    let listed = server.hapax(&["definitions", "list", "--json"]).await.ok().json();
+    let listed = server.hapax(&["workflows", "list", "--json"]).await.ok().json();
     let id = listed["id"].as_str().unwrap().to_owned();
     assert_eq!((&listed["name"], &listed["version"]), (&json!("echo"), &json!(1)));
-    let table = server.hapax(&["definitions", "list"]).await.ok().out;
+    let table = server.hapax(&["workflows", "list"]).await.ok().out;
     assert!(table.contains(&id) && table.contains("echo"), "{table}");
-    let yaml = server.hapax(&["definitions", "show", &id, "-o", "yaml"]).await.ok().out;
+    let yaml = server.hapax(&["workflows", "show", "echo", "-o", "yaml"]).await.ok().out;
     assert!(yaml.contains("name: echo") && yaml.contains("task: echo"), "{yaml}");
-    let sheet = server.hapax(&["definitions", "show", &id]).await.ok().out;
+    server.hapax(&["workflows", "show", "echo@2"]).await.exits(5);
+    let sheet = server.hapax(&["workflows", "show", "echo@1"]).await.ok().out;
     assert!(sheet.starts_with(&format!("id        {id}\n")) && sheet.contains("\"steps\""), "{sheet}");
 }
 
@@ -49,15 +56,13 @@ async fn a_definition_is_uploaded_once_listed_and_shown() {
 async fn a_run_is_started_once_per_key() {
     let server = TestServer::start().await;
     let echo = server.upload(ECHO).await;
-    let start = ["runs", "start", &echo, "--input", "{\"order\":789}", "--key", "order-789", "--json"];
+    let start = ["start", &echo, "--input", "{\"order\":789}", "--key", "order-789", "--json"];
     let first = server.hapax(&start).await.ok().json();
     let again = server.hapax(&start).await.ok().json();
     assert_eq!((&first["created"], &again["created"]), (&json!(true), &json!(false)));
     assert_eq!(first["run"]["id"], again["run"]["id"]);
-    let refused = server
-        .hapax(&["runs", "start", &echo, "--input", "{\"order\":790}", "--key", "order-789"])
-        .await
-        .exits(6);
+    let refused =
+        server.hapax(&["start", &echo, "--input", "{\"order\":790}", "--key", "order-789"]).await.exits(6);
     assert!(
         refused.err.contains("idempotency_key_conflict") && refused.err.contains("differs at /order"),
         "{}",
@@ -65,7 +70,7 @@ async fn a_run_is_started_once_per_key() {
     );
 
     let run = first["run"]["id"].as_str().unwrap();
-    let result = server.hapax(&["runs", "result", run, "--wait", "30"]).await.ok();
+    let result = server.hapax(&["runs", "result", run, "--wait", "30s"]).await.ok();
     assert_eq!(result.json(), json!({"said": {"order": 789}}));
     let listed = server.hapax(&["runs", "list", "--status", "completed", "--json"]).await.ok().json();
     assert_eq!((&listed["id"], &listed["idempotencyKey"]), (&json!(run), &json!("order-789")));
@@ -92,17 +97,16 @@ async fn an_input_may_come_from_a_file_or_from_standard_input() {
     let server = TestServer::start().await;
     let echo = server.upload(ECHO).await;
     let file = server.file("input.json", "{\"from\":\"file\"}\n");
-    let run = server.hapax(&["runs", "start", &echo, "--input-file", &file, "--json"]).await.ok().json();
+    let run = server.hapax(&["start", &echo, "--input-file", &file, "--json"]).await.ok().json();
     assert_eq!(run["run"]["input"], json!({"from": "file"}));
-    let mut command =
-        server.command_as(&server.admin, &["runs", "start", &echo, "--input-file", "-", "--json"]);
+    let mut command = server.command_as(&server.admin, &["start", &echo, "--input-file", "-", "--json"]);
     let file = std::fs::File::open(&file).unwrap();
     command.stdin(file);
     assert_eq!(
         crate::remote::support::run(command).await.ok().json()["run"]["input"],
         json!({"from": "file"})
     );
-    let closed = server.hapax(&["runs", "start", &echo, "--input-file", "-"]).await.exits(1);
+    let closed = server.hapax(&["start", &echo, "--input-file", "-"]).await.exits(1);
     assert!(closed.err.contains("JSON"), "{}", closed.err);
 }
 
@@ -110,7 +114,7 @@ async fn an_input_may_come_from_a_file_or_from_standard_input() {
 async fn a_watched_run_is_told_line_by_line_and_its_end_is_the_exit_code() {
     let server = TestServer::start().await;
     let echo = server.upload(ECHO).await;
-    let watched = server.hapax(&["runs", "start", &echo, "--watch"]).await.ok();
+    let watched = server.hapax(&["start", &echo, "--watch"]).await.ok();
     let lines: Vec<&str> = watched.out.lines().collect();
     assert!(lines.iter().any(|line| line.contains("  run   started")), "{}", watched.out);
     assert!(lines.iter().any(|line| line.contains("  step  say  COMPLETED  attempt 1")), "{}", watched.out);

@@ -20,14 +20,15 @@ pub fn hapax() -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HAPAX_")) {
         command.env_remove(name);
     }
-    command.stdin(Stdio::null());
+    // The developer who runs the tests may have profiles.
+    command.stdin(Stdio::null()).env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 
 /// The server that the README's first command starts.
 pub struct Dev {
     process: Child,
-    /// Taken by whoever waits for its end.
+    /// Taken by the code that waits for its end.
     output: Option<BufReader<ChildStdout>>,
     ready: Value,
     folder: Rc<tempfile::TempDir>,
@@ -36,7 +37,7 @@ pub struct Dev {
 /// How a server ended.
 pub struct Ended {
     pub status: ExitStatus,
-    /// What it wrote to standard output after the first line.
+    /// Standard output after the first line.
     pub output: String,
 }
 
@@ -78,7 +79,7 @@ impl Dev {
         Dev { process, output: Some(output), ready, folder }
     }
 
-    /// What the first line told.
+    /// Content of the first line.
     pub fn ready(&self) -> &Value {
         &self.ready
     }

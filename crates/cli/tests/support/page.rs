@@ -13,7 +13,7 @@ pub fn blocks(page: &str) -> Vec<(&str, String)> {
     found
 }
 
-/// Looks for each line of `answers` in what came of `script`, in order, so that two calls of one block cannot trade places.
+/// Finds each line of `answers` in the output of `script`, in order, so that two calls of one block cannot trade places.
 pub fn check_answers(answers: &str, script: &str, came: &str) {
     let mut rest = came;
     for expected in answers.lines() {

@@ -1,16 +1,16 @@
-//! A command as it runs in somebody's terminal: `script`, which every Debian has, gives it one.
+//! Runs a command in a terminal, which `script` provides (every Debian has it).
 
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
 use std::process::{Command, Stdio};
 
-/// What a terminal is sent by the command and all that it writes, on either stream; it has nothing to read.
+/// Everything that the command sends to its terminal, on either stream. Its input is empty.
 pub fn on_a_terminal(words: &[&str], environment: &[(&str, &str)]) -> String {
     let output = command(words, environment).output().expect("script is there");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The same command, yet to be started; its exit code is that of the command.
+/// The same command, not yet started. It exits with the code of the command.
 pub fn command(words: &[&str], environment: &[(&str, &str)]) -> Command {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
     let mut script = Command::new("script");

@@ -112,6 +112,9 @@ async fn the_examples_of_definitions_are_what_a_server_answers() {
     examples.send(call("create_definition").body(order())).await;
     examples.send(call("list_definitions").query("limit=10")).await;
     examples.send(call("get_definition").at(text(&made, "/id"))).await;
+    let archived = json!({ "status": "archived" });
+    examples.send(call("change_definition").at(text(&made, "/id")).body(archived)).await;
+    examples.send(call("delete_definition").at(text(&made, "/id"))).await;
     examples.finish();
 }
 
@@ -146,6 +149,7 @@ async fn the_examples_of_keys_are_what_a_server_answers() {
     let run = start(&server, &server.echo().await, "process-order-4711").await;
     server.until(&run, "COMPLETED").await;
     examples.send(call("get_key").at("run").at("process-order-4711")).await;
+    examples.send(call("explain").query("q=process-order-4711")).await;
     let reason = json!({ "reason": "The order was deleted and must be processed anew." });
     examples.send(call("release_key").at("run").at("process-order-4711").body(reason)).await;
     examples.send(call("get_idempotency_policy").by("")).await;

@@ -21,7 +21,7 @@ pub(super) const RUNS_PATH: &str = "/api/v1/workflow-runs";
 /// Most headers of an answer.
 const MAX_HEADERS: usize = 32;
 
-/// What each request asks for.
+/// Body of each request.
 #[derive(Clone)]
 pub(super) struct Asking {
     pub(super) authorization: String,
@@ -39,7 +39,7 @@ pub(super) enum Key {
     InHeader(Arc<KeySeries>),
 }
 
-/// What must come back, or nothing was measured.
+/// The expected response. Any other one fails the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     /// A new run.
@@ -50,7 +50,7 @@ pub(super) enum Answer {
     Whatever,
 }
 
-/// What the run with this number works on.
+/// Input of the run with this number.
 pub(super) fn input(nth: u64) -> String {
     format!(r#"{{"order":{nth},"customer":"ada@example.com","amountCents":4999}}"#)
 }
@@ -100,7 +100,7 @@ impl Connection {
         Ok(Connection { socket, request: String::new(), answer: Vec::new() })
     }
 
-    /// Sends one request, and answers with the body of what came back.
+    /// Sends one request and returns the response body.
     async fn send(&mut self, asking: &Asking, nth: u64) -> Result<&[u8]> {
         asking.write(nth, &mut self.request)?;
         self.socket.write_all(self.request.as_bytes()).await?;
@@ -125,7 +125,7 @@ impl Connection {
     }
 }
 
-/// What the head of an answer says.
+/// Head of a response.
 struct Head {
     bytes: usize,
     status: u16,

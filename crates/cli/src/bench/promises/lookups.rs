@@ -1,4 +1,4 @@
-//! What it costs to find a promise by its key.
+//! Cost of finding a promise by its key.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -19,7 +19,7 @@ const WARM_UP: u64 = 20_000;
 /// How many lookups among few take turns with as many among many.
 const TURN: u64 = 100;
 
-/// What lookups took.
+/// Durations of lookups.
 pub(super) struct Lookups {
     /// Of few keys, in a store that has no others.
     pub(super) few: Histogram,
@@ -55,7 +55,7 @@ pub(super) async fn time_many(engine: &Engine, many: u64, few: Histogram) -> Res
     Ok(lookups)
 }
 
-/// In a small store beside the one of many, and in that, by turns.
+/// In a small store and in the large one, by turns.
 pub(super) async fn time_by_turns(
     engine: &Engine,
     many: u64,

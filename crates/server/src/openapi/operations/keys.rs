@@ -5,9 +5,17 @@ use hapax_api::Code;
 
 use crate::openapi::operation::{Group, get, post};
 use crate::routes::keys::Of;
+use crate::routes::why::WhyQuery;
 
 pub(super) fn group() -> Group {
     let operations = vec![
+        get("/api/v1/why", "explain", "Explain a key, subject or id")
+            .about(
+                "Explains what a run id, idempotency key, subject, promise, operation, entity or provider's event id names: the \
+                 tree of runs behind it, what each open run waits for, since when and until when, and the command that settles it.",
+            )
+            .query::<WhyQuery>()
+            .answers::<api::Why>(200, "What the query names, and the family of the run behind it."),
         get("/api/v1/keys/{scope}/{key}", "get_key", "Look up a key")
             .about("Shows what a key stands for: who used it, when, for what, how often it was replayed, and when it expires.")
             .query::<Of>()
