@@ -41,7 +41,7 @@ pub enum JournalKind {
     /// A person had an after-effect delivered once more.
     Redelivered,
     /// A person left a note.
-    JournalEvent,
+    Noted,
     /// A person released an idempotency key.
     KeyReleased,
     /// A credential was issued, rotated or revoked.
@@ -86,7 +86,7 @@ pub enum Occurrence {
     Happened,
 }
 
-/// One entry. Those with `by` are the audit log, and outlive the run.
+/// One entry. Those with `actor` are the audit log, and outlive the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalEntry {
@@ -128,7 +128,7 @@ pub struct JournalEntry {
     pub owner: Option<String>,
     /// The person who did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<Actor>,
+    pub actor: Option<Actor>,
     /// The person who agreed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconded_by: Option<Actor>,

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::DurationText;
+
 /// What a credential may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -53,9 +55,9 @@ pub struct CreateCredential {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128)]
     pub requester: Option<String>,
-    /// When it ends; absent: never.
+    /// How long it works; absent: until it is revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_in_seconds: Option<u64>,
+    pub expires_in: Option<DurationText>,
 }
 
 /// Gives a credential a new secret. The credential, its scope of keys and its role stay.
@@ -64,7 +66,7 @@ pub struct CreateCredential {
 pub struct RotateCredential {
     /// How long the old secret still works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlap_seconds: Option<u64>,
+    pub overlap: Option<DurationText>,
 }
 
 /// Ends a credential.

@@ -98,7 +98,7 @@ pub struct RedeliverWebhook {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RedeliverWebhooks {
     /// To which subscription.
-    pub subscription: String,
+    pub subscription_id: String,
     /// Those that stand there: `dead` or `delivered`.
     pub status: DeliveryStatus,
     /// How many at most.
@@ -121,7 +121,7 @@ pub struct RedeliverWebhooks {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DiscardWebhooks {
     /// For which subscription; also if it was disabled or deleted.
-    pub subscription: String,
+    pub subscription_id: String,
     /// How many at most.
     #[schema(minimum = 1, maximum = 100)]
     pub limit: u64,

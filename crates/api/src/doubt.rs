@@ -99,7 +99,7 @@ pub struct ResolvedDoubt {
     /// What was decided.
     pub resolution: Resolution,
     /// Who decided.
-    pub by: Actor,
+    pub actor: Actor,
     /// The run's version after it.
     pub version: u64,
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{JsonObject, OperationStatus, RawJson};
+use crate::{DurationText, JsonObject, OperationStatus, RawJson};
 
 /// Makes an entity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -72,14 +72,14 @@ pub struct PendingOperation {
     /// Its id.
     pub id: String,
     /// The step.
-    pub step: String,
+    pub step_key: String,
     /// `PENDING`, or `IN_DOUBT` if nobody knows whether it happened.
     pub status: OperationStatus,
     /// When it began, or since when it is in doubt.
     #[schema(format = DateTime)]
     pub since: String,
-    /// How long that is ago.
-    pub age_seconds: u64,
+    /// How long ago that is.
+    pub age: DurationText,
 }
 
 /// A step, and whether it may be taken now.
@@ -87,9 +87,9 @@ pub struct PendingOperation {
 #[serde(rename_all = "camelCase")]
 pub struct AllowedAction {
     /// The step, for `POST …/steps/{stepKey}`.
-    pub step: String,
-    /// Its number, by which people sort steps.
-    pub step_id: u32,
+    pub step_key: String,
+    /// Its number (`step_id` of the document), by which people sort steps.
+    pub step_number: u32,
     /// The status after it.
     pub to: String,
     /// May it be taken now?
@@ -102,7 +102,7 @@ pub struct AllowedAction {
     pub code: Option<String>,
     /// The operation that is in the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub operation: Option<String>,
+    pub operation_id: Option<String>,
     /// Can it not be taken back?
     pub irreversible: bool,
 }

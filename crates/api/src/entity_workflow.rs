@@ -37,7 +37,7 @@ pub struct EntityWorkflowSummary {
     /// The module that owns it.
     pub module: String,
     /// What type of entity it moves.
-    pub entity: String,
+    pub entity_type: String,
     /// The table of the operator's that the entities live in; absent if they live in Hapax's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,

@@ -115,10 +115,6 @@ errors! {
         "Versions are immutable. Upload the changed definition under a new version; runs that began on the old one keep it.";
     RunEnded = "run_ended", 409, false, "The run has ended",
         "An ended run takes no commands or signals. A FAILED run can be reopened with `POST /api/v1/workflow-runs/{id}/retry`; otherwise start a new one.";
-    RunFailed = "run_failed", 409, false, "The run failed",
-        "The run has no output, because it failed. `failure` says why. Retry the run when the cause is gone, or start a new one.";
-    RunCancelled = "run_cancelled", 409, false, "The run was cancelled",
-        "The run has no output, because it was cancelled. `failure` says by whom or why. Start a new one if it is needed after all.";
     AlreadyAsked = "already_asked", 409, false, "This was asked before",
         "The same command is under way or done. Read the run to see where it stands; there is no need to ask again.";
     NotARoot = "not_a_root", 409, false, "Another run started this one",
@@ -146,7 +142,7 @@ errors! {
     DeliveryUnderWay = "delivery_under_way", 409, true, "The after-effect is still being delivered",
         "It is delivered by itself. Only one that has come to its end can be delivered once more.";
     SubscriptionDisabled = "subscription_disabled", 409, false, "The subscription is not told anything",
-        "It was disabled or deleted; `reason` says why. Mend the receiver, enable the subscription (`POST /api/v1/webhook-subscriptions/{id}/enable`), then send the request again.";
+        "It was disabled or deleted; `reason` says why. Mend the receiver, enable the subscription (`PATCH /api/v1/webhook-subscriptions/{id}` with `status: enabled`), then send the request again.";
     PromiseAlreadySettled = "promise_already_settled", 409, false, "The promise holds another value",
         "The first settlement stands and was not changed. Read the promise to see its value.";
     PromiseTimedOut = "promise_timed_out", 409, false, "The promise has timed out",

@@ -22,7 +22,7 @@ pub struct Health {
     /// How it is.
     pub status: HealthStatus,
     /// The version of Hapax.
-    pub version: String,
+    pub server_version: String,
 }
 
 /// One thing that readiness depends on.

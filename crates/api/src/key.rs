@@ -22,7 +22,7 @@ pub enum KeyScope {
 /// Where a key stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum KeyStanding {
+pub enum KeyStatus {
     /// The first request under it is under way.
     InFlight,
     /// It is claimed for a promise that is still to be made: somebody settled that early.
@@ -78,13 +78,13 @@ pub struct KeyRecord {
     /// The key.
     pub key: String,
     /// Where it stands.
-    pub standing: KeyStanding,
+    pub status: KeyStatus,
     /// What it names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<KeyHolder>,
     /// Who used it first, for the key of an operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<Actor>,
+    pub actor: Option<Actor>,
     /// The credential that used it first, for a request key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_id: Option<String>,

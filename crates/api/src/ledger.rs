@@ -52,7 +52,7 @@ pub struct LedgerAttempt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
     /// How it went.
-    pub outcome: LedgerOutcome,
+    pub status: LedgerOutcome,
 }
 
 /// A decision of people about an effect.
@@ -60,7 +60,7 @@ pub struct LedgerAttempt {
 #[serde(rename_all = "camelCase")]
 pub struct LedgerRuling {
     /// Who.
-    pub by: Actor,
+    pub actor: Actor,
     /// When.
     #[schema(format = DateTime)]
     pub at: String,
@@ -94,7 +94,7 @@ pub struct LedgerEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<StepStatus>,
     /// Every attempt that was, or may have been, entered.
-    pub attempts: Vec<LedgerAttempt>,
+    pub attempt_log: Vec<LedgerAttempt>,
     /// What probes said: `happened`, `did_not_happen` or `unknown`.
     pub probes: Vec<String>,
     /// What people decided.

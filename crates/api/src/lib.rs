@@ -11,6 +11,7 @@ mod definition;
 mod delivery;
 mod doubt;
 mod durable_promise;
+mod duration;
 mod entity;
 mod entity_workflow;
 mod error_table;
@@ -42,6 +43,7 @@ pub use durable_promise::{
     CompleteDurablePromise, CreateDurablePromise, DurableCompletion, DurablePromise, DurableState,
     DurableValue, NO_TIMEOUT,
 };
+pub use duration::{DurationText, NotADuration};
 pub use entity::{
     AddEntityNote, AllowedAction, CreateEntity, CreatedEntity, Entity, EntityDetail, EntityName,
     PendingOperation,
@@ -53,7 +55,7 @@ pub use error_table::{Code, ERRORS, ErrorKind};
 pub use event::{EventKind, RunEvent};
 pub use health::{Health, HealthStatus, Readiness, ReadinessCheck};
 pub use json::{JsonObject, RawJson};
-pub use key::{KeyHolder, KeyRecord, KeyScope, KeyStanding, ReleaseKey, StoredRequest};
+pub use key::{KeyHolder, KeyRecord, KeyScope, KeyStatus, ReleaseKey, StoredRequest};
 pub use ledger::{LedgerAttempt, LedgerClass, LedgerEntry, LedgerOutcome, LedgerRuling};
 pub use operation::{
     Operation, OperationDetail, OperationResolution, OperationStatus, OverrideStep, ResolveOperation,
@@ -68,22 +70,22 @@ pub use promise::{
 };
 pub use received_webhook::{
     ReceiptStatus, ReceivedStatus, ReceivedWebhook, ReceivedWebhookSummary, ReprocessWebhooks,
-    ReprocessedWebhooks, WebhookActionOutcome, WebhookActionResult, WebhookChallenge, WebhookOutcome,
+    ReprocessedWebhooks, WebhookActionOutcome, WebhookActionStatus, WebhookChallenge, WebhookOutcome,
     WebhookReceipt,
 };
 pub use run::{
     AnswerApproval, Attention, AttentionReason, BatchItem, CancelRun, CreateRun, CreateRunBatch, CreatedRun,
-    CreatedRunBatch, MAX_BATCH_RUNS, ParentRun, PlannedEffect, Priority, RetryPlan, RetryRun, Run, RunAsk,
-    RunDetail, RunStatus, SendSignal, SentSignal, SteerRun, WorkflowName,
+    CreatedRunBatch, MAX_BATCH_RUNS, ParentRun, PendingRequest, PlannedEffect, Priority, RetryPlan, RetryRun,
+    Run, RunDetail, RunResult, RunStatus, SendSignal, SentSignal, SteerRun,
 };
 pub use step::{Failure, FailureClass, Step, StepKind, StepStatus};
 pub use subscription::{
-    CreateSubscription, IssuedSubscription, RotateSubscription, SteerSubscription, Subscription,
-    SubscriptionState, TestedSubscription, WebhookEvent, WebhookSigning,
+    ActivationStatus, ChangeSubscription, CreateSubscription, IssuedSubscription, RotateSubscription,
+    Subscription, SubscriptionStatus, TestedSubscription, WebhookEvent, WebhookSigning,
 };
 /// What the items of a [`Page`] can do: describe themselves in OpenAPI.
 pub use utoipa::ToSchema;
 pub use webhook_source::{
-    PutWebhookSource, SourceState, SteerWebhookSource, WebhookSource, WebhookSourceSummary,
+    ChangeWebhookSource, PutWebhookSource, SourceStatus, WebhookSource, WebhookSourceSummary,
 };
 pub use workspace::{CreateWorkspace, UpdateWorkspace, Workspace};

@@ -129,7 +129,7 @@ pub struct Operation {
     /// The module whose janitor looks after it.
     pub module: String,
     /// The step.
-    pub step: String,
+    pub step_key: String,
     /// Where it stands.
     pub status: OperationStatus,
     /// As whom it was asked for.
@@ -137,7 +137,7 @@ pub struct Operation {
     pub requester: Option<String>,
     /// Who asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<Actor>,
+    pub actor: Option<Actor>,
     /// The key it was asked for under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
@@ -167,7 +167,7 @@ pub struct Operation {
     pub may_repeat: bool,
     /// Version of the entity workflow it began under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub document: Option<u64>,
+    pub document_version: Option<u64>,
     /// How often it was begun.
     pub attempts: u32,
     /// When it first began.

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::DurationText;
+
 /// Keys in the header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -18,13 +20,13 @@ pub struct RequestKeyPolicy {
     /// Most characters.
     pub max_chars: u32,
     /// How long an answer is kept.
-    pub retention_seconds: u64,
+    pub retention: DurationText,
     /// How long an expired key is still refused.
-    pub grace_seconds: u64,
+    pub grace: DurationText,
     /// How long a second request waits for the first, unless it says otherwise.
-    pub wait_seconds: u64,
+    pub wait: DurationText,
     /// The longest wait `Prefer: wait=N` may ask for.
-    pub max_wait_seconds: u64,
+    pub max_wait: DurationText,
     /// Answers up to this size are kept whole.
     pub max_stored_body_bytes: u64,
     /// Statuses that are not kept, so that the key may be used again.
@@ -51,7 +53,7 @@ pub struct BusinessKeyPolicy {
     pub max_chars: u32,
     /// How long a key lives after its run has ended; absent: for ever. A definition may say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retention_seconds: Option<u64>,
+    pub retention: Option<DurationText>,
     /// Does a failed or cancelled run free its key?
     pub released_on_failure: bool,
 }
@@ -61,7 +63,7 @@ pub struct BusinessKeyPolicy {
 #[serde(rename_all = "camelCase")]
 pub struct PromiseKeyPolicy {
     /// How long a key lives, but never less than until the promise settles.
-    pub ttl_seconds: u64,
+    pub ttl: DurationText,
 }
 
 /// The contract in force.

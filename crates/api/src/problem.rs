@@ -1,10 +1,12 @@
 //! What every refusal looks like: `application/problem+json` (RFC 9457).
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::Code;
+use crate::{Code, DurationText};
 
 /// The media type of a [`Problem`].
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -31,7 +33,7 @@ pub struct Problem {
     pub trace_id: Option<String>,
     /// How long to wait before the next try; also sent as `Retry-After`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_after_seconds: Option<u64>,
+    pub retry_after: Option<DurationText>,
     /// What else the code promises.
     #[serde(flatten)]
     #[schema(ignore)]
@@ -40,7 +42,7 @@ pub struct Problem {
 
 /// Members that every problem has, so that no code may promise one of the same name.
 const OWN_MEMBERS: [&str; 8] =
-    ["type", "title", "status", "detail", "code", "retryable", "traceId", "retryAfterSeconds"];
+    ["type", "title", "status", "detail", "code", "retryable", "traceId", "retryAfter"];
 
 impl Problem {
     /// A problem of this code. `detail` should say what to do next.
@@ -54,7 +56,7 @@ impl Problem {
             code,
             retryable: kind.retryable,
             trace_id: None,
-            retry_after_seconds: None,
+            retry_after: None,
             more: Map::new(),
         }
     }
@@ -62,17 +64,26 @@ impl Problem {
     /// Adds a member that the code promises.
     #[must_use]
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
+        let value = value.into();
         debug_assert!(!OWN_MEMBERS.contains(&member), "{member} would be there twice");
-        self.more.insert(member.to_owned(), value.into());
+        debug_assert!(member != "path" || is_place(&value), "{value} is not a place in a request");
+        self.more.insert(member.to_owned(), value);
         self
     }
 
     /// Says how long to wait before the next try.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Self {
-        self.retry_after_seconds = Some(seconds);
+        self.retry_after = Some(Duration::from_secs(seconds).into());
         self
     }
+}
+
+/// Returns true for what `path` of a problem may be: a JSON Pointer into the body, `header:NAME` or `query:NAME`.
+fn is_place(value: &Value) -> bool {
+    value.as_str().is_some_and(|place| {
+        place.is_empty() || ["/", "header:", "query:"].iter().any(|start| place.starts_with(start))
+    })
 }
 
 impl std::fmt::Display for Problem {
@@ -98,8 +109,17 @@ mod tests {
         assert_eq!(wire["code"], "request_in_progress");
         assert_eq!(wire["retryable"], true);
         assert_eq!(wire["operationId"], "op_1");
-        assert_eq!(wire["retryAfterSeconds"], 2);
+        assert_eq!(wire["retryAfter"], "2s");
         assert_eq!(serde_json::from_value::<Problem>(wire).unwrap(), problem);
+    }
+
+    #[test]
+    #[should_panic(expected = "is not a place in a request")]
+    fn the_path_of_a_problem_is_a_pointer_a_header_or_a_parameter() {
+        for place in ["", "/runs/0/input", "header:If-Match", "query:limit"] {
+            assert_eq!(Problem::new(Code::InvalidRequest, "No.").with("path", place).more["path"], place);
+        }
+        let _ = Problem::new(Code::InvalidRequest, "No.").with("path", "runs[0]");
     }
 
     #[test]

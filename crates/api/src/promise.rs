@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::json::present;
-use crate::{Failure, RawJson};
+use crate::{DurationText, Failure, RawJson};
 
 /// Where a promise stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -39,10 +39,9 @@ pub struct CreatePromise {
     /// For how long the key still names it once it is over; a day if absent. While it can be settled the key lives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key_ttl_seconds: Option<u64>,
-    /// It times out after this many milliseconds; never, if neither this nor `deadlineAt` is given.
+    /// It times out after this long; never, if neither this nor `deadlineAt` is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
-    pub timeout_ms: Option<u64>,
+    pub timeout: Option<DurationText>,
     /// It times out then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
@@ -168,8 +167,7 @@ pub struct EarlySettlement {
 pub struct CreateSettleToken {
     /// How long it works; a week if absent, at most 90 days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 7_776_000)]
-    pub expires_in_seconds: Option<u64>,
+    pub expires_in: Option<DurationText>,
 }
 
 /// Such a token, shown this once.

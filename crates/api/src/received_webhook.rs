@@ -116,7 +116,7 @@ pub struct ReceivedWebhook {
     /// Its headers, without signatures and secrets.
     pub headers: std::collections::BTreeMap<String, String>,
     /// Its body as text; what is not UTF-8 is replaced.
-    pub body: String,
+    pub raw_body: String,
 }
 
 /// What was done about an event.
@@ -138,7 +138,7 @@ pub struct WebhookActionOutcome {
     /// `settle`, `start` or `signal`.
     pub action: String,
     /// What came of it.
-    pub result: WebhookActionResult,
+    pub status: WebhookActionStatus,
     /// In words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -153,7 +153,7 @@ pub struct WebhookActionOutcome {
 /// What came of an action, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum WebhookActionResult {
+pub enum WebhookActionStatus {
     /// It is done, now or before.
     Applied,
     /// Its `when` does not hold.

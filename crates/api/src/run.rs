@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::json::present;
-use crate::{Failure, JsonObject, LedgerClass, Problem, RawJson, Step, StepStatus};
+use crate::{DurationText, Failure, JsonObject, LedgerClass, Problem, RawJson, Step, StepStatus};
 
 /// Most runs in one batch.
 pub const MAX_BATCH_RUNS: usize = 100;
@@ -45,21 +45,11 @@ pub enum Priority {
 /// What people asked of a run that is not yet done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RunAsk {
+pub enum PendingRequest {
     /// To stop at the next boundary.
     Pause,
     /// To undo what can be undone and end.
     Cancel,
-}
-
-/// A workflow and its version.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkflowName {
-    /// Its name.
-    pub name: String,
-    /// Its version.
-    pub version: u32,
 }
 
 /// The run that started this one.
@@ -73,12 +63,18 @@ pub struct ParentRun {
 }
 
 /// Asks for a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateRun {
-    /// The definition to run.
+    /// The workflow to run: `order` is its latest version, `order@2` version 2. The run stays with the version it begins with. Give
+    /// either this or `definitionId`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[A-Za-z0-9._-]{1,128}(@[1-9][0-9]{0,9})?$", example = "order@2")]
+    pub workflow: Option<String>,
+    /// The id of the definition to run. Give either this or `workflow`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128)]
-    pub definition_id: String,
+    pub definition_id: Option<String>,
     /// What it works on.
     #[serde(default)]
     pub input: JsonObject,
@@ -92,10 +88,10 @@ pub struct CreateRun {
     pub subject: Option<String>,
     /// Begin this much later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay_ms: Option<u64>,
-    /// It must have ended this long after it was accepted.
+    pub delay: Option<DurationText>,
+    /// Fail the run if it has not ended this long after it was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline_ms: Option<u64>,
+    pub timeout: Option<DurationText>,
     /// Its place among due runs.
     #[serde(default)]
     pub priority: Priority,
@@ -153,8 +149,8 @@ pub struct Run {
     /// The definition it runs; absent for a workflow written in code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition_id: Option<String>,
-    /// The workflow it is pinned to.
-    pub workflow: WorkflowName,
+    /// The workflow it is pinned to, with the version: `order@2`.
+    pub workflow: String,
     /// How many state changes it has seen; give it in `If-Match` to act only on what you saw.
     pub version: u64,
     /// How many times it continued as new.
@@ -183,7 +179,7 @@ pub struct Run {
     pub parent: Option<ParentRun>,
     /// What people asked of it that is not yet done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<RunAsk>,
+    pub pending_request: Option<PendingRequest>,
     /// When it was accepted.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -246,6 +242,22 @@ pub struct RunDetail {
     pub run: Run,
     /// The steps of its current generation, in the order they started.
     pub steps: Vec<Step>,
+}
+
+/// What a run has come to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunResult {
+    /// The run.
+    pub run_id: String,
+    /// Status of the run. COMPLETED comes with `output`, FAILED and CANCELLED with `failure`, any other with neither: the run is still open.
+    pub status: RunStatus,
+    /// What it ended with, byte for byte as it was recorded.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub output: Option<RawJson>,
+    /// Why it failed or was cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
 }
 
 /// Asks a run to undo what it can and end.
@@ -389,7 +401,6 @@ mod tests {
             r#"{"definitionId":"d","workspaceId":"w"}"#,
             r#"{"definitionId":"d","input":[]}"#,
             r#"{"definitionId":"d","input":null}"#,
-            r#"{}"#,
         ] {
             assert!(serde_json::from_str::<CreateRun>(body).is_err(), "{body}");
         }

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::DurationText;
+
 /// What can be subscribed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 pub enum WebhookEvent {
@@ -102,23 +104,52 @@ pub struct CreateSubscription {
 pub struct RotateSubscription {
     /// How long the old secret signs alongside; a day, if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlap_seconds: Option<u64>,
+    pub overlap: Option<DurationText>,
 }
 
-/// Enables, disables or deletes a subscription.
+/// Changes a subscription. Absent fields stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SteerSubscription {
+pub struct ChangeSubscription {
+    /// Another name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 128)]
+    pub name: Option<String>,
+    /// Where webhooks are sent from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 2048)]
+    pub url: Option<String>,
+    /// What is sent from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1, max_items = 16)]
+    pub events: Option<Vec<WebhookEvent>>,
+    /// Another description; an empty one removes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1024)]
+    pub description: Option<String>,
+    /// `disabled` stops sending: what waits is given up, and can be redelivered once it is enabled. `enabled` sends again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<ActivationStatus>,
     /// Why; kept in the audit log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1024)]
     pub reason: Option<String>,
 }
 
+/// Whether something that can be switched off is to work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ActivationStatus {
+    /// It works.
+    Enabled,
+    /// It does nothing until it is enabled.
+    Disabled,
+}
+
 /// Where a subscription stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum SubscriptionState {
+pub enum SubscriptionStatus {
     /// It is told.
     Enabled,
     /// It is told nothing, until somebody enables it.
@@ -145,11 +176,13 @@ pub struct Subscription {
     /// The key that the receiver checks with, if what is sent is signed with a private one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
-    /// Where it stands.
-    pub state: SubscriptionState,
+    /// Whether webhooks are sent.
+    pub status: SubscriptionStatus,
     /// Why it stands there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Rises with each change, for `If-Match`.
+    pub version: u64,
     /// When it was made.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -187,14 +220,14 @@ pub struct TestedSubscription {
     pub webhook_id: String,
     /// Was it answered with 2xx?
     pub delivered: bool,
-    /// The status of the answer, if there was one.
+    /// The HTTP status of the response, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<u16>,
+    pub response_status: Option<u16>,
     /// What went wrong, if something did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// How long it took, in milliseconds.
-    pub took_ms: u64,
+    /// How long it took.
+    pub took: DurationText,
 }
 
 #[cfg(test)]
@@ -218,8 +251,9 @@ mod tests {
             events: vec![WebhookEvent::RunFailed],
             description: None,
             public_key: None,
-            state: SubscriptionState::Enabled,
+            status: SubscriptionStatus::Enabled,
             reason: None,
+            version: 1,
             created_at: String::new(),
             changed_at: String::new(),
             old_secret_until: None,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::RawJson;
+use crate::{ActivationStatus, RawJson};
 
 /// Uploads a source. What it may hold is said by the published JSON Schema of webhook sources.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -16,7 +16,7 @@ pub struct PutWebhookSource(
 /// Whether webhooks of a source are taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum SourceState {
+pub enum SourceStatus {
     /// They are.
     Enabled,
     /// They are refused, as those of a source that does not exist; what came before is still processed.
@@ -39,7 +39,7 @@ pub struct WebhookSourceSummary {
     /// How its webhooks are signed.
     pub scheme: String,
     /// Are its webhooks taken in?
-    pub state: SourceState,
+    pub status: SourceStatus,
     /// Why it is disabled, or was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -69,11 +69,14 @@ pub struct WebhookSource {
     pub warnings: Vec<crate::DefinitionProblem>,
 }
 
-/// Enables, disables or deletes a source.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+/// Enables or disables a source. To replace what it says, send its document with `PUT`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SteerWebhookSource {
-    /// Why, for the audit log.
+pub struct ChangeWebhookSource {
+    /// `disabled` refuses its webhooks; what was accepted before is still processed. `enabled` accepts them again.
+    pub status: ActivationStatus,
+    /// Why; kept in the audit log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1024)]
     pub reason: Option<String>,
 }

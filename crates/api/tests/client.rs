@@ -83,7 +83,7 @@ fn answer(status: &str, body: &str) -> String {
 
 fn refusal(code: Code, after: Option<u64>) -> String {
     let mut problem = Problem::new(code, "not now");
-    problem.retry_after_seconds = after;
+    problem.retry_after = after.map(|seconds| Duration::from_secs(seconds).into());
     answer(&format!("{} No", problem.status), &serde_json::to_string(&problem).unwrap())
 }
 
@@ -140,8 +140,7 @@ async fn what_will_not_pass_is_not_sent_again() {
 #[tokio::test]
 async fn what_answers_with_a_secret_is_sent_once() {
     let server = Scripted::new(vec![CUT]).await;
-    let asked =
-        CreateCredential { name: "ci".into(), role: Role::Viewer, requester: None, expires_in_seconds: None };
+    let asked = CreateCredential { name: "ci".into(), role: Role::Viewer, requester: None, expires_in: None };
     let cut = server.client.create_credential(None, &asked).await.unwrap_err();
     assert!(matches!(cut, ClientError::Unreachable { was_sent: true, .. }), "{cut:?}");
     assert_eq!((server.count(), server.sent("idempotency-key")), (1, vec![None]));
@@ -203,7 +202,7 @@ async fn a_stream_that_breaks_off_goes_on_where_it_was() {
             format!(r#"{{"version":{version},"at":"2026-01-01T00:00:00Z","fence":1,"kind":"{kind}"}}"#);
         format!("event: run\nid: {version}\ndata: {data}\n\n")
     };
-    let run = r#"{"id":"run_1","workspaceId":"w","status":"COMPLETED","workflow":{"name":"o","version":1},"version":4,"generation":0,"input":{},"priority":"normal","createdAt":"2026-01-01T00:00:00Z","changedAt":"2026-01-01T00:00:00Z"}"#;
+    let run = r#"{"id":"run_1","workspaceId":"w","status":"COMPLETED","workflow":"o@1","version":4,"generation":0,"input":{},"priority":"normal","createdAt":"2026-01-01T00:00:00Z","changedAt":"2026-01-01T00:00:00Z"}"#;
     let first = format!("{head}{}{}event: run\nid: 9\ndata: half", event(1, "started"), event(2, "claimed"));
     let last = format!("{head}: alive\n\n{}event: end\nid: 4\ndata: {run}\n\n", event(3, "completed"));
     let server = Scripted::new(vec![first, CUT, refusal(Code::ShuttingDown, None), last]).await;

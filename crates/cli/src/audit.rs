@@ -23,7 +23,7 @@ Examples:
   hapax audit --entity invoice/INV-7              who did what with this invoice
   hapax audit --action promise_settled --credential cred_01
   hapax audit --store sqlite:orders.db            from the store itself
-  hapax audit --store postgres://localhost/orders --json | jq -c 'select(.by.name == \"ada\")'
+  hapax audit --store postgres://localhost/orders --json | jq -c 'select(.actor.name == \"ada\")'
 
 Decisions about doubts, answers to approvals, settlements, steps with entities, commands on runs, redeliveries, keys that were
 freed and what was set up, the oldest first. They outlive the runs they were about. Several filters narrow each other.";
@@ -127,7 +127,7 @@ fn action_in_store(text: &str) -> Result<String> {
         JournalKind::PromiseSettled => "settled".into(),
         JournalKind::SettleTokenIssued => "token_issued".into(),
         JournalKind::StepTaken => "stepped".into(),
-        JournalKind::JournalEvent => "remarked".into(),
+        JournalKind::Noted => "remarked".into(),
         JournalKind::CredentialChanged => "set_up:credential".into(),
         JournalKind::WorkspaceChanged => "set_up:workspace".into(),
         JournalKind::DefinitionUploaded => "set_up:definition".into(),
@@ -176,8 +176,8 @@ fn table_of_server(entries: &[JournalEntry]) -> String {
         let about = entry.run_id.as_deref().or(entity.as_deref()).or(entry.target.as_deref());
         table.add_row([
             entry.at.clone(),
-            or_dash(entry.by.as_ref().map(|by| by.name.as_str())),
-            entry.by.as_ref().map_or("-", |by| by.role.as_str()).into(),
+            or_dash(entry.actor.as_ref().map(|by| by.name.as_str())),
+            entry.actor.as_ref().map_or("-", |by| by.role.as_str()).into(),
             for_people::plain(&match what {
                 Some(what) => format!("{} ({what})", spelled(&entry.what)),
                 None => spelled(&entry.what),
@@ -186,8 +186,8 @@ fn table_of_server(entries: &[JournalEntry]) -> String {
             or_dash(entry.step_id.as_deref()),
             or_dash(entry.seconded_by.as_ref().map(|second| second.name.as_str())),
             or_dash(entry.reason.as_deref()),
-            or_dash(entry.by.as_ref().and_then(|by| by.credential_id.as_deref())),
-            or_dash(entry.by.as_ref().and_then(|by| by.address.as_deref())),
+            or_dash(entry.actor.as_ref().and_then(|by| by.credential_id.as_deref())),
+            or_dash(entry.actor.as_ref().and_then(|by| by.address.as_deref())),
         ]);
     }
     format!("{table}\n")

@@ -138,8 +138,9 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             shape.show(&found, || table(std::slice::from_ref(&found)))
         }
         Command::Create(CreateOptions { name, role, requester, expires_in_days, workspace, shape }) => {
-            let expires_in_seconds = expires_in_days.map(|days| days * SECONDS_PER_DAY);
-            let asked = CreateCredential { name, role, requester, expires_in_seconds };
+            let expires_in =
+                expires_in_days.map(|days| std::time::Duration::from_secs(days * SECONDS_PER_DAY).into());
+            let asked = CreateCredential { name, role, requester, expires_in };
             show_once(&server.connect()?.create_credential(workspace.as_deref(), &asked).await?, &shape)
         }
         Command::Rotate(RotateOptions { id, overlap_seconds, shape }) => {
@@ -148,7 +149,9 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
                 server,
             )
             .await?;
-            let asked = RotateCredential { overlap_seconds };
+            let asked = RotateCredential {
+                overlap: overlap_seconds.map(|seconds| std::time::Duration::from_secs(seconds).into()),
+            };
             show_once(&server.connect()?.rotate_credential(&id, &asked).await?, &shape)
         }
         Command::Revoke(RevokeOptions { id, reason, key, shape }) => {

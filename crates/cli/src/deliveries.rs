@@ -126,7 +126,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         Command::Discard(DiscardOptions { subscription, limit, reason, by, key, shape }) => {
             let what = format!("forget webhooks that were given up for {}", for_people::plain(&subscription));
             confirm(&what, server).await?;
-            let asked = DiscardWebhooks { subscription, limit, reason, by };
+            let asked = DiscardWebhooks { subscription_id: subscription, limit, reason, by };
             let gone = server.connect()?.discard_webhooks(&asked, key.terms()).await?.items;
             shape.show_all(&gone, || table(&gone))
         }
@@ -145,7 +145,7 @@ async fn redeliver(options: RedeliverOptions, server: &ServerOptions) -> Result<
             Misused("name the delivery, or a --subscription with a --status and a --limit".into()).into()
         );
     };
-    let asked = RedeliverWebhooks { subscription, status, limit, cursor, reason, by };
+    let asked = RedeliverWebhooks { subscription_id: subscription, status, limit, cursor, reason, by };
     let due = client.redeliver_webhooks(&asked, key.terms()).await?;
     if let Some(next) = due.next_cursor {
         say(&format!("there are more; go on with --cursor {next}"));

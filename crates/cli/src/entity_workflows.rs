@@ -120,7 +120,7 @@ async fn put_all(PutOptions { files, if_version, shape }: PutOptions, server: &S
             say(&format!("warning at {path}: {message}"));
         }
         shape.show_all(std::slice::from_ref(&workflow), || {
-            let EntityWorkflowSummary { name, entity, version, .. } = &workflow.summary;
+            let EntityWorkflowSummary { name, entity_type: entity, version, .. } = &workflow.summary;
             format!("{name} (version {version}) {what}; it moves entities of the type {entity}\n")
         })?;
     }
@@ -163,7 +163,7 @@ fn table(found: &[EntityWorkflowSummary]) -> String {
         let claims: Vec<&str> = workflow.claims.iter().map(|claim| claim.claim_into.as_str()).collect();
         table.add_row([
             workflow.name.clone(),
-            workflow.entity.clone(),
+            workflow.entity_type.clone(),
             workflow.module.clone(),
             or_dash(workflow.table.as_deref()),
             workflow.version.to_string(),
@@ -178,7 +178,15 @@ fn sheet(workflow: &EntityWorkflow) -> String {
     let document = serde_json::from_str::<serde_json::Value>(workflow.document.text());
     let document = document.and_then(|document| serde_json::to_string_pretty(&document)).unwrap_or_default();
     let EntityWorkflowSummary {
-        name, module, entity, table, claims, version, created_at, changed_at, ..
+        name,
+        module,
+        entity_type: entity,
+        table,
+        claims,
+        version,
+        created_at,
+        changed_at,
+        ..
     } = &workflow.summary;
     let claims: String = claims.iter().map(claim).collect();
     format!(

@@ -97,7 +97,7 @@ fn of_client(error: &ClientError) -> u8 {
 
 /// Was it done, and did it fail? That is no conflict, and waiting does not help.
 fn has_failed(code: Code) -> bool {
-    matches!(code, Code::RunFailed | Code::RunCancelled | Code::ActionFailed | Code::ActionPanicked)
+    matches!(code, Code::ActionFailed | Code::ActionPanicked)
 }
 
 fn of_status(status: u16) -> u8 {
@@ -147,7 +147,7 @@ mod tests {
             let exit = of(ClientError::Refused(Box::new(Problem::new(code, "no"))));
             assert!(exit != 0 && EXIT_CODES.iter().any(|(known, _)| *known == exit), "{}", kind.code);
         }
-        let failed = ClientError::Refused(Box::new(Problem::new(Code::RunFailed, "it failed")));
+        let failed = ClientError::Refused(Box::new(Problem::new(Code::ActionFailed, "it failed")));
         assert_eq!(of(failed), 1, "a run that failed is no conflict");
         for (code, exit) in [
             (Code::ClaimFailed, 6),

@@ -128,9 +128,9 @@ fn sheet(key: &KeyRecord) -> String {
     let rows = [
         ("key", plain(&key.key)),
         ("scope", spelled(&key.scope)),
-        ("standing", spelled(&key.standing)),
+        ("status", spelled(&key.status)),
         ("names", or_dash(holder.as_deref())),
-        ("by", or_dash(key.by.as_ref().map(|by| by.name.as_str()))),
+        ("by", or_dash(key.actor.as_ref().map(|by| by.name.as_str()))),
         ("credential", or_dash(key.credential_id.as_deref())),
         ("request", or_dash(key.request.as_deref())),
         ("answered", key.answer_status.map_or_else(|| "-".into(), |status| status.to_string())),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use hapax_api::client::{Client, ClientError, Document, Terms};
-use hapax_api::{Code, SteerWebhookSource, WebhookSource, WebhookSourceSummary};
+use hapax_api::{ActivationStatus, ChangeWebhookSource, Code, WebhookSource, WebhookSourceSummary};
 
 use crate::bounded_file;
 use crate::confirmation::confirm;
@@ -137,19 +137,18 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             shape.show(&found, || sheet(&found))
         }
         Command::Enable(SteerOptions { name, reason, key, shape }) => {
-            let asked = SteerWebhookSource { reason };
-            let steered = server.connect()?.enable_source(&name, &asked, key.terms()).await?;
+            let asked = ChangeWebhookSource { status: ActivationStatus::Enabled, reason };
+            let steered = server.connect()?.change_source(&name, &asked, key.terms()).await?;
             shape.show(&steered, || format!("webhooks of {} are taken in\n", steered.summary.name))
         }
         Command::Disable(SteerOptions { name, reason, key, shape }) => {
-            let asked = SteerWebhookSource { reason };
-            let steered = server.connect()?.disable_source(&name, &asked, key.terms()).await?;
+            let asked = ChangeWebhookSource { status: ActivationStatus::Disabled, reason };
+            let steered = server.connect()?.change_source(&name, &asked, key.terms()).await?;
             shape.show(&steered, || format!("webhooks of {} are refused\n", steered.summary.name))
         }
         Command::Delete(SteerOptions { name, reason, key, shape }) => {
             confirm(&format!("end the source {}", for_people::plain(&name)), server).await?;
-            let asked = SteerWebhookSource { reason };
-            let steered = server.connect()?.delete_source(&name, &asked, key.terms()).await?;
+            let steered = server.connect()?.delete_source(&name, reason.as_deref(), key.terms()).await?;
             shape.show(&steered, || format!("{} is deleted\n", steered.summary.name))
         }
         Command::Events(options) => events::run(options, server).await,
@@ -185,12 +184,12 @@ fn table(found: &[WebhookSourceSummary]) -> String {
     if found.is_empty() {
         return "there are no webhook sources\n".into();
     }
-    let mut table = for_people::table(["name", "scheme", "state", "version", "path", "description"]);
+    let mut table = for_people::table(["name", "scheme", "status", "version", "path", "description"]);
     for source in found {
         table.add_row([
             source.name.clone(),
             source.scheme.clone(),
-            spelled(&source.state),
+            spelled(&source.status),
             source.version.to_string(),
             source.path.clone(),
             or_dash(source.description.as_deref()),
@@ -204,8 +203,8 @@ fn sheet(source: &WebhookSource) -> String {
     let document = document.and_then(|document| serde_json::to_string_pretty(&document)).unwrap_or_default();
     let WebhookSourceSummary { id, name, path, version, created_at, changed_at, .. } = &source.summary;
     format!(
-        "id       {id}\nname     {name}\npath     {path}\nstate    {}\nreason   {}\nversion  {version}\nmade     {created_at}\nchanged  {changed_at}\n\n{}\n",
-        spelled(&source.summary.state),
+        "id       {id}\nname     {name}\npath     {path}\nstatus   {}\nreason   {}\nversion  {version}\nmade     {created_at}\nchanged  {changed_at}\n\n{}\n",
+        spelled(&source.summary.status),
         or_dash(source.summary.reason.as_deref()),
         for_people::without_commands(&document)
     )

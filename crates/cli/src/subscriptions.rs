@@ -1,9 +1,11 @@
 //! `hapax subscriptions`: who is told by webhook what becomes of runs.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use hapax_api::{
-    CreateSubscription, IssuedSubscription, RotateSubscription, SteerSubscription, Subscription,
-    TestedSubscription, WebhookEvent, WebhookSigning,
+    ActivationStatus, ChangeSubscription, CreateSubscription, IssuedSubscription, RotateSubscription,
+    Subscription, TestedSubscription, WebhookEvent, WebhookSigning,
 };
 
 use crate::confirmation::confirm;
@@ -44,7 +46,7 @@ enum Command {
     Create(CreateOptions),
     /// List subscriptions, without their secrets.
     #[command(
-        after_help = "Examples:\n  hapax subscriptions list\n  hapax subscriptions list --json | jq -r 'select(.state == \"disabled\").id'"
+        after_help = "Examples:\n  hapax subscriptions list\n  hapax subscriptions list --json | jq -r 'select(.status == \"disabled\").id'"
     )]
     List(ListOptions),
     /// Show one subscription, without its secret.
@@ -155,6 +157,10 @@ fn event(text: &str) -> Result<WebhookEvent, String> {
     WebhookEvent::from_name(text).ok_or_else(known)
 }
 
+fn change_to(status: ActivationStatus, reason: Option<String>) -> ChangeSubscription {
+    ChangeSubscription { status: Some(status), reason, ..ChangeSubscription::default() }
+}
+
 pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     match options.command {
         Command::Create(CreateOptions { name, url, events, description, signing, shape }) => {
@@ -171,25 +177,26 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             shape.show(&found, || lines(&found))
         }
         Command::Enable(SteerOptions { id, reason, key, shape }) => {
-            let asked = SteerSubscription { reason };
-            let steered = server.connect()?.enable_subscription(&id, &asked, key.terms()).await?;
+            let asked = change_to(ActivationStatus::Enabled, reason);
+            let steered = server.connect()?.change_subscription(&id, &asked, key.terms()).await?;
             shape.show(&steered, || format!("{} is told again\n", steered.id))
         }
         Command::Disable(SteerOptions { id, reason, key, shape }) => {
-            let asked = SteerSubscription { reason };
-            let steered = server.connect()?.disable_subscription(&id, &asked, key.terms()).await?;
+            let asked = change_to(ActivationStatus::Disabled, reason);
+            let steered = server.connect()?.change_subscription(&id, &asked, key.terms()).await?;
             shape.show(&steered, || format!("{} is told nothing until it is enabled\n", steered.id))
         }
         Command::Rotate(RotateOptions { id, overlap_seconds, shape }) => {
             let what = format!("give {} a new secret, so that the old one ends", for_people::plain(&id));
             confirm(&what, server).await?;
-            let asked = RotateSubscription { overlap_seconds };
+            let asked = RotateSubscription {
+                overlap: overlap_seconds.map(|seconds| Duration::from_secs(seconds).into()),
+            };
             show_once(&server.connect()?.rotate_subscription(&id, &asked).await?, &shape)
         }
         Command::Delete(SteerOptions { id, reason, key, shape }) => {
             confirm(&format!("end {} for good", for_people::plain(&id)), server).await?;
-            let asked = SteerSubscription { reason };
-            let steered = server.connect()?.delete_subscription(&id, &asked, key.terms()).await?;
+            let steered = server.connect()?.delete_subscription(&id, reason.as_deref(), key.terms()).await?;
             shape.show(&steered, || format!("{} is deleted\n", steered.id))
         }
         Command::Test(TestOptions { id, key, shape }) => {
@@ -220,9 +227,9 @@ fn show_once(issued: &IssuedSubscription, shape: &ShapeOptions) -> Result<()> {
 }
 
 fn told(tested: &TestedSubscription) -> String {
-    let TestedSubscription { delivered, status, detail, took_ms, .. } = tested;
+    let TestedSubscription { delivered, response_status: status, detail, took, .. } = tested;
     match (delivered, status) {
-        (true, Some(status)) => format!("delivered: answered {status} in {took_ms} ms\n"),
+        (true, Some(status)) => format!("delivered: answered {status} in {took}\n"),
         _ => format!("not delivered: {}\n", or_dash(detail.as_deref())),
     }
 }
@@ -239,7 +246,7 @@ fn lines(found: &Subscription) -> String {
         ("events", events(found)),
         ("description", or_dash(found.description.as_deref())),
         ("public key", or_dash(found.public_key.as_deref())),
-        ("state", spelled(&found.state)),
+        ("status", spelled(&found.status)),
         ("reason", or_dash(found.reason.as_deref())),
         ("made", found.created_at.clone()),
         ("changed", found.changed_at.clone()),
@@ -252,14 +259,14 @@ fn lines(found: &Subscription) -> String {
 }
 
 fn table(found: &[Subscription]) -> String {
-    let mut table = for_people::table(["id", "name", "url", "events", "state", "reason"]);
+    let mut table = for_people::table(["id", "name", "url", "events", "status", "reason"]);
     for subscription in found {
         table.add_row([
             subscription.id.clone(),
             for_people::plain(&subscription.name),
             for_people::plain(&subscription.url),
             events(subscription),
-            spelled(&subscription.state),
+            spelled(&subscription.status),
             or_dash(subscription.reason.as_deref()),
         ]);
     }

@@ -33,12 +33,13 @@ fn call(url: &str, key: &str, arguments: &[&str]) -> Value {
 
 fn order(definition: &str) -> CreateRun {
     CreateRun {
-        definition_id: definition.to_owned(),
+        workflow: None,
+        definition_id: Some(definition.to_owned()),
         input: JsonObject::default(),
         idempotency_key: None,
         subject: None,
-        delay_ms: None,
-        deadline_ms: None,
+        delay: None,
+        timeout: None,
         priority: Priority::Normal,
     }
 }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use hapax_engine::limits::MAX_NAME_CHARS;
-use hapax_engine::model::Name;
+use hapax_engine::model::{Name, WorkflowSelector};
 use serde_json::Value;
 
 use crate::check::Known;
@@ -253,6 +253,17 @@ impl Decoder<'_> {
             return None;
         }
         Some(text.to_string())
+    }
+
+    /// The workflow to start: `order` or `order@2`.
+    fn workflow_selector(&mut self, place: &Place<'_>) -> Option<WorkflowSelector> {
+        match self.text(place)?.parse() {
+            Ok(selector) => Some(selector),
+            Err(invalid) => {
+                self.error(place, "bad_name", invalid);
+                None
+            }
+        }
     }
 
     /// A name that is a part of an address.

@@ -69,7 +69,7 @@ pub(crate) const ACTS: &[&str] = &["settle", "start", "signal"];
 pub(crate) const ACTION: &[&str] = &["when"];
 pub(crate) const SETTLE: &[&str] = &["key", "value", "reject", "keepFor"];
 pub(crate) const REJECT: &[&str] = &["message", "code"];
-pub(crate) const START: &[&str] = &["workflow", "version", "key", "input"];
+pub(crate) const START: &[&str] = &["workflow", "key", "input"];
 pub(crate) const SIGNAL: &[&str] = &["run", "key", "name", "id", "payload"];
 
 pub(crate) const ENTITY: &[&str] = &[

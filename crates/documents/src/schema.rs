@@ -17,6 +17,7 @@ pub use source::source_schema;
 
 const SPAN: &str = "^([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";
 const NAME: &str = "^[A-Za-z0-9._-]{1,128}$";
+const WORKFLOW: &str = "^[A-Za-z0-9._-]{1,128}(@[1-9][0-9]{0,9})?$";
 
 /// The schema, in the dialect of 2020-12.
 pub fn json_schema() -> Value {
@@ -46,6 +47,7 @@ pub fn json_schema() -> Value {
         },
         "$defs": {
             "name": { "type": "string", "pattern": NAME },
+            "workflow": workflow(),
             "description": { "type": "string", "maxLength": MAX_DESCRIPTION_CHARS },
             "span": { "type": "string", "minLength": 2, "pattern": SPAN, "examples": ["30s", "5m", "24h", "3d", "1h30m"] },
             "expression": { "type": ["string", "boolean"], "description": "CEL, as it is." },
@@ -67,6 +69,16 @@ pub fn json_schema() -> Value {
             ] },
             "by": object("by", &[fields::DECIDERS], &[]),
         },
+    })
+}
+
+/// The workflow to start.
+fn workflow() -> Value {
+    json!({
+        "type": "string",
+        "pattern": WORKFLOW,
+        "description": "A workflow: `order` is its latest version, `order@2` version 2.",
+        "examples": ["order", "order@2"],
     })
 }
 
@@ -111,7 +123,8 @@ fn object(of: &str, fields: &[&[&str]], required: &[&str]) -> Value {
 fn field(of: &str, name: &str) -> Value {
     let texts = || json!({ "type": "array", "items": { "type": "string" } });
     match (of, name) {
-        (_, "name" | "task" | "signal" | "workflow") => reference("name"),
+        (_, "name" | "task" | "signal") => reference("name"),
+        (_, "workflow") => reference("workflow"),
         (_, "description") => reference("description"),
         (_, "when" | "if" | "happened" | "didNotHappen") => reference("expression"),
         (_, "output" | "input" | "body" | "items" | "result" | "show" | "key" | "until") => {

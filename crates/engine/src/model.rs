@@ -50,6 +50,7 @@ mod step_transition;
 mod time;
 mod transition;
 mod unknown_outcome;
+mod workflow_selector;
 
 pub use allowed_action::{AllowedAction, Hindrance, allowed_actions};
 pub use announce::{Announced, Subscriber, Subscribers};
@@ -125,6 +126,7 @@ pub use transition::{
     decide_begin_operation, decide_finish_operation,
 };
 pub use unknown_outcome::{ANSWER_UNUSABLE, AfterFailure, PANICKED, decide_after_failure};
+pub use workflow_selector::WorkflowSelector;
 
 /// A value that breaks a rule of the model, with what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

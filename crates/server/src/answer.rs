@@ -57,7 +57,7 @@ impl IntoResponse for Refused {
         response.extensions_mut().insert(outcome_of(problem.code));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        if let Some(seconds) = problem.retry_after_seconds {
+        if let Some(seconds) = problem.retry_after.map(|wait| wait.0.as_secs()) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if status == StatusCode::UNAUTHORIZED {

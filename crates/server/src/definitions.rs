@@ -8,7 +8,8 @@ use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_documents::{Checked, HostServices};
 use hapax_engine::model::{
-    CatalogKind, Item, JournalEntry, JournalEvent, Name, Payload, Timestamp, WorkflowRef, WorkspaceId,
+    CatalogKind, Item, JournalEntry, JournalEvent, Name, Payload, Timestamp, WorkflowRef, WorkflowSelector,
+    WorkspaceId,
 };
 use hapax_engine::store::{Catalog, ListCatalogItems, PutCatalogItem, PutOutcome, Store};
 use hapax_engine::{Ctx, Engine, Error};
@@ -55,6 +56,12 @@ impl Definition {
     /// Its version.
     pub fn version(&self) -> u32 {
         self.checked.document().version
+    }
+
+    /// The workflow it defines, with its version.
+    pub(crate) fn selector(&self) -> WorkflowSelector {
+        let name = Name::new("workflow name", self.name()).expect("a checked document has a valid name");
+        WorkflowSelector { name, version: Some(self.version()) }
     }
 
     /// The document.
@@ -197,6 +204,45 @@ impl Definitions {
             }
         };
         Some(found).filter(|found| found.workspace == *workspace).ok_or_else(absent)
+    }
+
+    /// Finds the definition that `selector` names: this version, or the latest one that this node knows. Returns `None` if the workspace has
+    /// no definition of that name.
+    pub(crate) async fn find_selected(
+        &self,
+        workspace: &WorkspaceId,
+        selector: &WorkflowSelector,
+    ) -> Result<Option<Arc<Definition>>, Problem> {
+        if let Some(found) = self.find_selected_here(workspace, selector) {
+            return Ok(Some(found));
+        }
+        // Another node may have taken it in a moment ago.
+        match selector.version {
+            Some(version) => {
+                let id = definition_id(workspace, selector.name.as_str(), version);
+                let item = self.catalog().find_item(CatalogKind::Definition, &id).await;
+                let item = item.map_err(|error| of_store(&error))?;
+                item.as_ref().map(|item| self.learn(item)).transpose()
+            }
+            None => {
+                learn_changes(self).await?;
+                Ok(self.find_selected_here(workspace, selector))
+            }
+        }
+    }
+
+    fn find_selected_here(
+        &self,
+        workspace: &WorkspaceId,
+        selector: &WorkflowSelector,
+    ) -> Option<Arc<Definition>> {
+        let name = selector.name.as_str();
+        if let Some(version) = selector.version {
+            return self.find_known(&definition_id(workspace, name, version));
+        }
+        let known = self.known.read().expect("no holder panics");
+        let versions = known.values().filter(|one| one.workspace == *workspace && one.name() == name);
+        versions.max_by_key(|one| one.version()).cloned()
     }
 
     /// Definitions of a workspace after `after`, in the order of their ids.

@@ -109,8 +109,6 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
             Problem::new(Code::RunEnded, detail).with("runStatus", status.as_str())
         }
         Error::TooManySignals(_) => Problem::new(Code::TooManySignals, detail),
-        Error::Failed { .. } => Problem::new(Code::RunFailed, detail),
-        Error::Cancelled { .. } => Problem::new(Code::RunCancelled, detail),
         Error::ShuttingDown => Problem::new(
             Code::ShuttingDown,
             "The server is shutting down; nothing was done. Send the request again.",

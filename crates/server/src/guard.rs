@@ -112,7 +112,7 @@ impl Guard {
         if self.refuses_versions && headers.contains_key(IF_MATCH) {
             let detail = "`If-Match` guards nothing on this route, so it is not taken; leave it away. Doubts and operations are decided about \
                           as they were seen, which `version` and `attempt` in the body say.";
-            return Err(Refused::new(Code::InvalidRequest, detail).with("path", "If-Match"));
+            return Err(Refused::new(Code::InvalidRequest, detail).with("path", "header:If-Match"));
         }
         Ok(Some(identity))
     }

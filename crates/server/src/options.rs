@@ -88,14 +88,14 @@ impl ServerOptions {
         api::IdempotencyPolicy {
             request_keys: api::RequestKeyPolicy {
                 header: IDEMPOTENCY_KEY.as_str().into(),
-                methods: ["POST", "PATCH", "DELETE"].map(Into::into).into(),
+                methods: ["POST", "PUT", "PATCH", "DELETE"].map(Into::into).into(),
                 scope: "workspace and credential; rotating the secret of a credential keeps it".into(),
                 min_chars: 1,
                 max_chars: key_chars,
-                retention_seconds: self.keys.keep_for.as_secs(),
-                grace_seconds: self.keys.grace.as_secs(),
-                wait_seconds: self.keys.max_wait.as_secs(),
-                max_wait_seconds: hapax_http_idempotency::limits::MAX_WAIT.as_secs(),
+                retention: self.keys.keep_for.into(),
+                grace: self.keys.grace.into(),
+                wait: self.keys.max_wait.into(),
+                max_wait: hapax_http_idempotency::limits::MAX_WAIT.into(),
                 max_stored_body_bytes: self.keys.max_stored_answer as u64,
                 statuses_not_stored: statuses_not_stored(),
                 first_sent_header: IDEMPOTENCY_FIRST_SENT.as_str().into(),
@@ -107,10 +107,10 @@ impl ServerOptions {
                 scope: "workspace and kind".into(),
                 min_chars: 1,
                 max_chars: key_chars,
-                retention_seconds: None,
+                retention: None,
                 released_on_failure: false,
             },
-            promise_keys: api::PromiseKeyPolicy { ttl_seconds: KEEP_PROMISE_KEY_FOR.as_secs() },
+            promise_keys: api::PromiseKeyPolicy { ttl: KEEP_PROMISE_KEY_FOR.into() },
             fingerprint: "SHA-256 over method, path with query, and the body in the canonical form of RFC 8785; for keys in the body, \
                           over the definition's name and the input, less what the definition ignores"
                 .into(),

@@ -33,7 +33,7 @@ impl Problems for ServerProblems {
         *response.status_mut() =
             StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        if let Some(seconds) = problem.retry_after_seconds {
+        if let Some(seconds) = problem.retry_after.map(|wait| wait.0.as_secs()) {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response

@@ -192,7 +192,7 @@ mod tests {
             failed.record_failure(HERE, None, now);
         }
         let refused = failed.check(HERE, None, now).unwrap_err();
-        assert_eq!(refused.problem().retry_after_seconds, Some(6));
+        assert_eq!(refused.problem().retry_after, Some(Duration::from_secs(6).into()));
         assert_eq!(refused.problem().status, 429);
         assert!(failed.check(THERE, None, now).is_ok(), "another address is another matter");
         assert!(failed.check(HERE, None, now + Duration::from_secs(5)).is_err());
@@ -217,7 +217,10 @@ mod tests {
         let narrow = RequestRate::per_second(NonZeroU32::new(2));
         assert!(narrow.take("c", now).is_ok() && narrow.take("c", now).is_ok());
         let refused = narrow.take("c", now).unwrap_err();
-        assert_eq!((refused.problem().status, refused.problem().retry_after_seconds), (429, Some(1)));
+        assert_eq!(
+            (refused.problem().status, refused.problem().retry_after),
+            (429, Some(Duration::from_secs(1).into()))
+        );
         assert!(narrow.take("d", now).is_ok(), "another credential is another matter");
         let half = Duration::from_millis(500);
         assert!(narrow.take("c", now + half).is_ok() && narrow.take("c", now + half).is_err());

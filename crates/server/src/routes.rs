@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::handler::Handler;
-use axum::routing::{MethodRouter, get, patch, post, put};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use hapax_http_idempotency::IdempotencyLayer;
 use http::Method;
 
@@ -80,13 +80,20 @@ where
     Route::new(Method::PATCH, path, access, patch(handler))
 }
 
-/// What is put twice stands once, so request keys are not asked for.
 fn replace<H, T>(path: &'static str, access: Access, handler: H) -> Route
 where
     H: Handler<T, Arc<App>>,
     T: 'static,
 {
-    Route::new(Method::PUT, path, access, put(handler)).without_request_keys()
+    Route::new(Method::PUT, path, access, put(handler))
+}
+
+fn remove<H, T>(path: &'static str, access: Access, handler: H) -> Route
+where
+    H: Handler<T, Arc<App>>,
+    T: 'static,
+{
+    Route::new(Method::DELETE, path, access, delete(handler))
 }
 
 impl Route {
@@ -172,9 +179,8 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/webhook-subscriptions/{id}", Read, subscriptions::show),
         write("/api/v1/webhook-subscriptions/{id}/rotate", Administer, subscriptions::rotate)
             .answers_with_a_secret(),
-        write("/api/v1/webhook-subscriptions/{id}/enable", Administer, subscriptions::enable),
-        write("/api/v1/webhook-subscriptions/{id}/disable", Administer, subscriptions::disable),
-        write("/api/v1/webhook-subscriptions/{id}/delete", Administer, subscriptions::delete),
+        change("/api/v1/webhook-subscriptions/{id}", Administer, subscriptions::change).on_the_version_seen(),
+        remove("/api/v1/webhook-subscriptions/{id}", Administer, subscriptions::delete).on_the_version_seen(),
         write("/api/v1/webhook-subscriptions/{id}/test", Administer, subscriptions::test),
         read("/api/v1/webhook-deliveries", Read, deliveries::list),
         write("/api/v1/webhook-deliveries/{id}/redeliver", Operate, deliveries::redeliver),
@@ -198,13 +204,9 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/webhook-sources", Administer, webhook_sources::create),
         read("/api/v1/webhook-sources", Read, webhook_sources::list),
         read("/api/v1/webhook-sources/{name}", Read, webhook_sources::show),
-        write("/api/v1/webhook-sources/{name}", Administer, webhook_sources::replace).on_the_version_seen(),
-        write("/api/v1/webhook-sources/{name}/delete", Administer, webhook_sources::delete)
-            .on_the_version_seen(),
-        write("/api/v1/webhook-sources/{name}/disable", Administer, webhook_sources::disable)
-            .on_the_version_seen(),
-        write("/api/v1/webhook-sources/{name}/enable", Administer, webhook_sources::enable)
-            .on_the_version_seen(),
+        replace("/api/v1/webhook-sources/{name}", Administer, webhook_sources::replace).on_the_version_seen(),
+        change("/api/v1/webhook-sources/{name}", Administer, webhook_sources::change).on_the_version_seen(),
+        remove("/api/v1/webhook-sources/{name}", Administer, webhook_sources::delete).on_the_version_seen(),
         write("/api/v1/webhooks/{source}", Open, webhooks::take_in).without_request_keys(),
         write("/api/v1/webhooks/{workspace}/{name}", Open, webhooks::take_in_by_name).without_request_keys(),
         read("/api/v1/webhook-events", Read, webhook_events::list),

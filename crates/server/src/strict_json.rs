@@ -171,15 +171,24 @@ pub fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
     }
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        let (place, path) = match path.as_str() {
-            "." => ("the body".to_owned(), String::new()),
-            path => (format!("`{}`", echo(path)), echo(path)),
-        };
+        let path = echo(&pointer_of(error.path()));
+        let place = if path.is_empty() { "the body".to_owned() } else { format!("`{path}`") };
         // serde's text may quote what was sent; it ends with a position that means little within one line.
         let cause = echo(error.inner().to_string().split(" at line ").next().unwrap_or_default());
         let detail = format!("Correct {place}: {cause}.");
         Refused::new(Code::InvalidRequest, detail).with("path", path)
+    })
+}
+
+/// A place in the body as a JSON Pointer (RFC 6901).
+fn pointer_of(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    path.iter().fold(String::new(), |pointer, segment| match segment {
+        Segment::Seq { index } => format!("{pointer}/{index}"),
+        Segment::Map { key } | Segment::Enum { variant: key } => {
+            format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
+        }
+        Segment::Unknown => pointer,
     })
 }
 

@@ -24,7 +24,9 @@ pub(crate) use promises::{
     shown_early, shown_promise, value_of,
 };
 pub(crate) use retry_plan::shown_retry_plan;
-pub(crate) use runs::{shown_attention, shown_event, shown_run, shown_run_with_steps, status_named};
+pub(crate) use runs::{
+    shown_attention, shown_event, shown_result, shown_run, shown_run_with_steps, status_named,
+};
 pub(crate) use steps::{shown_failure, shown_steps};
 
 use hapax_api::RawJson;

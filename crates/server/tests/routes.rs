@@ -18,5 +18,7 @@ mod credentials;
 mod cursors;
 #[path = "routes/described.rs"]
 mod described;
+#[path = "routes/field_names.rs"]
+mod field_names;
 
 const RUNS: &str = "/api/v1/workflow-runs";

@@ -4,6 +4,8 @@ use crate::support;
 
 #[path = "runs/approvals.rs"]
 mod approvals;
+#[path = "runs/by_name.rs"]
+mod by_name;
 #[path = "runs/doubts.rs"]
 mod doubts;
 #[path = "runs/events.rs"]

@@ -275,7 +275,7 @@ async fn check_pause(world: &World, work: &Work, run: &str, steered: &[Steered])
     let seen = answer.json()["run"].clone();
     let status = seen["status"].as_str().unwrap_or_default();
     let is_ended = ["COMPLETED", "FAILED", "CANCELLED"].contains(&status);
-    if status != "PAUSED" && !is_ended && seen["asked"].is_null() {
+    if status != "PAUSED" && !is_ended && seen["pendingRequest"].is_null() {
         let what = format!("a pause was acknowledged, nobody lifted it, and the run is {status}");
         world.report("pauses hold", Some(&work.op), what);
     }

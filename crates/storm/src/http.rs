@@ -87,7 +87,7 @@ impl Answer {
     /// Status and code, or status and the state that it tells of: enough for a line.
     pub fn brief(&self) -> String {
         let json = self.json();
-        let fields = ["code", "status", "asked", "created", "alreadySettled"];
+        let fields = ["code", "status", "pendingRequest", "created", "alreadySettled"];
         let told = [&json, &json["run"], &json["operation"]].into_iter().flat_map(|object| {
             let known = fields.iter().map(move |name| (*name, &object[*name]));
             known.filter(|(_, value)| !value.is_null()).map(|(name, value)| format!(" {name} {value}"))

@@ -314,9 +314,9 @@ async fn list_open(world: &World) -> Result<BTreeSet<String>> {
     let mut open = BTreeSet::new();
     for status in ["PENDING", "RUNNING", "WAITING", "PAUSED"] {
         for run in world.list(&format!("/api/v1/workflow-runs?status={status}")).await? {
-            let asked = &run["asked"];
+            let asked = &run["pendingRequest"];
             open.insert(
-                format!("{} {status} version {} asked {asked}", run["id"], run["version"]).replace('"', ""),
+                format!("{} {status} version {} pending {asked}", run["id"], run["version"]).replace('"', ""),
             );
         }
     }

@@ -102,12 +102,12 @@ fn tell_nobody(server: &Server, seeds: &mut Seeds) -> Result<()> {
 
 fn start_runs(server: &Server, seeds: &mut Seeds) -> Result<()> {
     for number in 0..MANY {
-        let delay_ms = if number % 2 == 0 { 0 } else { 3_600_000 };
+        let delay = if number % 2 == 0 { "0s" } else { "1h" };
         let body = json!({
             "definitionId": seeds.definition,
             "input": { "order": number },
             "idempotencyKey": format!("order-{number}"),
-            "delayMs": delay_ms,
+            "delay": delay,
         });
         let made = server.post("/api/v1/workflow-runs", &body)?;
         seeds.runs.push(text(&made, "/run/id")?);

@@ -52,7 +52,8 @@ impl Client {
             Document::Json(text) => ("application/json", text),
             Document::Yaml(text) => ("application/yaml", text),
         };
-        self.make(Ask::put_text(path, kind, text, if_version)).await
+        let terms = Terms { idempotency_key: None, if_version };
+        self.make(Ask::put_text(path, kind, text, terms)?).await
     }
 
     /// Entity workflows, in the order of their ids.
@@ -185,7 +186,7 @@ impl Client {
         let mut query = Vec::new();
         query.extend(filter.status.map(|status| ("status", status.as_str().to_owned())));
         query.extend(filter.entity_type.clone().map(|kind| ("type", kind)));
-        query.extend(filter.step.clone().map(|step| ("step", step)));
+        query.extend(filter.step.clone().map(|step| ("stepKey", step)));
         query.extend(filter.idempotency_key.clone().map(|key| ("idempotencyKey", key)));
         self.page("/api/v1/operations".into(), paging, &query).await
     }

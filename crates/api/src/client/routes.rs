@@ -13,9 +13,9 @@ use super::{Client, ClientError, Terms};
 use crate::{
     AddNote, AnswerApproval, CancelRun, CreateCredential, CreateRun, CreateRunBatch, CreateWorkspace,
     CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health, IdempotencyPolicy,
-    IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, RawJson, Readiness, ReleaseKey,
+    IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, Readiness, ReleaseKey,
     ResolveDoubt, ResolvedDoubt, RetryPlan, RetryRun, RevokeCredential, RotateCredential, Run, RunDetail,
-    RunEvent, RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
+    RunEvent, RunResult, RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
 };
 
 /// What a part of a path or a query may hold as it is.
@@ -97,15 +97,6 @@ pub enum Document<'a> {
     Json(&'a str),
     /// Written in YAML.
     Yaml(&'a str),
-}
-
-/// Where a run has come to. One that failed or was cancelled is a refusal that says so.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
-    /// It has ended with this.
-    Ended(RawJson),
-    /// It has not ended.
-    Open(Box<Run>),
 }
 
 /// Definitions.
@@ -216,17 +207,13 @@ impl Client {
         self.call(Ask::change(path, asked, terms)?).await
     }
 
-    /// What a run ended with, after waiting for its end for up to `wait`.
-    pub async fn get_result(&self, id: &str, wait: Duration) -> Result<Outcome, ClientError> {
+    /// What a run has come to, after waiting for its end for up to `wait`.
+    pub async fn get_result(&self, id: &str, wait: Duration) -> Result<RunResult, ClientError> {
         let mut ask = Ask::read(run_path(id, "/result")?);
         if !wait.is_zero() {
             ask = ask.header("prefer", format!("wait={}", wait.as_secs()));
         }
-        let answer = self.send(ask).await?;
-        match answer.status {
-            StatusCode::ACCEPTED => Ok(Outcome::Open(answer.json()?)),
-            _ => Ok(Outcome::Ended(answer.json()?)),
-        }
+        self.call(ask).await
     }
 
     /// What happened to a run as a whole, oldest first.
@@ -433,6 +420,12 @@ pub(super) fn segment(text: &str) -> Result<String, ClientError> {
         "" | "." | ".." => Err(ClientError::Setup(format!("{text:?} names nothing on a server"))),
         _ => Ok(utf8_percent_encode(text, KEPT).to_string()),
     }
+}
+
+/// The reason of a deletion, which has no body.
+pub(super) fn with_reason(path: String, reason: Option<&str>) -> String {
+    let query: Vec<_> = reason.map(|reason| ("reason", reason.to_owned())).into_iter().collect();
+    with_query(path, &query)
 }
 
 pub(super) fn with_query(path: String, query: &[(&'static str, String)]) -> String {

@@ -58,16 +58,24 @@ impl Ask {
         Ask { method: Method::POST, target, body, headers: Vec::new(), is_repeatable: false }.under(terms)
     }
 
-    /// What is to stand in a place from now on. It may be sent twice: the second time it stands.
-    pub(super) fn put_text(target: String, kind: &'static str, text: &str, if_version: Option<u64>) -> Self {
-        let version = if_version.map(|version| (IF_MATCH.as_str(), format!("\"{version}\"")));
-        Ask {
-            method: Method::PUT,
-            target,
-            body: Some((kind, text.as_bytes().to_vec())),
-            headers: version.into_iter().collect(),
-            is_repeatable: true,
-        }
+    /// A change of some fields, under a key.
+    pub(super) fn patch<T: Serialize>(target: String, body: &T, terms: Terms) -> Result<Self, ClientError> {
+        Ok(Ask { method: Method::PATCH, ..Ask::change(target, body, terms)? })
+    }
+
+    /// A removal, under a key.
+    pub(super) fn delete(target: String, terms: Terms) -> Result<Self, ClientError> {
+        Ask { method: Method::DELETE, ..Ask::read(target) }.under(terms)
+    }
+
+    /// A replacement by a text of this kind, under a key.
+    pub(super) fn put_text(
+        target: String,
+        kind: &'static str,
+        text: &str,
+        terms: Terms,
+    ) -> Result<Self, ClientError> {
+        Ok(Ask { method: Method::PUT, ..Ask::change_text(target, kind, text, terms)? })
     }
 
     fn under(mut self, terms: Terms) -> Result<Self, ClientError> {
@@ -214,8 +222,8 @@ fn refusal(status: StatusCode, body: &[u8]) -> ClientError {
 
 /// As long as the server asks for, or else a part of `pause` at random, so that many clients do not come back at once.
 fn wait_before_next(failure: &ClientError, pause: Duration) -> Duration {
-    match failure.problem().and_then(|problem| problem.retry_after_seconds) {
-        Some(seconds) => Duration::from_secs(seconds),
+    match failure.problem().and_then(|problem| problem.retry_after) {
+        Some(wait) => wait.0,
         None => pause.mul_f64(0.5 + fastrand::f64() / 2.0),
     }
 }

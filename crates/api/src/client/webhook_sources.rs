@@ -1,11 +1,11 @@
 //! Webhook sources and what came from them, one method per route.
 
-use super::routes::{Document, Made, Paging, segment};
+use super::routes::{Document, Made, Paging, segment, with_reason};
 use super::sending::Ask;
 use super::{Client, ClientError, Terms};
 use crate::{
-    Page, ReceivedStatus, ReceivedWebhook, ReceivedWebhookSummary, ReprocessWebhooks, ReprocessedWebhooks,
-    SteerWebhookSource, WebhookSource, WebhookSourceSummary,
+    ChangeWebhookSource, Page, ReceivedStatus, ReceivedWebhook, ReceivedWebhookSummary, ReprocessWebhooks,
+    ReprocessedWebhooks, WebhookSource, WebhookSourceSummary,
 };
 
 /// Which events to list.
@@ -35,7 +35,12 @@ impl Client {
         document: Document<'_>,
         terms: Terms,
     ) -> Result<WebhookSource, ClientError> {
-        self.call(upload(source_path(name, "")?, document, terms)?).await
+        let path = source_path(name, "")?;
+        self.call(match document {
+            Document::Json(text) => Ask::put_text(path, "application/json", text, terms)?,
+            Document::Yaml(text) => Ask::put_text(path, "application/yaml", text, terms)?,
+        })
+        .await
     }
 
     /// Sources, in the order of their ids.
@@ -48,34 +53,24 @@ impl Client {
         self.call(Ask::read(source_path(name, "")?)).await
     }
 
-    /// Takes in the webhooks of a source again.
-    pub async fn enable_source(
+    /// Enables or disables a source.
+    pub async fn change_source(
         &self,
         name: &str,
-        asked: &SteerWebhookSource,
+        change: &ChangeWebhookSource,
         terms: Terms,
     ) -> Result<WebhookSource, ClientError> {
-        self.call(Ask::change(source_path(name, "/enable")?, asked, terms)?).await
+        self.call(Ask::patch(source_path(name, "")?, change, terms)?).await
     }
 
-    /// Refuses the webhooks of a source.
-    pub async fn disable_source(
-        &self,
-        name: &str,
-        asked: &SteerWebhookSource,
-        terms: Terms,
-    ) -> Result<WebhookSource, ClientError> {
-        self.call(Ask::change(source_path(name, "/disable")?, asked, terms)?).await
-    }
-
-    /// Ends a source.
+    /// Deletes a source; answers with the source as it was.
     pub async fn delete_source(
         &self,
         name: &str,
-        asked: &SteerWebhookSource,
+        reason: Option<&str>,
         terms: Terms,
     ) -> Result<WebhookSource, ClientError> {
-        self.call(Ask::change(source_path(name, "/delete")?, asked, terms)?).await
+        self.call(Ask::delete(with_reason(source_path(name, "")?, reason), terms)?).await
     }
 }
 

@@ -1,11 +1,11 @@
 //! Subscriptions and deliveries of webhooks, one method per route.
 
-use super::routes::{Paging, segment};
+use super::routes::{Paging, segment, with_reason};
 use super::sending::Ask;
 use super::{Client, ClientError, Terms};
 use crate::{
-    CreateSubscription, DeliveryStatus, DiscardWebhooks, IssuedSubscription, Page, RedeliverWebhook,
-    RedeliverWebhooks, RotateSubscription, SteerSubscription, Subscription, TestedSubscription,
+    ChangeSubscription, CreateSubscription, DeliveryStatus, DiscardWebhooks, IssuedSubscription, Page,
+    RedeliverWebhook, RedeliverWebhooks, RotateSubscription, Subscription, TestedSubscription,
     WebhookDelivery,
 };
 
@@ -46,34 +46,24 @@ impl Client {
         self.call(Ask::change_once(subscription_path(id, "/rotate")?, asked)?).await
     }
 
-    /// Has a subscription be told again.
-    pub async fn enable_subscription(
+    /// Changes a subscription.
+    pub async fn change_subscription(
         &self,
         id: &str,
-        asked: &SteerSubscription,
+        change: &ChangeSubscription,
         terms: Terms,
     ) -> Result<Subscription, ClientError> {
-        self.call(Ask::change(subscription_path(id, "/enable")?, asked, terms)?).await
+        self.call(Ask::patch(subscription_path(id, "")?, change, terms)?).await
     }
 
-    /// Has a subscription be told nothing for now.
-    pub async fn disable_subscription(
-        &self,
-        id: &str,
-        asked: &SteerSubscription,
-        terms: Terms,
-    ) -> Result<Subscription, ClientError> {
-        self.call(Ask::change(subscription_path(id, "/disable")?, asked, terms)?).await
-    }
-
-    /// Ends a subscription.
+    /// Deletes a subscription; answers with the subscription as it was.
     pub async fn delete_subscription(
         &self,
         id: &str,
-        asked: &SteerSubscription,
+        reason: Option<&str>,
         terms: Terms,
     ) -> Result<Subscription, ClientError> {
-        self.call(Ask::change(subscription_path(id, "/delete")?, asked, terms)?).await
+        self.call(Ask::delete(with_reason(subscription_path(id, "")?, reason), terms)?).await
     }
 
     /// Sends a subscription a `test.ping` now, and tells what came of it.

@@ -76,7 +76,7 @@ fn table(notes: &[JournalEntry]) -> String {
     for note in notes {
         table.add_row([
             note.at.clone(),
-            or_dash(note.by.as_ref().map(|by| by.name.as_str())),
+            or_dash(note.actor.as_ref().map(|by| by.name.as_str())),
             spelled(&note.what),
             or_dash(note.operation_id.as_deref()),
             or_dash(note.reason.as_deref()),

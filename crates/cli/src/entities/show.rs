@@ -1,10 +1,8 @@
 //! `hapax entities show`.
 
-use std::fmt::Write;
-use std::time::Duration;
-
 use anyhow::Result;
 use hapax_api::{AllowedAction, Entity, EntityDetail, PendingOperation};
+use std::fmt::Write;
 
 use super::Named;
 use crate::output::for_people::{self, plain, without_commands};
@@ -17,7 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   hapax entities show invoice INV-7
   hapax entities show invoice INV-7 --requester admin
-  hapax entities show invoice INV-7 --json | jq '.allowedActions[] | select(.enabled) | .step'";
+  hapax entities show invoice INV-7 --json | jq '.allowedActions[] | select(.enabled) | .stepKey'";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -56,8 +54,8 @@ fn sheet(found: &EntityDetail) -> String {
 
 /// The operation in the way, with its age.
 fn told(pending: &PendingOperation) -> String {
-    let PendingOperation { id, step, status, age_seconds, .. } = pending;
-    let age = for_people::span(Duration::from_secs(*age_seconds));
+    let PendingOperation { id, step_key: step, status, age, .. } = pending;
+    let age = for_people::span(age.0);
     format!("{id} ({}, {}) for {age}", plain(step), status.as_str())
 }
 
@@ -68,7 +66,7 @@ fn table(actions: &[AllowedAction]) -> String {
     let mut table = for_people::table(["step", "to", "may be taken", "irreversible", "why not"]);
     for action in actions {
         table.add_row([
-            plain(&action.step),
+            plain(&action.step_key),
             plain(&action.to),
             if action.enabled { "yes" } else { "no" }.into(),
             if action.irreversible { "yes" } else { "-" }.into(),
@@ -91,12 +89,12 @@ mod tests {
             "entity": {"type": "order", "id": "R123", "status": "refunding", "version": 4, "data": {"a": 1},
                 "updatedAt": "2026-01-01T00:00:00Z"},
             "workflow": "orders",
-            "pendingOperation": {"id": "op_1", "step": "refund", "status": "PENDING", "since": "2026-01-01T00:00:00Z",
-                "ageSeconds": 3_700},
+            "pendingOperation": {"id": "op_1", "stepKey": "refund", "status": "PENDING", "since": "2026-01-01T00:00:00Z",
+                "age": "1h1m40s"},
             "allowedActions": [
-                {"step": "refund", "stepId": 10, "to": "refunded", "enabled": false, "irreversible": true,
-                    "code": "operation_pending", "operation": "op_1", "reason": "op_1 is in progress\u{1b}[2J"},
-                {"step": "ship", "stepId": 20, "to": "shipped", "enabled": true, "irreversible": false}
+                {"stepKey": "refund", "stepNumber": 10, "to": "refunded", "enabled": false, "irreversible": true,
+                    "code": "operation_pending", "operationId": "op_1", "reason": "op_1 is in progress\u{1b}[2J"},
+                {"stepKey": "ship", "stepNumber": 20, "to": "shipped", "enabled": true, "irreversible": false}
             ]
         }))
         .unwrap();

@@ -118,7 +118,8 @@ fn told(taken: &TakenStep) -> String {
     let (kind, name) = (plain(&operation.entity_type), plain(&operation.entity_id));
     let is = taken.entity.as_ref().map(|entity| format!("; {kind} {name} is {}", plain(&entity.status)));
     let again = if taken.created { "" } else { ", as recorded before" };
-    let mut text = format!("{} {status}{again} ({id}){}\n", plain(&operation.step), is.unwrap_or_default());
+    let mut text =
+        format!("{} {status}{again} ({id}){}\n", plain(&operation.step_key), is.unwrap_or_default());
     if let Some(result) = &operation.result {
         text.push_str(&format!("result  {}\n", without_commands(result.text()).replace('\n', " ")));
     }

@@ -40,7 +40,7 @@ fn row(entry: &LedgerEntry) -> Row {
         plain(&entry.effect_key),
         spelled(&entry.class),
         entry.status.as_ref().map_or_else(|| "-".into(), spelled),
-        entry.attempts.len().to_string(),
+        entry.attempt_log.len().to_string(),
         entry.happened_twice.to_string(),
         entry.may_have_happened_twice.to_string(),
         entry.refused_writes.to_string(),
@@ -49,7 +49,7 @@ fn row(entry: &LedgerEntry) -> Row {
 
 fn add(entry: &LedgerEntry, count: &mut ClassCount) {
     count.effects += 1;
-    count.entries += entry.attempts.len() as u64;
+    count.entries += entry.attempt_log.len() as u64;
     count.happened_twice += u64::from(entry.happened_twice);
     count.may_have_happened_twice += u64::from(entry.may_have_happened_twice);
     count.in_doubt += u64::from(entry.status == Some(StepStatus::InDoubt));

@@ -56,7 +56,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         (Some(kind), Some(entity)) => {
             let is_asked_for = |operation: &Operation| {
                 status.is_none_or(|status| operation.status == status)
-                    && step.as_ref().is_none_or(|step| operation.step == *step)
+                    && step.as_ref().is_none_or(|step| operation.step_key == *step)
             };
             let read = async |paging| {
                 let mut page = client.list_operations_of(kind, entity, &paging).await?;
@@ -83,9 +83,9 @@ fn table(found: &[Operation]) -> String {
         table.add_row([
             operation.id.clone(),
             plain(&format!("{} {}", operation.entity_type, operation.entity_id)),
-            plain(&operation.step),
+            plain(&operation.step_key),
             operation.status.as_str().into(),
-            or_dash(operation.by.as_ref().map(|by| by.name.as_str())),
+            or_dash(operation.actor.as_ref().map(|by| by.name.as_str())),
             or_dash(operation.idempotency_key.as_deref()),
             operation.began_at.clone(),
             or_dash(operation.failure.as_ref().map(|failure| failure.message.as_str())),

@@ -74,7 +74,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
     let asked = ResolveOperation { attempt, resolution, result, reason, by };
     let resolved = client.resolve_operation(&operation, &asked, key.terms()).await?;
     shape.show(&resolved, || {
-        let (step, kind, id) = (&resolved.step, &resolved.entity_type, &resolved.entity_id);
+        let (step, kind, id) = (&resolved.step_key, &resolved.entity_type, &resolved.entity_id);
         let status = resolved.status.as_str();
         format!("{} of {} {} is {status} now ({})\n", plain(step), plain(kind), plain(id), resolved.id)
     })

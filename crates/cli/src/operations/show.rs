@@ -46,11 +46,11 @@ fn sheet(found: &OperationDetail) -> String {
 fn facts(operation: &Operation) -> Vec<(&'static str, String)> {
     let json = |value: &RawJson| without_commands(value.text()).replace('\n', " ");
     let claim = operation.claim_into.as_deref().zip(operation.revert_to.as_deref());
-    let by = operation.by.as_ref().map(|by| format!("{} ({})", plain(&by.name), by.role.as_str()));
+    let by = operation.actor.as_ref().map(|by| format!("{} ({})", plain(&by.name), by.role.as_str()));
     let all = [
         ("operation", Some(operation.id.clone())),
         ("entity", Some(plain(&format!("{} {}", operation.entity_type, operation.entity_id)))),
-        ("step", Some(plain(&format!("{} of {}", operation.step, operation.workflow)))),
+        ("step", Some(plain(&format!("{} of {}", operation.step_key, operation.workflow)))),
         ("status", Some(operation.status.as_str().into())),
         ("from", Some(plain(&operation.from))),
         ("to", Some(plain(&operation.to))),
@@ -86,7 +86,7 @@ fn line(entry: &JournalEntry, began_at: &str) -> String {
     if let Some(attempt) = entry.attempt {
         _ = write!(text, " (attempt {attempt})");
     }
-    if let Some(by) = &entry.by {
+    if let Some(by) = &entry.actor {
         _ = write!(text, " by {} ({})", plain(&by.name), by.role.as_str());
     }
     if let Some(second) = &entry.seconded_by {

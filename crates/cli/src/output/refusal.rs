@@ -53,8 +53,8 @@ fn particulars(problem: &Problem) -> Vec<String> {
     if let Some(path) = problem.more.get("path") {
         lines.push(format!("  at {}", text(path)));
     }
-    if let Some(seconds) = problem.retry_after_seconds {
-        lines.push(format!("  try again in {seconds} s"));
+    if let Some(wait) = problem.retry_after {
+        lines.push(format!("  try again in {wait}"));
     }
     if problem.status >= 500
         && let Some(trace) = &problem.trace_id

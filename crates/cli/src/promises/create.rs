@@ -48,7 +48,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         id: options.id,
         idempotency_key: options.key,
         idempotency_key_ttl_seconds: options.key_ttl_seconds,
-        timeout_ms: options.timeout_ms,
+        timeout: options.timeout_ms.map(|ms| std::time::Duration::from_millis(ms).into()),
         deadline_at: options.deadline,
         about: options.about,
     };

@@ -30,7 +30,9 @@ pub(super) struct Options {
 }
 
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
-    let asked = CreateSettleToken { expires_in_seconds: options.expires_in_seconds };
+    let asked = CreateSettleToken {
+        expires_in: options.expires_in_seconds.map(|seconds| std::time::Duration::from_secs(seconds).into()),
+    };
     let issued = server.connect()?.create_settle_token(&options.named, &asked).await?;
     if options.shape.shape() == Shape::Table {
         say("whoever has the address may settle the promise; it is shown this once");

@@ -64,7 +64,7 @@ fn table(runs: &[Run]) -> String {
         table.add_row([
             run.id.clone(),
             spelled(&run.status),
-            format!("{} v{}", for_people::plain(&run.workflow.name), run.workflow.version),
+            for_people::plain(&run.workflow),
             run.version.to_string(),
             or_dash(run.idempotency_key.as_deref()),
             run.changed_at.clone(),

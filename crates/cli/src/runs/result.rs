@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use hapax_api::client::Outcome;
 use tokio::time::Instant;
 
 use crate::exit_codes::NotYet;
@@ -41,17 +40,22 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         let left = give_up_at.saturating_duration_since(Instant::now());
         // In whole seconds on the wire: rounded up, so that the last part is waited for, too.
         let wait = Duration::from_secs(left.min(MOST_AT_ONCE).as_millis().div_ceil(1_000) as u64);
-        match client.get_result(&options.run, wait).await? {
-            Outcome::Ended(output) => return print(&shape::safe(format!("{}\n", output.text()))),
-            Outcome::Open(run) if wait.is_zero() || Instant::now() >= give_up_at => {
-                let status = spelled(&run.status);
+        let result = client.get_result(&options.run, wait).await?;
+        let status = spelled(&result.status);
+        match (result.output, result.failure) {
+            (Some(output), _) => return print(&shape::safe(format!("{}\n", output.text()))),
+            (None, Some(failure)) => {
+                let message = shape::safe(failure.message);
+                anyhow::bail!("{} has no output, it is {status}: {message}", result.run_id);
+            }
+            (None, None) if wait.is_zero() || Instant::now() >= give_up_at => {
                 return Err(NotYet(format!(
                     "{} has not ended, it is {status}; give --wait SECONDS to wait for it",
-                    run.id
+                    result.run_id
                 ))
                 .into());
             }
-            Outcome::Open(_) => {}
+            (None, None) => {}
         }
     }
 }

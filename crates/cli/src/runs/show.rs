@@ -49,7 +49,7 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("run", run.id.clone()),
         ("status", spelled(&run.status)),
-        ("workflow", format!("{} v{}", plain(&run.workflow.name), run.workflow.version)),
+        ("workflow", plain(&run.workflow)),
         ("version", run.version.to_string()),
         ("workspace", plain(&run.workspace_id)),
         ("created", run.created_at.clone()),
@@ -60,7 +60,7 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
     let more = [
         ("key", run.idempotency_key.as_deref().map(plain)),
         ("subject", run.subject.as_deref().map(plain)),
-        ("asked", run.asked.as_ref().map(spelled)),
+        ("pending request", run.pending_request.as_ref().map(spelled)),
         ("wakes", run.wake_at.clone()),
         ("needs you", run.needs_attention.as_ref().map(|needs| plain(&needs.detail))),
         ("ended", run.closed_at.clone()),

@@ -1,5 +1,7 @@
 //! `hapax runs start`.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use clap::ValueEnum;
 use hapax_api::{CreateRun, Priority};
@@ -66,12 +68,13 @@ pub(super) struct Options {
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     let client = server.connect()?;
     let asked = CreateRun {
-        definition_id: options.definition,
+        workflow: None,
+        definition_id: Some(options.definition),
         input: options.input.read()?,
         idempotency_key: options.key,
         subject: options.subject,
-        delay_ms: options.delay_ms,
-        deadline_ms: options.deadline_ms,
+        delay: options.delay_ms.map(|ms| Duration::from_millis(ms).into()),
+        timeout: options.deadline_ms.map(|ms| Duration::from_millis(ms).into()),
         priority: match options.priority {
             Rank::Low => Priority::Low,
             Rank::Normal => Priority::Normal,

@@ -100,8 +100,11 @@ impl Target {
 
     fn tell(&self, done: &str, run: &Run) -> Result<()> {
         self.shape.show(run, || {
-            let asked =
-                run.asked.as_ref().map(|asked| format!(", asked to {}", spelled(asked))).unwrap_or_default();
+            let asked = run
+                .pending_request
+                .as_ref()
+                .map(|asked| format!(", asked to {}", spelled(asked)))
+                .unwrap_or_default();
             format!("{} {done}; it is {}{asked}, at version {}\n", run.id, spelled(&run.status), run.version)
         })
     }

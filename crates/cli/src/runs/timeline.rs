@@ -27,7 +27,7 @@ impl Timeline {
     pub(super) fn of(run: &Run) -> Self {
         Timeline {
             id: run.id.clone(),
-            workflow: format!("{} v{}", plain(&run.workflow.name), run.workflow.version),
+            workflow: plain(&run.workflow),
             status: run.status,
             began_at: run.started_at.clone().unwrap_or_else(|| run.created_at.clone()),
             ended_at: run.closed_at.clone(),

@@ -37,7 +37,7 @@ enum Command {
     List(ListOptions),
     /// Show one event with what it carried.
     #[command(
-        after_help = "Examples:\n  hapax sources events show stripe-payments evt_1 --json | jq -r .body"
+        after_help = "Examples:\n  hapax sources events show stripe-payments evt_1 --json | jq -r .rawBody"
     )]
     Show(OneOptions),
     /// Process one event once more.
@@ -155,7 +155,7 @@ fn outcome(event: &ReceivedWebhookSummary) -> String {
     let Some(outcome) = &event.outcome else { return "-".into() };
     let actions = outcome.actions.iter().map(|action| {
         let detail = action.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
-        format!("{} {}{detail}", action.action, spelled(&action.result))
+        format!("{} {}{detail}", action.action, spelled(&action.status))
     });
     outcome.detail.iter().cloned().chain(actions).collect::<Vec<_>>().join("; ")
 }
@@ -166,6 +166,6 @@ fn sheet(event: &ReceivedWebhook) -> String {
         "{}\n{}\n{}\n",
         table(std::slice::from_ref(&event.summary)),
         for_people::without_commands(&headers),
-        for_people::without_commands(&event.body)
+        for_people::without_commands(&event.raw_body)
     )
 }

@@ -141,7 +141,7 @@ impl Dev {
     pub fn create_run(&self, key: &str, delay_ms: u64) -> Value {
         let definition = self.told("sampleDefinition");
         let body = format!(
-            r#"{{"definitionId":"{definition}","input":{{"order":1}},"idempotencyKey":"{key}","delayMs":{delay_ms}}}"#
+            r#"{{"definitionId":"{definition}","input":{{"order":1}},"idempotencyKey":"{key}","delay":"{delay_ms}ms"}}"#
         );
         self.call("/api/v1/workflow-runs", &format!("-H 'Content-Type: application/json' -d '{body}'"))
     }

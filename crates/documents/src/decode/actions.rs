@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use hapax_engine::model::WorkflowSelector;
 use hapax_webhooks::Scheme;
 
 use super::{Decoder, Place};
@@ -104,13 +105,13 @@ impl Decoder<'_> {
     fn start(&mut self, place: &Place<'_>) -> Option<Start> {
         let mut fields = self.object(place)?;
         let workflow = self.need(&mut fields, "workflow").and_then(|place| {
-            let name = self.name(&place, "workflow name", 0)?;
-            if self.known.workflows.as_ref().is_some_and(|known| !known.contains(&name)) {
+            let selector = self.workflow_selector(&place)?;
+            let name = selector.name.as_str();
+            if self.known.workflows.as_ref().is_some_and(|known| !known.contains(name)) {
                 self.warn(&place, "unknown_workflow", format!("no workflow {name:?} is known yet"));
             }
-            Some(name)
+            Some(selector)
         });
-        let version = fields.take("version").and_then(|place| self.number(&place, 1, u32::MAX.into()));
         let key = fields.take("key").and_then(|place| self.event_key(&place));
         let input = fields.take("input").and_then(|place| {
             let is_object = matches!(&place.node.kind, Kind::Object(_));
@@ -120,8 +121,8 @@ impl Decoder<'_> {
             self.template(&place, &[])
         });
         self.finish(fields, "start", &[fields::START]);
-        let version = version.and_then(|version| u32::try_from(version).ok());
-        Some(Start { workflow: workflow?, version, key, input })
+        let WorkflowSelector { name, version } = workflow?;
+        Some(Start { workflow: name.to_string(), version, key, input })
     }
 
     fn signal_action(&mut self, place: &Place<'_>) -> Option<Signal> {

@@ -274,9 +274,9 @@ impl Decoder<'_> {
 
     fn child(&mut self, fields: &mut Fields<'_>) -> Option<Child> {
         let place = self.need(fields, "workflow");
-        let workflow = place.as_ref().and_then(|place| self.name(place, "workflow name", 0));
-        if let (Some(workflow), Some(place)) = (&workflow, &place) {
-            if *workflow == self.document {
+        let workflow = place.as_ref().and_then(|place| self.workflow_selector(place));
+        if let (Some(workflow), Some(place)) = (workflow.as_ref().map(|one| one.name.as_str()), &place) {
+            if workflow == self.document {
                 self.warn(place, "self_child", "it starts itself: make sure that this ends");
             } else if let Some(workflows) = &self.known.workflows
                 && !workflows.contains(workflow)
@@ -289,7 +289,7 @@ impl Decoder<'_> {
         let policies = [("cancel", ClosePolicy::Cancel), ("abandon", ClosePolicy::Abandon)];
         let place = fields.take("onClose");
         let on_close = self.choice(place, &policies, ClosePolicy::Cancel);
-        Some(Child { workflow: workflow?, input, on_close })
+        Some(Child { workflow: workflow?.to_string(), input, on_close })
     }
 
     fn parallel(&mut self, fields: &mut Fields<'_>) -> Option<Parallel> {

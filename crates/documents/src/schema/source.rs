@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{NAME, SPAN, reference};
+use super::{NAME, SPAN, reference, workflow};
 use crate::fields;
 use crate::limits::{MAX_ACTIONS, MAX_DESCRIPTION_CHARS, MAX_POINTER_BYTES};
 
@@ -37,6 +37,7 @@ pub fn source_schema() -> Value {
         },
         "$defs": {
             "name": { "type": "string", "pattern": NAME },
+            "workflow": workflow(),
             "header": { "type": "string", "minLength": 1, "maxLength": 128 },
             "span": { "type": "string", "minLength": 2, "pattern": SPAN, "examples": ["30s", "5m", "24h", "4d"] },
             "expression": { "type": ["string", "boolean"], "description": "CEL over body, headers and event, as it is." },
@@ -61,8 +62,7 @@ pub fn source_schema() -> Value {
                 "keepFor": reference("span"),
             }), &["key"]), ["value", "reject"]),
             "start": object(json!({
-                "workflow": reference("name"),
-                "version": { "type": "integer", "minimum": 1, "maximum": u32::MAX },
+                "workflow": reference("workflow"),
                 "key": reference("text"),
                 "input": { "type": ["object", "string"], "description": "An object, or {{ CEL }} that gives one." },
             }), &["workflow"]),

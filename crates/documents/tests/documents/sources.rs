@@ -221,10 +221,7 @@ fn actions_are_looked_at_closely() {
         ),
         (json!({ "start": {} }), vec!["missing_field at /actions/0/start/workflow"]),
         (json!({ "start": { "workflow": "other" } }), vec!["unknown_workflow at /actions/0/start/workflow"]),
-        (
-            json!({ "start": { "workflow": "w", "version": 0 } }),
-            vec!["out_of_range at /actions/0/start/version"],
-        ),
+        (json!({ "start": { "workflow": "w@0" } }), vec!["bad_name at /actions/0/start/workflow"]),
         (
             json!({ "start": { "workflow": "w", "key": "fixed" } }),
             vec!["constant_key at /actions/0/start/key"],

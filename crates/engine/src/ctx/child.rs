@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome, refused};
 use crate::model::{
     ClosePolicy, Failure, Invalid, KeyRetention, NewRun, Parent, Payload, RunFacts, RunId, RunResult,
-    StepKind, StepState, StepTransition,
+    StepKind, StepState, StepTransition, WorkflowSelector,
 };
 use crate::runtime::change::Change;
 use crate::runtime::replay_state::{Entered, ReplayState};
@@ -27,7 +27,8 @@ pub struct Child<'a, T> {
 }
 
 impl Ctx {
-    /// Starts a run of another workflow, once, and waits for its output. A child that fails fails the wait.
+    /// Starts a run of another workflow, once, and waits for its output: `order` is its newest version, `order@2` version 2. A child that
+    /// fails fails the wait.
     pub fn child<I: Serialize + ?Sized, T: DeserializeOwned + Send>(
         &self,
         workflow: &str,
@@ -66,10 +67,10 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let activation = &*self.ctx.activation;
-            let name = checked_name("workflow name", &self.workflow)?;
+            let selector: WorkflowSelector = self.workflow.parse().map_err(refused)?;
             let step = match &self.step {
                 Some(step) => checked_name("step name", step)?,
-                None => name.clone(),
+                None => selector.name.clone(),
             };
             let id = activation.next_id(&step);
             let now = activation.now();
@@ -93,7 +94,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
                     let workflow = activation
                         .engine
                         .registry
-                        .newest(&activation.facts.workspace, &self.workflow)
+                        .select(&activation.facts.workspace, &selector)
                         .map_err(|error| Failure::permanent(error).with_code("unknown_workflow"))?;
                     let child = RunId::new(now);
                     let parent = activation.facts.as_parent(id.clone(), self.on_close);

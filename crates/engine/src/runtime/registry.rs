@@ -13,7 +13,7 @@ use super::Error;
 use crate::ctx::Ctx;
 use crate::model::{
     EffectClass, Failure, IgnorePaths, KeyOnFailure, KeyRetention, Name, Payload, Serves, WorkflowRef,
-    WorkspaceId,
+    WorkflowSelector, WorkspaceId,
 };
 
 /// A workflow's future, once its types are erased.
@@ -218,20 +218,27 @@ impl Registry {
         Ok(())
     }
 
+    /// Returns the workflow that a new run begins with: the version that `selector` names, or the newest.
+    pub(crate) fn select(
+        &self,
+        workspace: &WorkspaceId,
+        selector: &WorkflowSelector,
+    ) -> Result<Arc<Workflow>, Error> {
+        match selector.version {
+            Some(version) => self.version(workspace, selector.name.as_str(), version),
+            None => self.newest(workspace, selector.name.as_str()),
+        }
+    }
+
     /// The newest version of `name`: the one that new runs begin with.
-    pub(crate) fn newest(&self, workspace: &WorkspaceId, name: &str) -> Result<Arc<Workflow>, Error> {
+    fn newest(&self, workspace: &WorkspaceId, name: &str) -> Result<Arc<Workflow>, Error> {
         let state = self.state.read().expect("registering never panics");
         let found = state.newest.get(name).and_then(|owned| owned.of(workspace));
         found.cloned().ok_or_else(|| unknown(name))
     }
 
     /// This version of `name`.
-    pub(crate) fn version(
-        &self,
-        workspace: &WorkspaceId,
-        name: &str,
-        version: u32,
-    ) -> Result<Arc<Workflow>, Error> {
+    fn version(&self, workspace: &WorkspaceId, name: &str, version: u32) -> Result<Arc<Workflow>, Error> {
         let reference = WorkflowRef { name: Name::new("workflow name", name)?, version };
         self.find(workspace, &reference).ok_or_else(|| unknown(name))
     }

@@ -11,6 +11,7 @@ use super::{Engine, Error, RunHandle};
 use crate::limits::MAX_SPAN;
 use crate::model::{
     Fingerprint, IdempotencyKey, Invalid, NewRun, Payload, Priority, RunFacts, RunId, Subject,
+    WorkflowSelector,
 };
 use crate::store::{StartOutcome, Store, StoreError};
 
@@ -49,7 +50,7 @@ impl Start {
         }
     }
 
-    /// This version of the workflow; the newest unless said.
+    /// This version of the workflow; the newest unless said. The name may carry it as well: `order@2`.
     pub fn version(mut self, version: u32) -> Self {
         self.version = Some(version);
         self
@@ -99,11 +100,9 @@ impl Start {
         if inner.phase() != super::inner::Phase::Running {
             return Err(Error::ShuttingDown);
         }
-        let (workspace, name) = (&self.engine.workspace, &self.workflow);
-        let workflow = match self.version {
-            Some(version) => inner.registry.version(workspace, name, version)?,
-            None => inner.registry.newest(workspace, name)?,
-        };
+        let mut selector: WorkflowSelector = self.workflow.parse()?;
+        selector.version = self.version.or(selector.version);
+        let workflow = inner.registry.select(&self.engine.workspace, &selector)?;
         let input = self.input?;
         let key = self.key.as_deref().map(IdempotencyKey::new).transpose()?;
         // A run id that the caller chose makes the start safe to repeat, as a key does.
@@ -145,6 +144,7 @@ impl Start {
         prepared.new.grant = inner.offer();
         let since = inner.clock.monotonic();
         let outcome = send(&prepared.engine, &prepared.new).await?;
+        let outcome = prepared.recognise_other_version(outcome).await?;
         if let StartOutcome::Created(head) = &outcome {
             match head.state.lease() {
                 Some(lease) if lease.owner == inner.owner => {
@@ -174,6 +174,25 @@ impl PreparedStart {
     /// What the store is to make.
     pub fn new_run(&self) -> &NewRun {
         &self.new
+    }
+
+    /// Finds the run that the key names if it only looks like another one: it began with another version of the workflow, which ignores
+    /// other fields of the input. So a retry finds its run although a newer version was registered meanwhile.
+    async fn recognise_other_version(&self, outcome: StartOutcome) -> Result<StartOutcome, StoreError> {
+        let StartOutcome::KeyConflict { run, fingerprint, .. } = &outcome else { return Ok(outcome) };
+        let (inner, facts) = (&self.engine.inner, &self.new.facts);
+        let Some(found) = inner.answer(inner.store.find_run(&facts.workspace, *run)).await? else {
+            return Ok(outcome);
+        };
+        let pinned = &found.head.facts.workflow;
+        if pinned.name != facts.workflow.name || pinned.version == facts.workflow.version {
+            return Ok(outcome);
+        }
+        let Some(workflow) = inner.registry.find(&facts.workspace, pinned) else { return Ok(outcome) };
+        match Fingerprint::of_run(&pinned.name, &self.new.input, &workflow.ignore) {
+            Ok(under_pinned) if under_pinned == *fingerprint => Ok(StartOutcome::Existing(found.head)),
+            _ => Ok(outcome),
+        }
     }
 
     /// What the outcome means to whoever asked.

@@ -230,7 +230,7 @@ impl Directory {
         if overlap > MAX_KEY_OVERLAP {
             let days = MAX_KEY_OVERLAP.as_secs() / 86_400;
             let detail = format!("The old secret may count for at most {days} days longer.");
-            return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/overlapSeconds"));
+            return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/overlap"));
         }
         let found = self.get_credential(workspace, id).await?;
         if found.kept.revoked_at.is_some() {

@@ -87,7 +87,7 @@ impl StoredWorkflow {
             id: self.id.to_string(),
             name: workflow.name.to_string(),
             module: workflow.module.to_string(),
-            entity: workflow.entity.to_string(),
+            entity_type: workflow.entity.to_string(),
             table: workflow.home.table().map(|table| table.table.clone()),
             description: self.document().description().map(Into::into),
             claims: claims.collect(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hapax_api::{Code, Problem, SourceState};
+use hapax_api::{Code, Problem, SourceStatus};
 use hapax_documents::CheckedSource;
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
@@ -43,7 +43,7 @@ impl Hooks {
         let checked = uploaded.check_source()?;
         self.check_quota(workspace)?;
         self.check_names(workspace, &checked.source().name).await?;
-        let kept = Kept { state: SourceState::Enabled, reason: None, document: document_of(&checked)? };
+        let kept = Kept { state: SourceStatus::Enabled, reason: None, document: document_of(&checked)? };
         for _ in 0..TRIES {
             let taken = match self.put_new(workspace, &checked, &kept, by.clone()).await? {
                 Ok(made) => return Ok(Uploading::Made(made)),
@@ -115,7 +115,7 @@ impl Hooks {
         &self,
         workspace: &WorkspaceId,
         name: &str,
-        to: SourceState,
+        to: SourceStatus,
         reason: Option<&str>,
         expected: Option<Version>,
         by: Actor,
@@ -127,9 +127,9 @@ impl Hooks {
             return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/reason"));
         }
         let verb = match to {
-            SourceState::Enabled => "enabled",
-            SourceState::Disabled => "disabled",
-            SourceState::Deleted => "deleted",
+            SourceStatus::Enabled => "enabled",
+            SourceStatus::Disabled => "disabled",
+            SourceStatus::Deleted => "deleted",
         };
         let what = reason.map_or(verb.into(), |reason| format!("{verb}: {reason}"));
         self.change_source(workspace, name, expected, by, &what, Change::RunCommand { to, reason }).await
@@ -248,7 +248,7 @@ enum Change<'a> {
     /// Another document.
     Replace { document: Box<RawValue> },
     /// Another state, and why.
-    RunCommand { to: SourceState, reason: Option<&'a str> },
+    RunCommand { to: SourceStatus, reason: Option<&'a str> },
 }
 
 /// What becomes of it.
@@ -265,16 +265,16 @@ enum Changed {
 /// Decides what becomes of a change of what is kept. To delete what was deleted is to find it so.
 fn decide_change(kept: &Kept, change: &Change<'_>) -> Changed {
     match (kept.state, change) {
-        (SourceState::Deleted, Change::RunCommand { to: SourceState::Deleted, .. }) => Changed::Not,
-        (SourceState::Deleted, Change::RunCommand { .. } | Change::Replace { .. }) => Changed::Gone,
-        (SourceState::Enabled | SourceState::Disabled, Change::Replace { document }) => {
+        (SourceStatus::Deleted, Change::RunCommand { to: SourceStatus::Deleted, .. }) => Changed::Not,
+        (SourceStatus::Deleted, Change::RunCommand { .. } | Change::Replace { .. }) => Changed::Gone,
+        (SourceStatus::Enabled | SourceStatus::Disabled, Change::Replace { document }) => {
             match kept.document.get() == document.get() {
                 true => Changed::Not,
                 false => Changed::To(Kept { document: document.clone(), ..kept.clone() }),
             }
         }
-        (now @ (SourceState::Enabled | SourceState::Disabled), Change::RunCommand { to, reason }) => {
-            let reason = reason.filter(|_| *to != SourceState::Enabled).map(Into::into);
+        (now @ (SourceStatus::Enabled | SourceStatus::Disabled), Change::RunCommand { to, reason }) => {
+            let reason = reason.filter(|_| *to != SourceStatus::Enabled).map(Into::into);
             match now == *to {
                 true => Changed::Not,
                 false => Changed::To(Kept { state: *to, reason, ..kept.clone() }),
@@ -285,7 +285,7 @@ fn decide_change(kept: &Kept, change: &Change<'_>) -> Changed {
 
 fn name_taken(by: &StoredSource) -> Problem {
     let detail = format!(
-        "The source {} says something else; replace it with POST /api/v1/webhook-sources/{0} and `If-Match: \"{}\"`.",
+        "The source {} says something else; replace it with PUT /api/v1/webhook-sources/{0} and `If-Match: \"{}\"`.",
         by.name(),
         by.version.get()
     );
@@ -325,11 +325,11 @@ mod tests {
         RawValue::from_string(text.into()).unwrap()
     }
 
-    fn kept(state: SourceState) -> Kept {
+    fn kept(state: SourceStatus) -> Kept {
         Kept { state, reason: None, document: document("{}") }
     }
 
-    fn state_after(state: SourceState, change: &Change<'_>) -> Result<Option<SourceState>, ()> {
+    fn state_after(state: SourceStatus, change: &Change<'_>) -> Result<Option<SourceStatus>, ()> {
         match decide_change(&kept(state), change) {
             Changed::To(kept) => Ok(Some(kept.state)),
             Changed::Not => Ok(None),
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_deleted_source_is_never_changed_whatever_is_asked() {
-        use SourceState::{Deleted, Disabled, Enabled};
+        use SourceStatus::{Deleted, Disabled, Enabled};
         let steer = |to| Change::RunCommand { to, reason: None };
         for (from, to, expected) in [
             (Enabled, Enabled, Ok(None)),
@@ -373,8 +373,8 @@ mod tests {
                 Changed::Gone => None,
             }
         };
-        assert_eq!(reason(SourceState::Enabled, SourceState::Disabled).as_deref(), Some("now"));
-        assert_eq!(reason(SourceState::Disabled, SourceState::Disabled).as_deref(), Some("before"));
-        assert_eq!(reason(SourceState::Disabled, SourceState::Enabled), None);
+        assert_eq!(reason(SourceStatus::Enabled, SourceStatus::Disabled).as_deref(), Some("now"));
+        assert_eq!(reason(SourceStatus::Disabled, SourceStatus::Disabled).as_deref(), Some("before"));
+        assert_eq!(reason(SourceStatus::Disabled, SourceStatus::Enabled), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax_api as api;
-use hapax_api::{Code, Problem, ReceivedStatus, WebhookActionResult};
+use hapax_api::{Code, Problem, ReceivedStatus, WebhookActionStatus};
 use hapax_engine::model::{
     Actor, InboundEvent, InboundEventId, InboundEventStatus, JournalEntry, JournalEvent, Name, WorkspaceId,
 };
@@ -139,18 +139,18 @@ pub(crate) fn shown_whole(hook: &InboundEvent) -> api::ReceivedWebhook {
     api::ReceivedWebhook {
         summary: shown(hook),
         headers: hook.headers.to().unwrap_or_default(),
-        body: String::from_utf8_lossy(&hook.body).into_owned(),
+        raw_body: String::from_utf8_lossy(&hook.body).into_owned(),
     }
 }
 
 fn shown_outcome(outcome: Outcome) -> api::WebhookOutcome {
     let actions = outcome.actions.into_iter().map(|action| api::WebhookActionOutcome {
         action: action.action,
-        result: match action.result {
-            ActionResult::Applied => WebhookActionResult::Applied,
-            ActionResult::Skipped => WebhookActionResult::Skipped,
-            ActionResult::Unmatched => WebhookActionResult::Unmatched,
-            ActionResult::Failed => WebhookActionResult::Failed,
+        status: match action.result {
+            ActionResult::Applied => WebhookActionStatus::Applied,
+            ActionResult::Skipped => WebhookActionStatus::Skipped,
+            ActionResult::Unmatched => WebhookActionStatus::Unmatched,
+            ActionResult::Failed => WebhookActionStatus::Failed,
         },
         detail: action.detail,
         promise_id: action.promise_id,

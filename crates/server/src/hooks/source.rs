@@ -1,7 +1,7 @@
 //! A source as it is kept, and as it is shown.
 
 use hapax_api as api;
-use hapax_api::{Code, Problem, SourceState};
+use hapax_api::{Code, Problem, SourceStatus};
 use hapax_documents::{CheckedSource, Format, Known, Source, check_source};
 use hapax_engine::model::{Item, Name, Timestamp, Version, WorkspaceId};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::uploaded::shown_problem;
 /// What is kept of a source, beside its times.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Kept {
-    pub(super) state: SourceState,
+    pub(super) state: SourceStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     /// The document in its canonical form.
@@ -66,11 +66,11 @@ impl StoredSource {
     }
 
     pub(super) fn is_enabled(&self) -> bool {
-        self.kept.state == SourceState::Enabled
+        self.kept.state == SourceStatus::Enabled
     }
 
     pub(super) fn is_deleted(&self) -> bool {
-        self.kept.state == SourceState::Deleted
+        self.kept.state == SourceStatus::Deleted
     }
 
     pub(super) fn changed_at(&self) -> Timestamp {
@@ -84,7 +84,7 @@ impl StoredSource {
             name: self.name().to_owned(),
             description: self.source().description.clone(),
             scheme: self.source().signature.as_str().to_owned(),
-            state: self.kept.state,
+            status: self.kept.state,
             reason: self.kept.reason.clone(),
             version: self.version.get(),
             path: format!("/api/v1/webhooks/{}", self.id),

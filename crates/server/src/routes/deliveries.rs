@@ -56,7 +56,7 @@ pub(crate) async fn list(
     let named = |text: &String| {
         delivery_status_named(text).ok_or_else(|| {
             Refused::new(Code::InvalidRequest, "`status` is due, claimed, delivered or dead.")
-                .with("path", "/status")
+                .with("path", "query:status")
         })
     };
     let status = wanted.status.as_ref().map(named).transpose()?;
@@ -171,8 +171,8 @@ pub(crate) async fn redeliver_many(
             return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/status"));
         }
     };
-    let to = app.subscriptions.get(&identity.workspace, &asked.subscription).await?;
-    let filter = format!("{} {}", asked.subscription, asked.status.as_str());
+    let to = app.subscriptions.get(&identity.workspace, &asked.subscription_id).await?;
+    let filter = format!("{} {}", asked.subscription_id, asked.status.as_str());
     let pages = app.list(&identity, "webhook-deliveries", &filter);
     let after = pages.open(asked.cursor.as_deref())?;
     let after = after.map(|place: String| EffectKey::from_stored(&place));
@@ -201,7 +201,7 @@ pub(crate) async fn discard(
     StrictJson { value: asked, .. }: StrictJson<api::DiscardWebhooks>,
 ) -> Result<Json<api::Page<api::WebhookDelivery>>, Refused> {
     let limit = limit_of(asked.limit)?;
-    let of = app.subscriptions.get(&identity.workspace, &asked.subscription).await?;
+    let of = app.subscriptions.get(&identity.workspace, &asked.subscription_id).await?;
     let by = identity.actor(Person::named(asked.by.as_deref())?);
     let forgotten = app.subscriptions.discard_many(&of, limit, &by, &asked.reason).await?;
     Ok(Json(api::Page { items: shown(&forgotten), next_cursor: None }))

@@ -116,7 +116,7 @@ pub(crate) async fn resolve(
         run_id: run.to_string(),
         step_id: step,
         resolution: asked.resolution,
-        by: actor,
+        actor,
         version,
     }))
 }

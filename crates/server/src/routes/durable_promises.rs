@@ -132,7 +132,7 @@ fn is_strict(headers: &HeaderMap) -> Result<bool, Refused> {
         (Some(value), None) if value.eq_ignore_ascii_case(b"false") => Ok(false),
         _ => {
             let detail = "The header `strict` is `true` or `false`, once, or left away.";
-            Err(Refused::new(Code::InvalidRequest, detail).with("path", "strict"))
+            Err(Refused::new(Code::InvalidRequest, detail).with("path", "header:strict"))
         }
     }
 }

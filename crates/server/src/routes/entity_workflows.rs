@@ -50,6 +50,7 @@ pub(crate) async fn create(
     params(
         ("name" = String, Path, description = "The name of the entity workflow"),
         ("If-Match" = Option<String>, Header, description = "The version that is to be replaced, as `ETag` gave it"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
     ),
     responses(
         (status = 200, description = "It stands", body = api::EntityWorkflow),
@@ -174,7 +175,8 @@ fn format_of(headers: &HeaderMap, asked: Option<&str>) -> Result<DiagramFormat, 
         Some("mermaid") => Ok(DiagramFormat::Mermaid),
         Some("svg") => Ok(DiagramFormat::Svg),
         Some(_) => {
-            Err(Refused::new(Code::InvalidRequest, "`format` is mermaid or svg.").with("path", "/format"))
+            Err(Refused::new(Code::InvalidRequest, "`format` is mermaid or svg.")
+                .with("path", "query:format"))
         }
         None if accepts(headers, "text", "vnd.mermaid") => Ok(DiagramFormat::Mermaid),
         None if accepts(headers, "image", "svg+xml") => Ok(DiagramFormat::Svg),

@@ -86,7 +86,7 @@ pub(crate) async fn release(
     HumanText::Reason.check(&asked.reason).map_err(|invalid| of_invalid(&invalid))?;
     if scope == OPERATION {
         let detail = "The key of an operation is not freed: it stands for what is recorded of that. Take the step again under a new key.";
-        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "scope"));
+        return Err(Refused::new(Code::InvalidRequest, detail));
     }
     let place = place(&identity, &scope, &key, of)?;
     let before = shown(&app, &place).await?;
@@ -145,9 +145,9 @@ async fn shown_operation_key(app: &App, identity: &Identity, key: &str) -> Resul
     Ok(api::KeyRecord {
         scope: api::KeyScope::Operation,
         key: key.to_string(),
-        standing: api::KeyStanding::Live,
+        status: api::KeyStatus::Live,
         holder: Some(api::KeyHolder { kind: api::KeyScope::Operation, id: operation.id.to_string() }),
-        by: operation.by.as_ref().map(shown_actor),
+        actor: operation.by.as_ref().map(shown_actor),
         credential_id: None,
         request: None,
         answer_status: None,
@@ -198,11 +198,11 @@ fn shown_business_key(
     uses: Uses,
     now: Timestamp,
 ) -> api::KeyRecord {
-    let standing = match (record.is_live(now), &id, is_there) {
-        (false, _, _) => api::KeyStanding::Expired,
-        (true, None, _) => api::KeyStanding::Claimed,
-        (true, Some(_), false) => api::KeyStanding::Tombstone,
-        (true, Some(_), true) => api::KeyStanding::Live,
+    let status = match (record.is_live(now), &id, is_there) {
+        (false, _, _) => api::KeyStatus::Expired,
+        (true, None, _) => api::KeyStatus::Claimed,
+        (true, Some(_), false) => api::KeyStatus::Tombstone,
+        (true, Some(_), true) => api::KeyStatus::Live,
     };
     let fingerprint = match &record.target {
         KeyTarget::Run { fingerprint, .. } => Some(fingerprint.to_string()),
@@ -211,9 +211,9 @@ fn shown_business_key(
     api::KeyRecord {
         scope,
         key: key.to_string(),
-        standing,
+        status,
         holder: id.map(|id| api::KeyHolder { kind: scope, id }),
-        by: None,
+        actor: None,
         credential_id: None,
         request: None,
         answer_status: None,
@@ -226,23 +226,23 @@ fn shown_business_key(
 }
 
 fn shown_request(record: &RequestRecord, uses: Uses, now: Timestamp) -> api::KeyRecord {
-    let (standing, answer_status, expires_at) = match &record.state {
-        RequestState::InFlight { .. } => (api::KeyStanding::InFlight, None, None),
+    let (status, answer_status, expires_at) = match &record.state {
+        RequestState::InFlight { .. } => (api::KeyStatus::InFlight, None, None),
         RequestState::Answered { answer, expires_at, free_at, .. } => {
-            let standing = match (now < *expires_at, now < *free_at) {
-                (true, _) => api::KeyStanding::Live,
-                (false, true) => api::KeyStanding::Grace,
-                (false, false) => api::KeyStanding::Expired,
+            let status = match (now < *expires_at, now < *free_at) {
+                (true, _) => api::KeyStatus::Live,
+                (false, true) => api::KeyStatus::Grace,
+                (false, false) => api::KeyStatus::Expired,
             };
-            (standing, Some(answer.status), Some(expires_at.to_string()))
+            (status, Some(answer.status), Some(expires_at.to_string()))
         }
     };
     api::KeyRecord {
         scope: api::KeyScope::Request,
         key: record.key.to_string(),
-        standing,
+        status,
         holder: Some(api::KeyHolder { kind: api::KeyScope::Request, id: record.id.to_string() }),
-        by: None,
+        actor: None,
         credential_id: Some(record.scope.caller.to_string()),
         request: Some(format!("{} {}", record.summary.method, record.summary.path)),
         answer_status,

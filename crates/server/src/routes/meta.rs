@@ -24,7 +24,7 @@ pub(crate) async fn policy(State(app): State<Arc<App>>) -> Json<api::Idempotency
 /// Is the process alive?
 #[utoipa::path(get, path = "/healthz", tag = "about", responses((status = 200, description = "It is", body = api::Health)))]
 pub(crate) async fn health() -> Json<api::Health> {
-    Json(api::Health { status: api::HealthStatus::Ok, version: env!("CARGO_PKG_VERSION").into() })
+    Json(api::Health { status: api::HealthStatus::Ok, server_version: env!("CARGO_PKG_VERSION").into() })
 }
 
 /// May traffic be sent to it?

@@ -34,7 +34,7 @@ pub(crate) struct OperationFilter {
     #[param(rename = "type")]
     kind: Option<String>,
     /// Only those of this step.
-    step: Option<String>,
+    step_key: Option<String>,
     /// Only the one under this key.
     idempotency_key: Option<String>,
     /// How many at most, 1 to 200; 50 if absent.
@@ -62,7 +62,7 @@ pub(crate) async fn list(
     let status = filter.status.as_deref().map(status_named).transpose()?;
     let (kind, step) = (
         filter_name("entity type", filter.kind.as_deref())?,
-        filter_name("step key", filter.step.as_deref())?,
+        filter_name("step key", filter.step_key.as_deref())?,
     );
     let bound = format!("{status:?} {kind:?} {step:?} {:?}", filter.idempotency_key);
     let pages = app.list(&identity, "operations", &bound);
@@ -89,7 +89,7 @@ pub(crate) async fn list(
 fn status_named(text: &str) -> Result<OperationStatus, Refused> {
     OperationStatus::from_name(text).ok_or_else(|| {
         let detail = "`status` is one of PENDING, DONE, REJECTED, FAILED, REVERTED, IN_DOUBT.";
-        Refused::new(Code::InvalidRequest, detail).with("path", "/status")
+        Refused::new(Code::InvalidRequest, detail).with("path", "query:status")
     })
 }
 

@@ -108,7 +108,7 @@ impl PromiseFilter {
     /// The run whose promises are meant; that of none for those that stand alone.
     fn run(&self) -> Result<Option<RunId>, Refused> {
         let refused = |detail: &str| {
-            Err(Refused::new(Code::InvalidRequest, detail.to_owned()).with("path", "/standAlone"))
+            Err(Refused::new(Code::InvalidRequest, detail.to_owned()).with("path", "query:standAlone"))
         };
         match (&self.run_id, self.stand_alone.as_deref()) {
             (None, None) => Ok(None),
@@ -139,7 +139,7 @@ pub(crate) async fn list(
     let status = filter.status.as_deref().map(|text| {
         let detail = "`status` is one of PENDING, RESOLVED, REJECTED, CANCELLED, TIMED_OUT, KEY_TAKEN.";
         promise_status_named(text)
-            .ok_or_else(|| Refused::new(Code::InvalidRequest, detail).with("path", "/status"))
+            .ok_or_else(|| Refused::new(Code::InvalidRequest, detail).with("path", "query:status"))
     });
     let status = status.transpose()?;
     let bound = format!("{run:?} {status:?}");

@@ -8,7 +8,9 @@ use hapax_engine::model::Version;
 use http::HeaderMap;
 use http::header::IF_MATCH;
 use http::request::Parts;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
 
 use crate::answer::{Refused, echo};
 use crate::connection::Peer;
@@ -93,8 +95,25 @@ pub(crate) fn if_match(headers: &HeaderMap) -> Result<IfMatch, Refused> {
             Code::InvalidRequest,
             "`If-Match` takes one version, as `ETag` gave it, or `*`.",
         )
-        .with("path", "If-Match")),
+        .with("path", "header:If-Match")),
     }
+}
+
+/// The version that `If-Match` asks for; `None` is any.
+pub(crate) fn expected_version(headers: &HeaderMap) -> Result<Option<Version>, Refused> {
+    Ok(match if_match(headers)? {
+        IfMatch::Any => None,
+        IfMatch::Version(version) => Some(version),
+    })
+}
+
+/// Why something is deleted. A `DELETE` has no body, so the reason is a parameter.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Deletion {
+    /// Why; kept in the audit log.
+    pub(crate) reason: Option<String>,
 }
 
 /// How many items a page may have.
@@ -108,7 +127,7 @@ pub(crate) fn page_limit(given: Option<&str>) -> Result<usize, Refused> {
             Code::InvalidRequest,
             format!("`limit` is a number from 1 to {MAX_PAGE_ITEMS}."),
         )
-        .with("path", "/limit")),
+        .with("path", "query:limit")),
     }
 }
 

@@ -122,13 +122,13 @@ pub(crate) async fn create_credential(
             return Err(Refused::new(Code::InvalidRequest, "Use 1 to 128 characters.").with("path", path));
         }
     }
-    let lives_for = asked.expires_in_seconds.map(Duration::from_secs);
+    let lives_for = asked.expires_in.map(|given| given.0);
     if lives_for.is_some_and(|span| span.is_zero() || span > hapax_engine::limits::MAX_SPAN) {
         return Err(Refused::new(
             Code::InvalidRequest,
             "A credential lives for at least a second and at most ten years.",
         )
-        .with("path", "/expiresInSeconds"));
+        .with("path", "/expiresIn"));
     }
     let new = NewCredential { name: asked.name, role: asked.role, requester: asked.requester, lives_for };
     let (credential, key) = app.directory.create_credential(&workspace, new, identity.actor(None)).await?;
@@ -137,9 +137,23 @@ pub(crate) async fn create_credential(
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(issued)).into_response())
 }
 
+/// Which credentials to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct CredentialList {
+    /// Of this workspace; only an admin of the installation may name another than its own.
+    workspace: Option<String>,
+    /// How many at most, 1 to 200; 50 if absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
+    limit: Option<String>,
+    /// Where the page before ended.
+    cursor: Option<String>,
+}
+
 /// Credentials, without their secrets.
 #[utoipa::path(
-    get, path = "/api/v1/credentials", tag = "setup", params(PageOf),
+    get, path = "/api/v1/credentials", tag = "setup", params(CredentialList),
     responses(
         (status = 200, description = "One page", body = api::Page<api::Credential>),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
@@ -149,19 +163,20 @@ pub(crate) async fn create_credential(
 pub(crate) async fn list_credentials(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
-    QueryOf(page): QueryOf<PageOf>,
+    QueryOf(asked): QueryOf<CredentialList>,
 ) -> Result<Json<api::Page<api::Credential>>, Refused> {
-    let limit = page_limit(page.limit.as_deref())?;
-    let pages = app.list(&identity, "credentials", "");
-    let after = pages.place(page.cursor.as_deref(), |place| Name::new("place", place))?;
-    let found = app.directory.list_credentials(&identity.workspace, after, limit).await?;
+    let limit = page_limit(asked.limit.as_deref())?;
+    let workspace = workspace(&app, &identity, InWorkspace { workspace: asked.workspace }).await?;
+    let pages = app.list(&identity, "credentials", workspace.as_str());
+    let after = pages.place(asked.cursor.as_deref(), |place| Name::new("place", place))?;
+    let found = app.directory.list_credentials(&workspace, after, limit).await?;
     let next_cursor = pages.next(&found, limit, |last| last.id.to_string());
     Ok(Json(api::Page { items: found.iter().map(|found| found.shown()).collect(), next_cursor }))
 }
 
 /// One credential, without its secret.
 #[utoipa::path(
-    get, path = "/api/v1/credentials/{id}", tag = "setup", params(("id" = String, Path, description = "The credential")),
+    get, path = "/api/v1/credentials/{id}", tag = "setup", params(InWorkspace, ("id" = String, Path, description = "The credential")),
     responses(
         (status = 200, description = "The credential", body = api::Credential),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
@@ -172,14 +187,17 @@ pub(crate) async fn show_credential(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
+    QueryOf(of): QueryOf<InWorkspace>,
 ) -> Result<Json<api::Credential>, Refused> {
-    Ok(Json(app.directory.get_credential(&identity.workspace, &id).await?.shown()))
+    let workspace = workspace(&app, &identity, of).await?;
+    Ok(Json(app.directory.get_credential(&workspace, &id).await?.shown()))
 }
 
 /// Gives a credential a new secret. Its scope of request keys stays.
 #[utoipa::path(
     post, path = "/api/v1/credentials/{id}/rotate", tag = "setup", request_body(content = Option<api::RotateCredential>),
     params(
+        InWorkspace,
         ("id" = String, Path, description = "The credential"),
         ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it does nothing, and is told what was made, without the secret."),
     ),
@@ -193,12 +211,14 @@ pub(crate) async fn rotate_credential(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
+    QueryOf(of): QueryOf<InWorkspace>,
     asked: Option<StrictJson<api::RotateCredential>>,
 ) -> Result<Json<api::IssuedCredential>, Refused> {
-    let overlap = asked.and_then(|StrictJson { value: asked, .. }| asked.overlap_seconds).unwrap_or(0);
-    let overlap = Duration::from_secs(overlap);
+    let overlap = asked.and_then(|StrictJson { value: asked, .. }| asked.overlap);
+    let overlap = overlap.map_or(Duration::ZERO, |given| given.0);
+    let workspace = workspace(&app, &identity, of).await?;
     let by = identity.actor(None);
-    let (credential, key) = app.directory.rotate_credential(&identity.workspace, &id, overlap, by).await?;
+    let (credential, key) = app.directory.rotate_credential(&workspace, &id, overlap, by).await?;
     app.authenticator.forget(&credential.id);
     Ok(Json(api::IssuedCredential { credential: credential.shown(), api_key: key.reveal().to_owned() }))
 }
@@ -207,6 +227,7 @@ pub(crate) async fn rotate_credential(
 #[utoipa::path(
     post, path = "/api/v1/credentials/{id}/revoke", tag = "setup", request_body(content = Option<api::RevokeCredential>),
     params(
+        InWorkspace,
         ("id" = String, Path, description = "The credential"),
         ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
     ),
@@ -220,11 +241,13 @@ pub(crate) async fn revoke_credential(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
+    QueryOf(of): QueryOf<InWorkspace>,
     asked: Option<StrictJson<api::RevokeCredential>>,
 ) -> Result<Json<api::Credential>, Refused> {
     let reason = asked.and_then(|StrictJson { value: asked, .. }| asked.reason);
+    let workspace = workspace(&app, &identity, of).await?;
     let by = identity.actor(None);
-    let revoked = app.directory.revoke_credential(&identity.workspace, &id, reason.as_deref(), by).await;
+    let revoked = app.directory.revoke_credential(&workspace, &id, reason.as_deref(), by).await;
     // Also if it was refused: it may have been revoked for a moment.
     if let Ok(id) = Name::new("credential id", &id) {
         app.authenticator.forget(&id);

@@ -1,25 +1,25 @@
 //! Subscriptions to webhooks.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
-use hapax_api::{Code, SubscriptionState};
+use hapax_api::Code;
 use hapax_engine::Hold;
 use hapax_engine::model::Name;
 use hapax_webhooks::{MessageId, Verdict};
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use secrecy::ExposeSecret;
 
 use super::doubts::PageOf;
-use super::request::{Caller, PathOf, QueryOf, page_limit};
+use super::request::{Caller, Deletion, PathOf, QueryOf, expected_version, page_limit};
+use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
-use crate::identity::Acting;
 use crate::strict_json::StrictJson;
+use crate::subscriptions::Subscription;
 
 /// Makes a subscription. Its secret is in the answer, this once.
 #[utoipa::path(
@@ -83,8 +83,8 @@ pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
-) -> Result<Json<api::Subscription>, Refused> {
-    Ok(Json(app.subscriptions.get(&identity.workspace, &id).await?.shown()))
+) -> Result<Response, Refused> {
+    Ok(shown(&*app.subscriptions.get(&identity.workspace, &id).await?))
 }
 
 /// Gives a subscription a new secret. For a while both sign, so that the receiver can change over.
@@ -107,70 +107,53 @@ pub(crate) async fn rotate(
     PathOf(id): PathOf<String>,
     asked: Option<StrictJson<api::RotateSubscription>>,
 ) -> Result<Json<api::IssuedSubscription>, Refused> {
-    let overlap = asked.and_then(|StrictJson { value: asked, .. }| asked.overlap_seconds);
-    let overlap = overlap.map(Duration::from_secs);
+    let overlap = asked.and_then(|StrictJson { value: asked, .. }| asked.overlap);
+    let overlap = overlap.map(|given| given.0);
     let by = identity.actor(None);
     let (subscription, secret) = app.subscriptions.rotate(&identity.workspace, &id, overlap, by).await?;
     let secret = secret.expose_secret().to_owned();
     Ok(Json(api::IssuedSubscription { subscription: subscription.shown(), secret }))
 }
 
-/// Has a subscription be told again. What was given up meanwhile is not sent by itself: redeliver it.
+/// Changes a subscription: its name, address, events, description, or whether anything is sent. Absent fields stay as they are. What waits
+/// for a disabled one is given up, visibly, and can be redelivered once it is enabled.
 #[utoipa::path(
-    post, path = "/api/v1/webhook-subscriptions/{id}/enable", tag = "webhooks", operation_id = "enable_subscription",
-    request_body(content = Option<api::SteerSubscription>),
+    patch, path = "/api/v1/webhook-subscriptions/{id}", tag = "webhooks", operation_id = "change_subscription",
+    request_body = api::ChangeSubscription,
     params(
         ("id" = String, Path, description = "The subscription"),
+        ("If-Match" = Option<String>, Header, description = "Only if the subscription still has this version"),
         ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
     ),
     responses(
-        (status = 200, description = "The subscription", body = api::Subscription),
+        (status = 200, description = "The subscription as it is now", body = api::Subscription),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
         (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
     ),
 )]
-pub(crate) async fn enable(
+pub(crate) async fn change(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
-    asked: Option<StrictJson<api::SteerSubscription>>,
-) -> Result<Json<api::Subscription>, Refused> {
-    steer(&app, &identity, &id, SubscriptionState::Enabled, asked).await
+    headers: HeaderMap,
+    StrictJson { value: asked, .. }: StrictJson<api::ChangeSubscription>,
+) -> Result<Response, Refused> {
+    let (expected, by) = (expected_version(&headers)?, identity.actor(None));
+    let changed = app.subscriptions.patch(&identity.workspace, &id, &asked, expected, by).await?;
+    Ok(shown(&changed))
 }
 
-/// Has a subscription be told nothing. What waits for it is given up, visibly, and can be redelivered once it is enabled.
+/// Deletes a subscription. It is not listed any more; its deliveries are.
 #[utoipa::path(
-    post, path = "/api/v1/webhook-subscriptions/{id}/disable", tag = "webhooks", operation_id = "disable_subscription",
-    request_body(content = Option<api::SteerSubscription>),
+    delete, path = "/api/v1/webhook-subscriptions/{id}", tag = "webhooks", operation_id = "delete_subscription",
     params(
+        Deletion,
         ("id" = String, Path, description = "The subscription"),
+        ("If-Match" = Option<String>, Header, description = "Only if the subscription still has this version"),
         ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
     ),
     responses(
-        (status = 200, description = "The subscription", body = api::Subscription),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
-pub(crate) async fn disable(
-    State(app): State<Arc<App>>,
-    Caller(identity): Caller,
-    PathOf(id): PathOf<String>,
-    asked: Option<StrictJson<api::SteerSubscription>>,
-) -> Result<Json<api::Subscription>, Refused> {
-    steer(&app, &identity, &id, SubscriptionState::Disabled, asked).await
-}
-
-/// Ends a subscription. It is not listed any more; its deliveries are.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-subscriptions/{id}/delete", tag = "webhooks", operation_id = "delete_subscription",
-    request_body(content = Option<api::SteerSubscription>),
-    params(
-        ("id" = String, Path, description = "The subscription"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "The subscription", body = api::Subscription),
+        (status = 200, description = "The subscription as it was", body = api::Subscription),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
         (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
     ),
@@ -179,22 +162,17 @@ pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
-    asked: Option<StrictJson<api::SteerSubscription>>,
-) -> Result<Json<api::Subscription>, Refused> {
-    steer(&app, &identity, &id, SubscriptionState::Deleted, asked).await
+    QueryOf(deletion): QueryOf<Deletion>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    let (expected, by) = (expected_version(&headers)?, identity.actor(None));
+    let (workspace, reason) = (&identity.workspace, deletion.reason.as_deref());
+    let deleted = app.subscriptions.delete(workspace, &id, reason, expected, by).await?;
+    Ok(shown(&deleted))
 }
 
-async fn steer(
-    app: &App,
-    identity: &Acting,
-    id: &str,
-    to: SubscriptionState,
-    asked: Option<StrictJson<api::SteerSubscription>>,
-) -> Result<Json<api::Subscription>, Refused> {
-    let reason = asked.and_then(|StrictJson { value: asked, .. }| asked.reason);
-    let by = identity.actor(None);
-    let steered = app.subscriptions.steer(&identity.workspace, id, to, reason.as_deref(), by).await?;
-    Ok(Json(steered.shown()))
+fn shown(subscription: &Subscription) -> Response {
+    ([(header::ETAG, etag(subscription.version))], Json(subscription.shown())).into_response()
 }
 
 /// Sends a subscription a `test.ping` now, once, and tells what came of it. It counts for nothing: a 410 disables nothing.
@@ -232,8 +210,8 @@ pub(crate) async fn test(
     Ok(Json(api::TestedSubscription {
         webhook_id: message.to_string(),
         delivered: attempted.verdict == Verdict::Delivered,
-        status: attempted.status,
+        response_status: attempted.status,
         detail: attempted.detail(),
-        took_ms: u64::try_from(attempted.took.as_millis()).unwrap_or(u64::MAX),
+        took: attempted.took.into(),
     }))
 }

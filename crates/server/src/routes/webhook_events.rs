@@ -137,6 +137,7 @@ pub(crate) async fn reprocess_many(
 fn status_named(text: &str) -> Result<ReceivedStatus, Refused> {
     ReceivedStatus::from_name(text).ok_or_else(|| {
         let known = ReceivedStatus::ALL.map(ReceivedStatus::as_str).join(", ");
-        Refused::new(Code::InvalidRequest, format!("`status` is one of {known}.")).with("path", "/status")
+        Refused::new(Code::InvalidRequest, format!("`status` is one of {known}."))
+            .with("path", "query:status")
     })
 }

@@ -6,12 +6,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
-use hapax_api::SourceState;
-use hapax_engine::model::{Name, Version};
+use hapax_api::SourceStatus;
+use hapax_engine::model::Name;
 use http::{HeaderMap, StatusCode, header};
 
 use super::doubts::PageOf;
-use super::request::{Caller, IfMatch, PathOf, QueryOf, if_match, page_limit};
+use super::request::{Caller, Deletion, PathOf, QueryOf, expected_version, page_limit};
 use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
@@ -91,7 +91,7 @@ pub(crate) async fn show(
 
 /// Replaces what a source says. Its address stays; events that come from now on are treated by it.
 #[utoipa::path(
-    post, path = "/api/v1/webhook-sources/{name}", tag = "webhooks", operation_id = "replace_source",
+    put, path = "/api/v1/webhook-sources/{name}", tag = "webhooks", operation_id = "replace_source",
     request_body(content((api::PutWebhookSource = "application/json"), (String = "application/yaml"))),
     params(
         ("name" = String, Path, description = "The name of the source"),
@@ -111,15 +111,15 @@ pub(crate) async fn replace(
     headers: HeaderMap,
     uploaded: Uploaded,
 ) -> Result<Response, Refused> {
-    let (expected, by) = (expected(&headers)?, identity.actor(None));
+    let (expected, by) = (expected_version(&headers)?, identity.actor(None));
     let source = app.hooks.replace_source(&identity.workspace, &name, &uploaded, expected, by).await?;
     Ok(([(header::ETAG, etag(source.version()))], Json(source.shown()?)).into_response())
 }
 
-/// Refuses the webhooks of a source from now on. What was taken in before is still processed.
+/// Enables or disables a source. A disabled one refuses its webhooks; what was accepted before is still processed.
 #[utoipa::path(
-    post, path = "/api/v1/webhook-sources/{name}/disable", tag = "webhooks", operation_id = "disable_source",
-    request_body(content = Option<api::SteerWebhookSource>),
+    patch, path = "/api/v1/webhook-sources/{name}", tag = "webhooks", operation_id = "change_source",
+    request_body = api::ChangeWebhookSource,
     params(
         ("name" = String, Path, description = "The name of the source"),
         ("If-Match" = Option<String>, Header, description = "Only if the source still has this version"),
@@ -131,47 +131,26 @@ pub(crate) async fn replace(
         (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
     ),
 )]
-pub(crate) async fn disable(
+pub(crate) async fn change(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(name): PathOf<String>,
     headers: HeaderMap,
-    asked: Option<StrictJson<api::SteerWebhookSource>>,
+    StrictJson { value: asked, .. }: StrictJson<api::ChangeWebhookSource>,
 ) -> Result<Response, Refused> {
-    steer(&app, &identity, &name, SourceState::Disabled, &headers, asked).await
+    let to = match asked.status {
+        api::ActivationStatus::Enabled => SourceStatus::Enabled,
+        api::ActivationStatus::Disabled => SourceStatus::Disabled,
+    };
+    set_status(&app, &identity, &name, to, &headers, asked.reason).await
 }
 
-/// Takes in the webhooks of a source again.
+/// Deletes a source. Its webhooks are refused and it is not shown any more. What was accepted before is still processed and shown. One
+/// that is made again under its name has its address, and accepts no event that came before.
 #[utoipa::path(
-    post, path = "/api/v1/webhook-sources/{name}/enable", tag = "webhooks", operation_id = "enable_source",
-    request_body(content = Option<api::SteerWebhookSource>),
+    delete, path = "/api/v1/webhook-sources/{name}", tag = "webhooks", operation_id = "delete_source",
     params(
-        ("name" = String, Path, description = "The name of the source"),
-        ("If-Match" = Option<String>, Header, description = "Only if the source still has this version"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
-    ),
-    responses(
-        (status = 200, description = "The source as it is now", body = api::WebhookSource),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
-pub(crate) async fn enable(
-    State(app): State<Arc<App>>,
-    Caller(identity): Caller,
-    PathOf(name): PathOf<String>,
-    headers: HeaderMap,
-    asked: Option<StrictJson<api::SteerWebhookSource>>,
-) -> Result<Response, Refused> {
-    steer(&app, &identity, &name, SourceState::Enabled, &headers, asked).await
-}
-
-/// Ends a source. Its webhooks are refused and it is not shown any more; what was taken in before is still processed, and is shown. One that is made
-/// under its name has its address, and takes in no event that came before.
-#[utoipa::path(
-    post, path = "/api/v1/webhook-sources/{name}/delete", tag = "webhooks", operation_id = "delete_source",
-    request_body(content = Option<api::SteerWebhookSource>),
-    params(
+        Deletion,
         ("name" = String, Path, description = "The name of the source"),
         ("If-Match" = Option<String>, Header, description = "Only if the source still has this version"),
         ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
@@ -186,30 +165,22 @@ pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(name): PathOf<String>,
+    QueryOf(deletion): QueryOf<Deletion>,
     headers: HeaderMap,
-    asked: Option<StrictJson<api::SteerWebhookSource>>,
 ) -> Result<Response, Refused> {
-    steer(&app, &identity, &name, SourceState::Deleted, &headers, asked).await
+    set_status(&app, &identity, &name, SourceStatus::Deleted, &headers, deletion.reason).await
 }
 
-async fn steer(
+async fn set_status(
     app: &App,
     identity: &Acting,
     name: &str,
-    to: SourceState,
+    to: SourceStatus,
     headers: &HeaderMap,
-    asked: Option<StrictJson<api::SteerWebhookSource>>,
+    reason: Option<String>,
 ) -> Result<Response, Refused> {
-    let reason = asked.and_then(|StrictJson { value: asked, .. }| asked.reason);
-    let (expected, by) = (expected(headers)?, identity.actor(None));
-    let steered =
+    let (expected, by) = (expected_version(headers)?, identity.actor(None));
+    let changed =
         app.hooks.steer_source(&identity.workspace, name, to, reason.as_deref(), expected, by).await?;
-    Ok(([(header::ETAG, etag(steered.version()))], Json(steered.shown()?)).into_response())
-}
-
-fn expected(headers: &HeaderMap) -> Result<Option<Version>, Refused> {
-    Ok(match if_match(headers)? {
-        IfMatch::Any => None,
-        IfMatch::Version(version) => Some(version),
-    })
+    Ok(([(header::ETAG, etag(changed.version()))], Json(changed.shown()?)).into_response())
 }

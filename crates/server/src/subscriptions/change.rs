@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_api as api;
-use hapax_api::{Code, Problem, SubscriptionState, WebhookSigning};
+use hapax_api::{Code, Problem, SubscriptionStatus, WebhookSigning};
 use hapax_engine::model::{
     Actor, CatalogKind, JournalEntry, JournalEvent, Name, Payload, Role as Rank, Version, WorkspaceId,
 };
@@ -44,7 +44,7 @@ impl Subscriptions {
             url: asked.url,
             events: BTreeSet::from_iter(asked.events),
             description: asked.description,
-            state: SubscriptionState::Enabled,
+            state: SubscriptionStatus::Enabled,
             reason: None,
             secret: fresh.sealed,
             public_key: fresh.public_key,
@@ -61,10 +61,7 @@ impl Subscriptions {
         };
         match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
             PutOutcome::Put(item) => Ok((self.learn(&item)?, fresh.shown)),
-            PutOutcome::NameTaken(other) => {
-                let detail = format!("The subscription {} has this name; choose another.", other.id);
-                Err(Problem::new(Code::NameTaken, detail).with("subscriptionId", other.id.to_string()))
-            }
+            PutOutcome::NameTaken(other) => Err(name_taken(&other.id)),
             other @ (PutOutcome::Exists(_) | PutOutcome::Stale(_) | PutOutcome::Missing) => {
                 tracing::error!(?other, "a fresh subscription id was taken");
                 let detail = "The subscription could not be made. Send the request again.";
@@ -85,7 +82,7 @@ impl Subscriptions {
         if overlap > MAX_SECRET_OVERLAP {
             let days = MAX_SECRET_OVERLAP.as_secs() / 86_400;
             let detail = format!("The old secret may sign for at most {days} days longer.");
-            return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/overlapSeconds"));
+            return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/overlap"));
         }
         let found = self.get(workspace, id).await?;
         let signing = match found.kept.public_key {
@@ -100,36 +97,57 @@ impl Subscriptions {
             kept.old_secret = (!overlap.is_zero()).then_some(OldSecret { secret: old, until });
             true
         };
-        Ok((self.change(workspace, id, by, "rotated", rotate).await?, fresh.shown))
+        Ok((self.change(workspace, id, None, by, "rotated", rotate).await?, fresh.shown))
     }
 
-    /// Enables, disables or deletes a subscription. The same again changes nothing.
-    pub(crate) async fn steer(
+    /// Changes what a subscription says, whether it is sent anything, or both. The same again changes nothing.
+    pub(crate) async fn patch(
         &self,
         workspace: &WorkspaceId,
         id: &str,
-        to: SubscriptionState,
+        asked: &api::ChangeSubscription,
+        expected: Option<Version>,
+        by: Actor,
+    ) -> Result<Arc<Subscription>, Problem> {
+        if let Some(reason) = &asked.reason {
+            check_text("/reason", reason, MAX_DESCRIPTION_CHARS)?;
+        }
+        let found = self.get(workspace, id).await?;
+        self.check(workspace, &merged(&found.kept, asked))?;
+        let what = match &asked.reason {
+            Some(reason) => format!("{}: {reason}", verb_of(asked)),
+            None => verb_of(asked).to_owned(),
+        };
+        let patch = |_, kept: &mut Kept| {
+            let before = kept.clone();
+            apply(kept, asked);
+            *kept != before
+        };
+        self.change(workspace, id, expected, by, &what, patch).await
+    }
+
+    /// Deletes a subscription. The same again changes nothing.
+    pub(crate) async fn delete(
+        &self,
+        workspace: &WorkspaceId,
+        id: &str,
         reason: Option<&str>,
+        expected: Option<Version>,
         by: Actor,
     ) -> Result<Arc<Subscription>, Problem> {
         if let Some(reason) = reason {
-            check_text("/reason", reason, MAX_DESCRIPTION_CHARS)?;
+            check_text("query:reason", reason, MAX_DESCRIPTION_CHARS)?;
         }
-        let verb = match to {
-            SubscriptionState::Enabled => "enabled",
-            SubscriptionState::Disabled => "disabled",
-            SubscriptionState::Deleted => "deleted",
-        };
-        let what = reason.map_or(verb.into(), |reason| format!("{verb}: {reason}"));
-        let steer = |_, kept: &mut Kept| {
-            let is_news = kept.state != to;
-            kept.state = to;
+        let what = reason.map_or("deleted".into(), |reason| format!("deleted: {reason}"));
+        let delete = |_, kept: &mut Kept| {
+            let is_news = kept.state != SubscriptionStatus::Deleted;
             if is_news {
-                kept.reason = reason.filter(|_| to != SubscriptionState::Enabled).map(Into::into);
+                kept.state = SubscriptionStatus::Deleted;
+                kept.reason = reason.map(Into::into);
             }
             is_news
         };
-        self.change(workspace, id, by, &what, steer).await
+        self.change(workspace, id, expected, by, &what, delete).await
     }
 
     /// Disables a subscription whose receiver says that it is gone.
@@ -138,26 +156,27 @@ impl Subscriptions {
         let (workspace, id) = (&subscription.workspace, subscription.id.as_str());
         let disable = |seen: Version, kept: &mut Kept| {
             // If it was changed since, somebody has seen to it; what is sent next tells whether that helped.
-            let is_as_it_was = seen == subscription.version && kept.state == SubscriptionState::Enabled;
+            let is_as_it_was = seen == subscription.version && kept.state == SubscriptionStatus::Enabled;
             if is_as_it_was {
-                kept.state = SubscriptionState::Disabled;
+                kept.state = SubscriptionStatus::Disabled;
                 kept.reason = Some(why.into());
             }
             is_as_it_was
         };
-        let disabled = self.change(workspace, id, by, &format!("disabled: {why}"), disable).await;
+        let disabled = self.change(workspace, id, None, by, &format!("disabled: {why}"), disable).await;
         if let Err(problem) = disabled {
             // The next delivery meets the same answer.
             tracing::warn!(subscription = id, %problem, "a subscription whose receiver is gone could not be disabled");
         }
     }
 
-    /// Changes what is kept; anew on what is there, if another change came first. `change` is told the version, and says whether there is
-    /// anything to write.
+    /// Changes what is kept; anew on what is there, if another change came first and no version was expected. `change` is told the version,
+    /// and says whether there is anything to write.
     async fn change(
         &self,
         workspace: &WorkspaceId,
         id: &str,
+        expected: Option<Version>,
         by: Actor,
         what: &str,
         change: impl Fn(Version, &mut Kept) -> bool,
@@ -165,13 +184,19 @@ impl Subscriptions {
         for _ in 0..TRIES {
             let found = self.get(workspace, id).await?;
             let mut kept = found.kept.clone();
-            if !change(found.version, &mut kept) {
-                return Ok(found);
-            }
-            if found.is_deleted() {
+            let is_news = change(found.version, &mut kept);
+            if is_news && found.is_deleted() {
                 return Err(Problem::new(Code::NotFound, "The subscription was deleted; make a new one."));
             }
-            let is_deleted = kept.state == SubscriptionState::Deleted;
+            if let Some(expected) = expected.filter(|expected| *expected != found.version) {
+                let (now, seen) = (found.version.get(), expected.get());
+                let detail = format!("The subscription is at version {now}, not {seen}; look at it again.");
+                return Err(Problem::new(Code::Concurrency, detail).with("version", now));
+            }
+            if !is_news {
+                return Ok(found);
+            }
+            let is_deleted = kept.state == SubscriptionStatus::Deleted;
             let request = PutCatalogItem {
                 workspace: workspace.clone(),
                 kind: CatalogKind::Subscription,
@@ -184,10 +209,8 @@ impl Subscriptions {
             };
             match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
                 PutOutcome::Put(item) => return self.learn(&item),
-                PutOutcome::Stale(_)
-                | PutOutcome::NameTaken(_)
-                | PutOutcome::Exists(_)
-                | PutOutcome::Missing => {}
+                PutOutcome::NameTaken(other) => return Err(name_taken(&other.id)),
+                PutOutcome::Stale(_) | PutOutcome::Exists(_) | PutOutcome::Missing => {}
             }
         }
         let detail = "Others keep changing the subscription. Send the request again.";
@@ -250,6 +273,61 @@ impl Subscriptions {
         let what = JournalEvent::SetUp { kind, id: id.to_string(), change: change.into() };
         JournalEntry::on_workspace(workspace.clone(), by, self.store.now(), what)
     }
+}
+
+/// The subscription as a request would have asked for it, with the changes in it.
+fn merged(kept: &Kept, asked: &api::ChangeSubscription) -> api::CreateSubscription {
+    let mut changed = kept.clone();
+    apply(&mut changed, asked);
+    api::CreateSubscription {
+        name: changed.name,
+        url: changed.url,
+        events: asked.events.clone().unwrap_or_else(|| changed.events.into_iter().collect()),
+        description: changed.description,
+        signing: None,
+    }
+}
+
+fn apply(kept: &mut Kept, asked: &api::ChangeSubscription) {
+    if let Some(name) = &asked.name {
+        kept.name.clone_from(name);
+    }
+    if let Some(url) = &asked.url {
+        kept.url.clone_from(url);
+    }
+    if let Some(events) = &asked.events {
+        kept.events = events.iter().copied().collect();
+    }
+    if let Some(description) = &asked.description {
+        kept.description = Some(description.clone()).filter(|text| !text.is_empty());
+    }
+    let to = match asked.status {
+        Some(api::ActivationStatus::Enabled) => SubscriptionStatus::Enabled,
+        Some(api::ActivationStatus::Disabled) => SubscriptionStatus::Disabled,
+        None => return,
+    };
+    if kept.state != to {
+        kept.state = to;
+        kept.reason = asked.reason.clone().filter(|_| to != SubscriptionStatus::Enabled);
+    }
+}
+
+/// The change in one word, for the audit log.
+fn verb_of(asked: &api::ChangeSubscription) -> &'static str {
+    let says_more =
+        asked.name.is_some() || asked.url.is_some() || asked.events.is_some() || asked.description.is_some();
+    match asked.status {
+        Some(api::ActivationStatus::Enabled) if !says_more => "enabled",
+        Some(api::ActivationStatus::Disabled) if !says_more => "disabled",
+        Some(api::ActivationStatus::Enabled) => "changed and enabled",
+        Some(api::ActivationStatus::Disabled) => "changed and disabled",
+        None => "changed",
+    }
+}
+
+fn name_taken(by: &Name) -> Problem {
+    let detail = format!("The subscription {by} has this name; choose another.");
+    Problem::new(Code::NameTaken, detail).with("subscriptionId", by.to_string())
 }
 
 /// A secret that was just made.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hapax_api as api;
-use hapax_api::{Code, Problem, SubscriptionState, WebhookEvent};
+use hapax_api::{Code, Problem, SubscriptionStatus, WebhookEvent};
 use hapax_engine::model::{Announced, Item, Name, Subscriber, Timestamp, Version, WorkspaceId};
 use serde::{Deserialize, Serialize};
 
@@ -13,14 +13,14 @@ use crate::sealing::Sealed;
 const TARGET: &str = "webhook.";
 
 /// What is kept of a subscription, beside its times. Its secret is sealed.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Kept {
     pub(super) name: String,
     pub(super) url: String,
     pub(super) events: BTreeSet<WebhookEvent>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) description: Option<String>,
-    pub(super) state: SubscriptionState,
+    pub(super) state: SubscriptionStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     pub(super) secret: Sealed,
@@ -33,7 +33,7 @@ pub(super) struct Kept {
 }
 
 /// A secret that signs for a while longer.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct OldSecret {
     pub(super) secret: Sealed,
     pub(super) until: i64,
@@ -44,7 +44,7 @@ pub(super) struct OldSecret {
 pub(crate) struct Subscription {
     pub(crate) id: Name,
     pub(crate) workspace: WorkspaceId,
-    pub(super) version: Version,
+    pub(crate) version: Version,
     pub(super) created_at: Timestamp,
     pub(super) changed_at: Timestamp,
     pub(super) kept: Kept,
@@ -68,7 +68,7 @@ impl Subscription {
     }
 
     pub(crate) fn is_deleted(&self) -> bool {
-        self.kept.state == SubscriptionState::Deleted
+        self.kept.state == SubscriptionStatus::Deleted
     }
 
     /// Refuses what only makes sense if it is told something.
@@ -78,7 +78,7 @@ impl Subscription {
             Some(why) => Err(Problem::new(
                 Code::SubscriptionDisabled,
                 format!(
-                    "{why}. Enable it with POST /api/v1/webhook-subscriptions/{}/enable, if it was not deleted.",
+                    "{why}. If it was not deleted, enable it with PATCH /api/v1/webhook-subscriptions/{} and `{{\"status\": \"enabled\"}}`.",
                     self.id
                 ),
             )
@@ -90,9 +90,9 @@ impl Subscription {
     /// Why it is told nothing, if so.
     pub(super) fn not_told(&self) -> Option<String> {
         let state = match self.kept.state {
-            SubscriptionState::Enabled => return None,
-            SubscriptionState::Disabled => "disabled",
-            SubscriptionState::Deleted => "deleted",
+            SubscriptionStatus::Enabled => return None,
+            SubscriptionStatus::Disabled => "disabled",
+            SubscriptionStatus::Deleted => "deleted",
         };
         let because = self.kept.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         Some(format!("the subscription is {state}{because}"))
@@ -101,7 +101,7 @@ impl Subscription {
     /// As the engine knows it, if it is to be told anything.
     pub(super) fn subscriber(&self) -> Option<Subscriber> {
         let wants = self.kept.events.iter().map(|event| announced(*event)).collect();
-        let is_told = self.kept.state == SubscriptionState::Enabled;
+        let is_told = self.kept.state == SubscriptionStatus::Enabled;
         is_told.then(|| Subscriber { target: self.target(), wants })
     }
 
@@ -125,8 +125,9 @@ impl Subscription {
             events: kept.events.into_iter().collect(),
             description: kept.description,
             public_key: kept.public_key,
-            state: kept.state,
+            status: kept.state,
             reason: kept.reason,
+            version: self.version.get(),
             created_at: self.created_at.to_string(),
             changed_at: self.changed_at.to_string(),
             old_secret_until: kept.old_secret.map(|old| Timestamp::from_millis(old.until).to_string()),

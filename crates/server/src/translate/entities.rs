@@ -1,5 +1,7 @@
 //! Entities, operations, and what may be done.
 
+use std::time::Duration;
+
 use hapax_api as api;
 use hapax_engine::model::{
     AllowedAction, Entity, EntityNote, Name, Operation, OperationState, OperationStatus, Timestamp,
@@ -40,23 +42,24 @@ pub(crate) fn shown_pending(operation: &Operation, now: Timestamp) -> api::Pendi
     };
     api::PendingOperation {
         id: operation.id.to_string(),
-        step: operation.step.to_string(),
+        step_key: operation.step.to_string(),
         status: shown_operation_status(operation.state.status()),
         since: since.to_string(),
-        age_seconds: now.since(since).as_secs(),
+        // Whole seconds: what people read, and what a test can hold.
+        age: Duration::from_secs(now.since(since).as_secs()).into(),
     }
 }
 
 fn shown_action(action: &AllowedAction) -> api::AllowedAction {
     let hindrance = action.hindrance.as_ref();
     api::AllowedAction {
-        step: action.step.to_string(),
-        step_id: action.step_id,
+        step_key: action.step.to_string(),
+        step_number: action.step_id,
         to: action.to.to_string(),
         enabled: hindrance.is_none(),
         reason: hindrance.map(ToString::to_string),
         code: hindrance.map(|hindrance| hindrance.code().to_owned()),
-        operation: hindrance.and_then(|hindrance| hindrance.operation()).map(|id| id.to_string()),
+        operation_id: hindrance.and_then(|hindrance| hindrance.operation()).map(|id| id.to_string()),
         irreversible: action.irreversible,
     }
 }
@@ -80,10 +83,10 @@ pub(crate) fn shown_operation(operation: &Operation) -> api::Operation {
         entity_id: operation.entity.id.to_string(),
         workflow: operation.workflow.to_string(),
         module: operation.module.to_string(),
-        step: operation.step.to_string(),
+        step_key: operation.step.to_string(),
         status: shown_operation_status(status),
         requester: operation.requester.as_ref().map(ToString::to_string),
-        by: operation.by.as_ref().map(shown_actor),
+        actor: operation.by.as_ref().map(shown_actor),
         idempotency_key: operation.key.as_ref().map(ToString::to_string),
         input: raw(&operation.input),
         from: operation.from.to_string(),
@@ -95,7 +98,7 @@ pub(crate) fn shown_operation(operation: &Operation) -> api::Operation {
         run_id: operation.run.map(|run| run.to_string()),
         effect_key: operation.effect_key().to_string(),
         may_repeat: operation.may_repeat,
-        document: operation.document.map(|version| version.get()),
+        document_version: operation.document.map(|version| version.get()),
         attempts: operation.attempt,
         began_at: operation.began_at.to_string(),
         heard_at: (status == OperationStatus::Pending).then(|| at.clone()),
@@ -140,7 +143,7 @@ pub(crate) fn shown_history(operation: &Operation, notes: &[EntityNote]) -> Vec<
         entry
     };
     let mut began = about(api::JournalKind::Began, operation.began_at);
-    began.by = operation.by.as_ref().map(shown_actor);
+    began.actor = operation.by.as_ref().map(shown_actor);
     began.attempt = Some(1);
     began.status = Some(api::OperationStatus::Pending.as_str().to_owned());
     let mut history = vec![began];

@@ -15,7 +15,7 @@ pub(crate) fn shown_note(note: &JournalEntry) -> api::JournalEntry {
         generation: is_of_run.then(|| note.generation.get().into()),
         step_id: note.step.as_ref().map(ToString::to_string),
         owner: note.owner.map(|owner| owner.to_string()),
-        by: note.by.as_ref().map(shown_actor),
+        actor: note.by.as_ref().map(shown_actor),
         ..entry_at(note.at)
     };
     tell(&mut entry, &note.what);
@@ -26,7 +26,7 @@ pub(crate) fn shown_note(note: &JournalEntry) -> api::JournalEntry {
 /// An entry that tells nothing yet but when.
 pub(super) fn entry_at(at: Timestamp) -> api::JournalEntry {
     api::JournalEntry {
-        what: api::JournalKind::JournalEvent,
+        what: api::JournalKind::Noted,
         at: at.to_string(),
         run_id: None,
         generation: None,
@@ -38,7 +38,7 @@ pub(super) fn entry_at(at: Timestamp) -> api::JournalEntry {
         last_heard_at: None,
         result: None,
         owner: None,
-        by: None,
+        actor: None,
         seconded_by: None,
         attempt: None,
         occurrence: None,
@@ -197,7 +197,7 @@ pub(crate) fn action_of(kind: api::JournalKind) -> Option<&'static str> {
         api::JournalKind::Steered => "steered",
         api::JournalKind::RepeatAllowed => "repeat_allowed",
         api::JournalKind::Redelivered => "redelivered",
-        api::JournalKind::JournalEvent => "remarked",
+        api::JournalKind::Noted => "remarked",
         api::JournalKind::KeyReleased => "key_released",
         api::JournalKind::CredentialChanged => "set_up:credential",
         api::JournalKind::WorkspaceChanged => "set_up:workspace",

@@ -15,7 +15,7 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
         ended_at: attempt.ended_at.clone(),
         owner: attempt.owner.clone(),
         fence: attempt.fence,
-        outcome: match attempt.outcome {
+        status: match attempt.outcome {
             LedgerOutcome::Completed => api::LedgerOutcome::Completed,
             LedgerOutcome::Failed => api::LedgerOutcome::Failed,
             LedgerOutcome::Unknown => api::LedgerOutcome::Unknown,
@@ -51,7 +51,7 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
             | JournalEvent::TriedAgain { .. }
             | JournalEvent::OnEntity { .. } => (None, String::new()),
         };
-        api::LedgerRuling { by: shown_actor(&ruling.by), at: ruling.at.clone(), resolution, reason }
+        api::LedgerRuling { actor: shown_actor(&ruling.by), at: ruling.at.clone(), resolution, reason }
     });
     api::LedgerEntry {
         effect_key: entry.key.clone(),
@@ -64,7 +64,7 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
             .status
             .and_then(|name| StepStatus::ALL.into_iter().find(|known| known.as_str() == name))
             .map(status),
-        attempts: attempts.collect(),
+        attempt_log: attempts.collect(),
         probes: entry.probes.clone(),
         rulings: rulings.collect(),
         refused_writes: entry.refused_writes,

@@ -28,7 +28,7 @@ pub(crate) fn promise_named(text: &str) -> Result<PromiseRef, Refused> {
     }
     let detail = "A promise is named `id:` and its id, or `key:` and its key, percent-encoded: /promises/id:run_…:payment or \
                   /promises/key:stripe:ch_1.";
-    Err(Refused::new(Code::InvalidRequest, detail).with("path", "ref"))
+    Err(Refused::new(Code::InvalidRequest, detail))
 }
 
 /// The status that a filter names.
@@ -42,12 +42,12 @@ pub(crate) fn deadline_of(asked: &api::CreatePromise, now: Timestamp) -> Result<
     let refuse = |path: &str, detail: &str| {
         Err(Refused::new(Code::InvalidRequest, detail.to_owned()).with("path", path.to_owned()))
     };
-    match (asked.timeout_ms, &asked.deadline_at) {
+    match (asked.timeout, &asked.deadline_at) {
         (None, None) => Ok(None),
-        (Some(_), Some(_)) => refuse("/deadlineAt", "Send `timeoutMs` or `deadlineAt`, not both."),
-        (Some(ms), None) => match Duration::from_millis(ms) {
-            span if ms == 0 || span > MAX_SPAN => {
-                refuse("/timeoutMs", "`timeoutMs` is more than 0 and at most ten years.")
+        (Some(_), Some(_)) => refuse("/deadlineAt", "Send `timeout` or `deadlineAt`, not both."),
+        (Some(timeout), None) => match timeout.0 {
+            span if span.is_zero() || span > MAX_SPAN => {
+                refuse("/timeout", "`timeout` is more than 0 and at most ten years.")
             }
             span => Ok(Some(now.plus(span))),
         },
@@ -91,11 +91,12 @@ pub(crate) fn settlement_by_token(asked: &api::SettleByToken) -> Result<Settleme
 
 /// For how long a token is worth something.
 pub(crate) fn life_of_token(asked: Option<&api::CreateSettleToken>) -> Result<Duration, Refused> {
-    let seconds = asked.and_then(|asked| asked.expires_in_seconds);
-    match seconds.map_or(SETTLE_TOKEN_FOR, Duration::from_secs) {
+    let expires_in = asked.and_then(|asked| asked.expires_in);
+    match expires_in.map_or(SETTLE_TOKEN_FOR, |given| given.0) {
         span if span.is_zero() || span > MAX_SETTLE_TOKEN_FOR => {
-            let detail = format!("`expiresInSeconds` is 1 to {}.", MAX_SETTLE_TOKEN_FOR.as_secs());
-            Err(Refused::new(Code::InvalidRequest, detail).with("path", "/expiresInSeconds"))
+            let most = api::DurationText(MAX_SETTLE_TOKEN_FOR);
+            let detail = format!("`expiresIn` is more than 0 and at most {most}.");
+            Err(Refused::new(Code::InvalidRequest, detail).with("path", "/expiresIn"))
         }
         span => Ok(span),
     }
@@ -193,7 +194,7 @@ mod tests {
         let now = Timestamp::from_millis(1_700_000_000_000);
         let at = |ms: Option<u64>, at: Option<&str>| {
             let asked = api::CreatePromise {
-                timeout_ms: ms,
+                timeout: ms.map(|ms| Duration::from_millis(ms).into()),
                 deadline_at: at.map(Into::into),
                 ..api::CreatePromise::default()
             };

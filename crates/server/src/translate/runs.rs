@@ -3,7 +3,7 @@
 use hapax_api as api;
 use hapax_engine::model::{
     Attention, AttentionReason, EventKind, PendingRequest, Priority, RunEvent, RunHead, RunId, RunResult,
-    RunState, RunStatus, StepStatus,
+    RunState, RunStatus, StepStatus, WorkflowSelector,
 };
 use hapax_engine::store::{RunLog, RunView};
 
@@ -14,13 +14,7 @@ use super::steps::{shown_failure, shown_steps};
 pub(crate) fn shown_run(view: &RunView, definition: Option<String>) -> api::Run {
     let RunView { head, input, result } = view;
     let facts = &head.facts;
-    let (output, failure) = match result {
-        Some(RunResult::Completed(output)) => (Some(raw(output)), None),
-        Some(RunResult::Failed(failure) | RunResult::Cancelled(failure)) => {
-            (None, Some(shown_failure(failure)))
-        }
-        None => (None, None),
-    };
+    let (output, failure) = shown_ending(result.as_ref());
     let closed_at = match head.state {
         RunState::Closed { at, .. } => Some(at.to_string()),
         RunState::Pending { .. } | RunState::Running(_) | RunState::Waiting { .. } | RunState::Paused => None,
@@ -35,10 +29,7 @@ pub(crate) fn shown_run(view: &RunView, definition: Option<String>) -> api::Run 
         workspace_id: facts.workspace.to_string(),
         status: status(head.status()),
         definition_id: definition,
-        workflow: api::WorkflowName {
-            name: facts.workflow.name.to_string(),
-            version: facts.workflow.version,
-        },
+        workflow: WorkflowSelector::from(facts.workflow.clone()).to_string(),
         version: head.version.get(),
         generation: head.generation.get().into(),
         current_step_name: None,
@@ -56,7 +47,7 @@ pub(crate) fn shown_run(view: &RunView, definition: Option<String>) -> api::Run 
             run_id: parent.run.to_string(),
             step_id: parent.step.to_string(),
         }),
-        asked: asked(head),
+        pending_request: pending_request(head),
         created_at: facts.created_at.to_string(),
         started_at: head.started_at.map(|at| at.to_string()),
         changed_at: head.changed_at.to_string(),
@@ -64,6 +55,23 @@ pub(crate) fn shown_run(view: &RunView, definition: Option<String>) -> api::Run 
         deadline_at: facts.deadline_at.map(|at| at.to_string()),
         wake_at: wake_at.map(|at| at.to_string()),
         needs_attention: None,
+    }
+}
+
+/// What a run has come to.
+pub(crate) fn shown_result(view: &RunView) -> api::RunResult {
+    let (output, failure) = shown_ending(view.result.as_ref());
+    let (run_id, status) = (view.head.id().to_string(), status(view.head.status()));
+    api::RunResult { run_id, status, output, failure }
+}
+
+fn shown_ending(result: Option<&RunResult>) -> (Option<api::RawJson>, Option<api::Failure>) {
+    match result {
+        Some(RunResult::Completed(output)) => (Some(raw(output)), None),
+        Some(RunResult::Failed(failure) | RunResult::Cancelled(failure)) => {
+            (None, Some(shown_failure(failure)))
+        }
+        None => (None, None),
     }
 }
 
@@ -114,11 +122,11 @@ pub(crate) fn shown_run_with_steps(
     api::RunDetail { run, steps: shown_steps(log) }
 }
 
-fn asked(head: &RunHead) -> Option<api::RunAsk> {
+fn pending_request(head: &RunHead) -> Option<api::PendingRequest> {
     match head.asked {
         PendingRequest::Nothing => None,
-        PendingRequest::Pause => Some(api::RunAsk::Pause),
-        PendingRequest::Cancel => Some(api::RunAsk::Cancel),
+        PendingRequest::Pause => Some(api::PendingRequest::Pause),
+        PendingRequest::Cancel => Some(api::PendingRequest::Cancel),
     }
 }
 

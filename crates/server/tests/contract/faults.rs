@@ -30,7 +30,7 @@ async fn a_request_in_flight_is_waited_for() {
     assert!(hasty.header("retry-after").is_some_and(|seconds| seconds.parse::<u64>().is_ok()));
     assert_eq!(hasty.json()["retryable"], json!(true));
     let shown = server.get("/api/v1/keys/request/slow").await.json();
-    assert_eq!((&shown["standing"], &shown["answerStatus"]), (&json!("in_flight"), &json!(null)));
+    assert_eq!((&shown["status"], &shown["answerStatus"]), (&json!("in_flight"), &json!(null)));
     let patient = ask();
     let other = server.post(RUNS, &charge("def_other", 1), &key).await;
     assert_eq!(other.status, 422, "another request under the key does not wait");

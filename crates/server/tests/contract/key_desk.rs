@@ -22,7 +22,7 @@ async fn a_key_tells_what_it_stands_for() {
     assert_eq!(shown.status, 200, "{}", shown.text());
     let shown = shown.json();
     assert_eq!(shown["holder"], json!({ "kind": "run", "id": run_of(&first) }));
-    assert_eq!((&shown["standing"], &shown["key"]), (&json!("live"), &json!("order/1 a")));
+    assert_eq!((&shown["status"], &shown["key"]), (&json!("live"), &json!("order/1 a")));
     assert_eq!((&shown["replays"], &shown["conflicts"]), (&json!(2), &json!(1)), "{shown}");
     let key = [("idempotency-key", "req")];
     let body = charge(&echo, 5);
@@ -69,7 +69,7 @@ async fn a_key_is_freed_by_a_manager_with_a_reason() {
     let entry = entry.unwrap_or_else(|| panic!("no such entry in {audit}"));
     assert_eq!(entry["reason"], "the order was entered anew");
     assert_eq!(
-        (&entry["by"]["role"], &entry["target"]),
+        (&entry["actor"]["role"], &entry["target"]),
         (&json!("manager"), &json!("run key order-1")),
         "{entry}"
     );

@@ -17,7 +17,7 @@ async fn a_key_tells_which_promise_it_names() {
     let path = "/api/v1/keys/promise/order-7";
     let shown = server.get(path).await.json();
     assert_eq!(shown["holder"], json!({ "kind": "promise", "id": "p" }));
-    assert_eq!((&shown["scope"], &shown["standing"]), (&json!("promise"), &json!("live")));
+    assert_eq!((&shown["scope"], &shown["status"]), (&json!("promise"), &json!("live")));
     assert!(
         shown["expiresAt"].is_null() && shown["fingerprint"].is_null(),
         "it lives while it can be settled: {shown}"
@@ -35,7 +35,7 @@ async fn a_key_tells_which_promise_it_names() {
     assert!(shown["expiresAt"].is_string());
     server.post(&format!("{PROMISES}/key:early/resolve"), &json!({ "value": 1 }), &[]).await;
     let claimed = server.get("/api/v1/keys/promise/early").await.json();
-    assert_eq!((&claimed["standing"], &claimed["holder"]), (&json!("claimed"), &Value::Null), "{claimed}");
+    assert_eq!((&claimed["status"], &claimed["holder"]), (&json!("claimed"), &Value::Null), "{claimed}");
 }
 
 /// A manager frees the key of a promise that is over, with a reason; of one that waits it is not freed.

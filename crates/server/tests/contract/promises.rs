@@ -134,7 +134,7 @@ async fn a_settlement_that_comes_early_is_kept_for_its_promise() {
 async fn a_promise_that_stands_alone_is_made_once() {
     let server = TestServer::memory().await;
     let asked = json!({
-        "id": "order/7", "idempotencyKey": "stripe:ch_7", "idempotencyKeyTtlSeconds": 60, "timeoutMs": 60_000, "about": { "order": 7 },
+        "id": "order/7", "idempotencyKey": "stripe:ch_7", "idempotencyKeyTtlSeconds": 60, "timeout": "60s", "about": { "order": 7 },
     });
     let request = [("idempotency-key", "make-7")];
     let made = server.post(PROMISES, &asked, &request).await;
@@ -166,9 +166,9 @@ async fn a_promise_is_asked_for_properly_or_not_at_all() {
         (json!({ "idempotencyKey": "" }), "invalid_idempotency_key"),
         (json!({ "idempotencyKey": 7 }), "invalid_request"),
         (json!({ "idempotencyKeyTtlSeconds": u64::MAX }), "invalid_request"),
-        (json!({ "timeoutMs": 0 }), "invalid_request"),
-        (json!({ "timeoutMs": -1 }), "invalid_request"),
-        (json!({ "timeoutMs": 1, "deadlineAt": "2099-01-01T00:00:00Z" }), "invalid_request"),
+        (json!({ "timeout": "0s" }), "invalid_request"),
+        (json!({ "timeout": "-1s" }), "invalid_request"),
+        (json!({ "timeout": "1ms", "deadlineAt": "2099-01-01T00:00:00Z" }), "invalid_request"),
         (json!({ "deadlineAt": "1999-01-01T00:00:00Z" }), "invalid_request"),
         (json!({ "deadlineAt": "soon" }), "invalid_request"),
         (json!({ "name": "x" }), "invalid_request"),
@@ -205,7 +205,7 @@ async fn a_promise_is_asked_for_properly_or_not_at_all() {
 async fn after_its_deadline_a_promise_has_timed_out() {
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_800_000_000_000)));
     let server = TestServer::memory_at(clock.clone()).await;
-    server.post(PROMISES, &json!({ "id": "late", "timeoutMs": 1_000, "idempotencyKey": "k" }), &[]).await;
+    server.post(PROMISES, &json!({ "id": "late", "timeout": "1s", "idempotencyKey": "k" }), &[]).await;
     clock.advance(Duration::from_millis(999));
     assert_eq!(server.get(&format!("{PROMISES}/key:k")).await.json()["status"], "PENDING");
     clock.advance(Duration::from_millis(1));

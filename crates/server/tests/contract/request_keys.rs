@@ -203,7 +203,7 @@ async fn the_policy_is_published() {
     assert_eq!(answer.status, 200);
     let keys = &answer.json()["requestKeys"];
     assert_eq!((&keys["header"], &keys["maxChars"]), (&json!("idempotency-key"), &json!(255)));
-    assert_eq!((&keys["retentionSeconds"], &keys["waitSeconds"]), (&json!(86_400), &json!(10)));
+    assert_eq!((&keys["retention"], &keys["wait"]), (&json!("1d"), &json!("10s")));
     let not_stored = keys["statusesNotStored"].as_array().unwrap();
     for status in [202, 400, 401, 403, 404, 409, 413, 415, 422, 429] {
         assert!(not_stored.contains(&json!(status)), "{status}");
@@ -228,7 +228,7 @@ async fn an_answer_with_a_secret_is_given_once() {
             "/credential/id",
         ),
         ("/api/v1/webhook-subscriptions".into(), subscription, "/secret", "/subscription/id"),
-        ("/api/v1/promises/id:p/tokens".into(), json!({ "expiresInSeconds": 60 }), "/token", ""),
+        ("/api/v1/promises/id:p/tokens".into(), json!({ "expiresIn": "60s" }), "/token", ""),
     ] {
         let key = [("idempotency-key", path.as_str())];
         let first = server.post(&path, &body, &key).await;
@@ -243,7 +243,7 @@ async fn an_answer_with_a_secret_is_given_once() {
         }
         let mut other = body.clone();
         other["name"] = json!("another");
-        other["expiresInSeconds"] = json!(61);
+        other["expiresIn"] = json!("61s");
         assert_eq!(server.post(&path, &other, &key).await.told(), (422, "idempotency_key_conflict".into()));
     }
     for thing in &made {

@@ -62,15 +62,14 @@ async fn whoever_has_no_good_token_learns_nothing() {
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_800_000_000_000)));
     let server = TestServer::memory_at(clock.clone()).await;
     let client = server.client_at(2);
-    for (id, more) in [("settled", json!({})), ("late", json!({ "timeoutMs": 5_000 })), ("waits", json!({}))]
-    {
+    for (id, more) in [("settled", json!({})), ("late", json!({ "timeout": "5s" })), ("waits", json!({}))] {
         let mut asked = more;
         asked["id"] = json!(id);
         assert_eq!(server.post(PROMISES, &asked, &[]).await.status, 201);
     }
     let settled = token(&server, "settled", json!({})).await;
     let late = token(&server, "late", json!({})).await;
-    let expired = token(&server, "waits", json!({ "expiresInSeconds": 5 })).await;
+    let expired = token(&server, "waits", json!({ "expiresIn": "5s" })).await;
     assert_eq!(settle(&server, &client, &settled, json!({ "value": 1 })).await.status, 200);
     clock.advance(Duration::from_secs(5));
     let unknown = format!("hps_{}", "0".repeat(43));
@@ -144,9 +143,7 @@ async fn a_token_is_made_by_whoever_may_settle_and_for_a_while() {
     let path = format!("{PROMISES}/key:k/tokens");
     assert_eq!(server.send("POST", &path, None, &viewer, &[]).await.status, 403);
     assert_eq!(server.send("POST", &path, None, &stranger, &[]).await.status, 404);
-    for bad in
-        [json!({ "expiresInSeconds": 0 }), json!({ "expiresInSeconds": 7_776_001 }), json!({ "for": 1 })]
-    {
+    for bad in [json!({ "expiresIn": "0s" }), json!({ "expiresIn": "7776001s" }), json!({ "for": 1 })] {
         assert_eq!(server.post(&path, &bad, &[]).await.told(), (400, "invalid_request".into()), "{bad}");
     }
     // Shown once: the same request again makes another.

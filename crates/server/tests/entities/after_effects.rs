@@ -74,10 +74,7 @@ async fn a_step_is_carried_out_by_a_run_and_followed_by_another() {
     assert_eq!(operation["result"]["said"], json!({ "parcel": "p-1", "to": "Berlin" }), "{operation}");
     let run =
         server.get(&format!("/api/v1/workflow-runs/{}", operation["runId"].as_str().unwrap())).await.json();
-    assert_eq!(
-        (&run["run"]["status"], &run["run"]["workflow"]["name"]),
-        (&json!("COMPLETED"), &json!("ships"))
-    );
+    assert_eq!((&run["run"]["status"], &run["run"]["workflow"]), (&json!("COMPLETED"), &json!("ships@1")));
     let thanked = server
         .until_shown("/api/v1/workflow-runs?workflow=thanks", |shown| {
             shown["items"][0]["status"] == "COMPLETED"

@@ -136,9 +136,10 @@ async fn lists_are_read_page_by_page_and_a_step_needs_no_body() {
         let bare = server.send("POST", &path, None, &server.admin, &[]).await;
         assert_eq!(bare.status, 200, "{}", bare.text());
     }
-    for (list, id) in
-        [("/api/v1/entities/invoice?status=approved", "id"), ("/api/v1/operations?step=approve", "entityId")]
-    {
+    for (list, id) in [
+        ("/api/v1/entities/invoice?status=approved", "id"),
+        ("/api/v1/operations?stepKey=approve", "entityId"),
+    ] {
         let (mut seen, mut cursor) = (Vec::new(), String::new());
         loop {
             let page = server.get(&format!("{list}&limit=2{cursor}")).await.json();

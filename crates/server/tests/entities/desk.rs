@@ -102,7 +102,7 @@ pub async fn begin_closing(server: &TestServer, gate: &Gate) -> String {
 /// One of the allowed actions of an entity.
 pub fn action(shown: &Value, step: &str) -> Value {
     let mut actions = shown["allowedActions"].as_array().expect("a list").iter();
-    actions.find(|action| action["step"] == step).cloned().unwrap_or(Value::Null)
+    actions.find(|action| action["stepKey"] == step).cloned().unwrap_or(Value::Null)
 }
 
 /// What an entry of a list says in its field `what`, in order.

@@ -78,7 +78,7 @@ async fn an_action_that_is_tried_again_is_in_the_ledger_and_in_the_metrics() {
         assert_eq!((&first["happened"], &first["mayHaveHappened"]), (&json!(1), &json!(1)), "{first}");
         assert_eq!((&first["happenedTwice"], &first["mayHaveHappenedTwice"]), (&json!(0), &json!(1)));
         let outcomes: Vec<&Value> =
-            first["attempts"].as_array().unwrap().iter().map(|one| &one["outcome"]).collect();
+            first["attemptLog"].as_array().unwrap().iter().map(|one| &one["status"]).collect();
         assert_eq!(outcomes, [&json!("unknown"), &json!("completed")]);
         assert_eq!((&second["happened"], &second["mayHaveHappened"]), (&json!(1), &json!(0)), "{second}");
     }

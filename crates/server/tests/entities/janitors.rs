@@ -41,7 +41,7 @@ async fn what_a_crash_left_claimed_is_reverted_after_the_window_and_the_history_
     assert_eq!(server.post(CLOSE, &json!({}), &[]).await.told(), (409, "claim_failed".into()));
     clock.advance(Duration::from_secs(4 * 60));
     assert_eq!(server.engine.free_stale_claims("billing").await.unwrap().reverted, 0, "within the window");
-    assert_eq!(server.get(INVOICE).await.json()["pendingOperation"]["ageSeconds"], 240);
+    assert_eq!(server.get(INVOICE).await.json()["pendingOperation"]["age"], "4m");
     clock.advance(PAST_THE_WINDOW);
     // Its own time has come, and nobody has to call it.
     let freed = server.until_shown(INVOICE, |shown| shown["entity"]["status"] == "approved").await;
@@ -54,7 +54,7 @@ async fn what_a_crash_left_claimed_is_reverted_after_the_window_and_the_history_
     assert_eq!(told(&shown["history"]), ["began", "reverted"]);
     assert_eq!(shown["history"][1]["status"], "approved");
     assert!(shown["history"][1]["lastHeardAt"].is_string(), "{shown}");
-    let listed = server.get("/api/v1/operations?status=REVERTED&type=invoice&step=close").await.json();
+    let listed = server.get("/api/v1/operations?status=REVERTED&type=invoice&stepKey=close").await.json();
     assert_eq!(listed["items"][0]["id"], operation.as_str());
     let watcher = server.key(hapax_server::identity::INSTALLATION, Role::Viewer).await;
     let metrics = server.send("GET", "/metrics", None, &watcher, &[]).await.text();

@@ -189,7 +189,7 @@ async fn the_key_of_an_operation_tells_who_used_it() {
     assert_eq!(shown.status, 200, "{}", shown.text());
     let shown = shown.json();
     assert_eq!(shown["holder"], json!({ "kind": "operation", "id": taken["operation"]["id"] }));
-    assert_eq!((&shown["by"]["name"], &shown["standing"]), (&json!("Ann (admin of acme)"), &json!("live")));
+    assert_eq!((&shown["actor"]["name"], &shown["status"]), (&json!("Ann (admin of acme)"), &json!("live")));
     assert_eq!(server.get("/api/v1/keys/operation/none").await.status, 404);
     let stranger = server.key("globex", Role::Admin).await;
     let refused = server.send("GET", "/api/v1/keys/operation/approve-2", None, &stranger, &[]).await;

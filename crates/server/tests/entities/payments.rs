@@ -110,7 +110,7 @@ async fn a_retry_of_a_capture_waits_for_nobody_and_captures_once() {
         let meanwhile = till.step("p1", step, json!({})).await;
         assert_eq!(meanwhile.told(), (409, "claim_failed".into()), "{step}");
         assert_eq!(meanwhile.json()["operation"]["id"], begun.json()["operation"]["id"]);
-        assert_eq!(meanwhile.json()["operation"]["step"], "capture");
+        assert_eq!(meanwhile.json()["operation"]["stepKey"], "capture");
     }
     till.capture.let_through(9);
     let is_captured = |shown: &Value| shown["entity"]["status"] == "captured";

@@ -37,12 +37,12 @@ async fn while_a_refund_is_pending_support_sees_it_notes_on_it_and_cannot_make_a
     let page = server.send("GET", ORDER, None, &support, &[]).await.json();
     assert_eq!(page["pendingOperation"]["id"], id.as_str());
     assert_eq!(
-        (&page["pendingOperation"]["step"], &page["entity"]["status"]),
+        (&page["pendingOperation"]["stepKey"], &page["entity"]["status"]),
         (&json!("refund"), &json!("refunding"))
     );
     let button = action(&page, "refund");
     assert_eq!((&button["enabled"], &button["code"]), (&json!(false), &json!("operation_pending")));
-    assert_eq!((&button["operation"], &button["irreversible"]), (&json!(id), &json!(true)));
+    assert_eq!((&button["operationId"], &button["irreversible"]), (&json!(id), &json!(true)));
     assert!(button["reason"].as_str().unwrap().contains(&id), "{button}");
 
     let note =
@@ -70,7 +70,7 @@ async fn while_a_refund_is_pending_support_sees_it_notes_on_it_and_cannot_make_a
         .find(|entry| entry["reason"] == "customer called twice")
         .unwrap();
     assert_eq!(noted["entity"], json!({ "type": "order", "id": "order-7" }));
-    assert_eq!((&noted["what"], &noted["by"]["role"]), (&json!("noted"), &json!("operator")));
+    assert_eq!((&noted["what"], &noted["actor"]["role"]), (&json!("noted"), &json!("operator")));
     let by_key = server.get("/api/v1/operations?idempotencyKey=R123").await.json();
     assert_eq!(by_key["items"][0]["id"], id.as_str());
     assert_eq!(server.get("/api/v1/operations?idempotencyKey=R124").await.json()["items"], json!([]));

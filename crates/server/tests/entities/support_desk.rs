@@ -69,7 +69,7 @@ async fn an_irreversible_step_that_may_have_happened_is_repeated_by_a_manager_on
     let shown = server.send("GET", PAYOUT, None, &support, &[]).await.json();
     let button = action(&shown, "send");
     assert_eq!((&button["enabled"], &button["code"]), (&json!(false), &json!("override_required")));
-    assert_eq!(button["operation"], first.as_str());
+    assert_eq!(button["operationId"], first.as_str());
     assert_eq!(shown["entity"]["status"], "ready", "S1.31: released");
 
     let again = post_as(&server, &support, &send, json!({ "idempotencyKey": "second" })).await;
@@ -104,7 +104,7 @@ async fn an_irreversible_step_that_may_have_happened_is_repeated_by_a_manager_on
     let entry =
         audit["items"].as_array().unwrap().iter().find(|entry| entry["what"] == "overridden").unwrap();
     assert_eq!(entry["reason"], "the bank says it never arrived");
-    assert_eq!((&entry["by"]["role"], &entry["target"]), (&json!("manager"), &json!(first)));
+    assert_eq!((&entry["actor"]["role"], &entry["target"]), (&json!("manager"), &json!(first)));
     assert_eq!(entry["entity"], json!({ "type": "payout", "id": "po-1" }));
     let history = server
         .get(&format!("/api/v1/operations/{}", done.json()["operation"]["id"].as_str().unwrap()))
@@ -210,7 +210,7 @@ async fn a_credential_asks_as_its_own_requester_and_as_no_other() {
     let done = post_as(&server, &agent, close, json!({ "by": "Ann" })).await;
     assert_eq!(done.status, 200, "{}", done.text());
     assert_eq!(done.json()["operation"]["requester"], "agent");
-    assert_eq!(done.json()["operation"]["by"]["name"], "Ann (agent's)");
+    assert_eq!(done.json()["operation"]["actor"]["name"], "Ann (agent's)");
 }
 
 /// Of fifty equal rulings one counts; the others are told whose.

@@ -27,7 +27,7 @@ async fn a_workflow_is_made_once_found_again_and_replaced_by_version() {
     let made = server.post(WORKFLOWS, &billing(), &[]).await;
     assert_eq!((made.status, made.header("etag")), (201, Some("\"1\"")), "{}", made.text());
     assert_eq!(made.header("location"), Some("/api/v1/entity-workflows/billing-flow"));
-    assert_eq!((&made.json()["module"], &made.json()["entity"]), (&json!("billing"), &json!("invoice")));
+    assert_eq!((&made.json()["module"], &made.json()["entityType"]), (&json!("billing"), &json!("invoice")));
     let yaml = "
 name: billing-flow
 module: billing

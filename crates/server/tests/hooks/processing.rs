@@ -181,14 +181,14 @@ async fn what_failed_is_told_and_processed_again_by_the_source_as_it_is_now() {
     let said = event["outcome"]["actions"][0]["detail"].as_str().unwrap();
     assert!(said.contains("\"oder\""), "{said}");
     assert_eq!(
-        serde_json::from_str::<Value>(event["body"].as_str().unwrap()).unwrap(),
+        serde_json::from_str::<Value>(event["rawBody"].as_str().unwrap()).unwrap(),
         payment("evt_1", "ch_1")
     );
     assert!(event["headers"]["content-type"].is_string() && event["headers"]["stripe-signature"].is_null());
     let kind = [("content-type", "application/yaml")];
     let mended = shop
         .server
-        .send("POST", &format!("{SOURCES}/s"), Some(yaml("order")), &shop.server.admin, &kind)
+        .send("PUT", &format!("{SOURCES}/s"), Some(yaml("order")), &shop.server.admin, &kind)
         .await;
     assert_eq!(mended.status, 200, "{}", mended.text());
     let again = shop.server.post(&format!("{EVENTS}/s/evt_1/reprocess"), &json!({}), &[]).await;

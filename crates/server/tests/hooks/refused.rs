@@ -208,21 +208,19 @@ async fn whoever_fails_too_often_waits_and_good_webhooks_of_the_same_address_do_
 async fn a_disabled_source_believes_nobody_until_it_is_enabled() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
-    let steer = async |verb: &str| {
-        let answer = shop
-            .server
-            .post(&format!("{SOURCES}/stripe-payments/{verb}"), &json!({ "reason": "moved" }), &[])
-            .await;
+    let steer = async |status: &str| {
+        let change = json!({ "status": status, "reason": "moved" });
+        let answer = shop.server.patch(&format!("{SOURCES}/stripe-payments"), &change, &[]).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         answer.json()
     };
-    let disabled = steer("disable").await;
-    assert_eq!((&disabled["state"], &disabled["reason"]), (&json!("disabled"), &json!("moved")));
+    let disabled = steer("disabled").await;
+    assert_eq!((&disabled["status"], &disabled["reason"]), (&json!("disabled"), &json!("moved")));
     let refused = shop.send(&path, &shop.paid("evt_1", "ch_1")).await;
     assert_eq!(refused.told(), (401, "webhook_signature_invalid".into()));
     assert!(shop.events().await.is_empty());
-    let enabled = steer("enable").await;
-    assert_eq!((&enabled["state"], &enabled["reason"]), (&json!("enabled"), &Value::Null));
+    let enabled = steer("enabled").await;
+    assert_eq!((&enabled["status"], &enabled["reason"]), (&json!("enabled"), &Value::Null));
     assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "unmatched".into()));
 }
 

@@ -37,14 +37,14 @@ async fn a_source_is_made_once_and_replaced_only_by_whoever_saw_it() {
     let other = minimal("stripe-payments");
     let taken = server.post(SOURCES, &other, &[]).await;
     assert_eq!((taken.told(), &taken.json()["version"]), ((409, "name_taken".into()), &json!(1)));
-    let replaced = server.post(&named, &other, &[("if-match", "\"1\"")]).await;
+    let replaced = server.put(&named, &other, &[("if-match", "\"1\"")]).await;
     assert_eq!((replaced.status, &replaced.json()["version"]), (200, &json!(2)), "{}", replaced.text());
     assert_eq!(replaced.json()["path"], json!(path), "its address stays");
-    let stale = server.post(&named, &minimal("stripe-payments"), &[("if-match", "\"1\"")]).await;
+    let stale = server.put(&named, &minimal("stripe-payments"), &[("if-match", "\"1\"")]).await;
     assert_eq!(stale.told(), (409, "CONCURRENCY_ERROR".into()));
-    let elsewhere = server.post(&named, &minimal("other"), &[]).await;
+    let elsewhere = server.put(&named, &minimal("other"), &[]).await;
     assert_eq!(elsewhere.told(), (400, "invalid_request".into()));
-    assert_eq!(server.post(&format!("{SOURCES}/other"), &minimal("other"), &[]).await.status, 404);
+    assert_eq!(server.put(&format!("{SOURCES}/other"), &minimal("other"), &[]).await.status, 404);
     let audit = server.get("/api/v1/audit").await.text();
     assert!(audit.contains("created") && audit.contains("replaced"), "{audit}");
     let schema = server.send("GET", "/schemas/webhook-source.json", None, "", &[]).await;
@@ -86,26 +86,27 @@ async fn a_deleted_source_is_gone_and_what_came_to_it_stays() {
     let paid = shop.paid("evt_1", "ch_1");
     assert_eq!(told(&shop.send(&path, &paid).await), (200, "applied".into()));
     order.result::<Value>().await.unwrap();
-    let delete = format!("{named}/delete");
-    let late = server.post(&delete, &json!({}), &[("if-match", "\"7\"")]).await;
+    let late = server.delete(&named, &[("if-match", "\"7\"")]).await;
     assert_eq!(late.told(), (409, "CONCURRENCY_ERROR".into()));
     for _ in 0..2 {
-        let deleted = server.post(&delete, &json!({ "reason": "we moved" }), &[]).await;
+        let deleted = server.delete(&format!("{named}?reason=we%20moved"), &[]).await;
         let shown = deleted.json();
         assert_eq!(deleted.status, 200, "the same again changes nothing: {}", deleted.text());
         assert_eq!(
-            (&shown["state"], &shown["reason"], &shown["version"]),
+            (&shown["status"], &shown["reason"], &shown["version"]),
             (&json!("deleted"), &json!("we moved"), &json!(2))
         );
     }
     let document = json!({ "name": "stripe-payments", "preset": "stripe" });
     assert_eq!(server.get(&named).await.status, 404);
     assert_eq!(server.get(SOURCES).await.json()["items"], json!([]));
-    for verb in ["enable", "disable"] {
-        assert_eq!(server.post(&format!("{named}/{verb}"), &json!({}), &[]).await.status, 404, "{verb}");
+    for status in ["enabled", "disabled"] {
+        let refused = server.patch(&named, &json!({ "status": status }), &[]).await;
+        assert_eq!(refused.status, 404, "{status}");
     }
-    assert_ne!(server.post(&named, &document, &[]).await.status, 200);
-    let same = server.send("POST", &named, Some(STRIPE_SOURCE.into()), &server.admin, &YAML).await;
+    let replaced = server.send("PUT", &named, Some(document.to_string()), &server.admin, &[]).await;
+    assert_ne!(replaced.status, 200);
+    let same = server.send("PUT", &named, Some(STRIPE_SOURCE.into()), &server.admin, &YAML).await;
     assert_eq!(same.status, 404, "not even what it said brings it back there: {}", same.text());
     for to in [path.as_str(), "/api/v1/webhooks/acme/stripe-payments"] {
         let refused = shop.send(to, &shop.paid("evt_2", "ch_2")).await;
@@ -114,7 +115,7 @@ async fn a_deleted_source_is_gone_and_what_came_to_it_stays() {
     assert_eq!(shop.events().await.len(), 1, "what came is shown");
 
     assert_eq!(shop.source(STRIPE_SOURCE).await, path, "it is made again at its address");
-    assert_eq!(server.get(&named).await.json()["state"], "enabled");
+    assert_eq!(server.get(&named).await.json()["status"], "enabled");
     assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "duplicate".into()));
     assert_eq!(told(&shop.send(&path, &shop.paid("evt_2", "ch_2")).await), (200, "unmatched".into()));
     assert_eq!(shop.packed(), 1);
@@ -129,7 +130,7 @@ async fn of_two_who_make_a_deleted_source_again_one_makes_it_and_the_other_finds
     let again = async || server.post(SOURCES, &minimal("again"), &[]).await;
     let path = again().await.json()["path"].clone();
     for round in 0..10 {
-        let deleted = server.post(&format!("{SOURCES}/again/delete"), &json!({}), &[]).await;
+        let deleted = server.delete(&format!("{SOURCES}/again"), &[]).await;
         assert_eq!(deleted.status, 200, "{}", deleted.text());
         let made = futures_util::future::join_all((0..4).map(|_| again())).await;
         let mut statuses: Vec<u16> = made.iter().map(|answer| answer.status).collect();
@@ -168,7 +169,7 @@ async fn what_a_deleted_source_took_in_is_still_processed() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "unmatched".into()));
-    shop.server.post(&format!("{SOURCES}/stripe-payments/delete"), &json!({}), &[]).await;
+    shop.server.delete(&format!("{SOURCES}/stripe-payments"), &[]).await;
     let again = shop
         .server
         .post("/api/v1/webhook-events/stripe-payments/evt_1/reprocess", &json!({}), &[])
@@ -209,10 +210,7 @@ async fn a_node_that_could_not_look_for_two_minutes_misses_no_change() {
     let other = TestServer::over(store.clone(), Kept::Elsewhere, setup).await;
     assert_eq!(told(&send(&other, &path, &shop.paid("evt_1", "ch_1")).await), (200, "unmatched".into()));
     store.set_away(true);
-    let deleted = shop
-        .server
-        .post(&format!("{SOURCES}/stripe-payments/delete"), &json!({ "reason": "it leaked" }), &[])
-        .await;
+    let deleted = shop.server.delete(&format!("{SOURCES}/stripe-payments?reason=it%20leaked"), &[]).await;
     assert_eq!(deleted.status, 200, "{}", deleted.text());
     shop.server.echo().await;
     shop.clock.advance(Duration::from_secs(120));

@@ -72,7 +72,7 @@ async fn a_source_replaced_on_one_node_believes_its_new_secret_on_another_at_onc
     let rotated = STRIPE_SOURCE.replace(secrets, r#"["secret://github-webhook"]"#);
     assert_ne!(rotated, STRIPE_SOURCE);
     let replaced = first
-        .send("POST", "/api/v1/webhook-sources/stripe-payments", Some(rotated), &first.admin, &yaml_type)
+        .send("PUT", "/api/v1/webhook-sources/stripe-payments", Some(rotated), &first.admin, &yaml_type)
         .await;
     assert_eq!(replaced.status, 200, "{}", replaced.text());
     let answer = send(&second, &path, &signed("evt_2", secret_of("github-webhook"))).await;

@@ -42,6 +42,10 @@ fn put(route: &'static str, access: Access, body: Value, answers: &'static [u16]
     Case { method: "PUT", names_a_thing: false, ..post(route, access, body, answers) }
 }
 
+fn delete(route: &'static str, access: Access) -> Case {
+    Case { method: "DELETE", ..get(route, access) }
+}
+
 impl Case {
     fn at(mut self, path: &'static str) -> Self {
         self.path = path;
@@ -142,10 +146,8 @@ fn cases() -> Vec<Case> {
         get("/api/v1/webhook-subscriptions/{id}", Read).at("/api/v1/webhook-subscriptions/{subscription}"),
         post("/api/v1/webhook-subscriptions/{id}/rotate", Administer, json!({}), &[200])
             .at("/api/v1/webhook-subscriptions/{subscription}/rotate"),
-        post("/api/v1/webhook-subscriptions/{id}/disable", Administer, json!({}), &[200])
-            .at("/api/v1/webhook-subscriptions/{subscription}/disable"),
-        post("/api/v1/webhook-subscriptions/{id}/enable", Administer, json!({}), &[200])
-            .at("/api/v1/webhook-subscriptions/{subscription}/enable"),
+        patch("/api/v1/webhook-subscriptions/{id}", Administer, json!({ "status": "enabled" }), &[200])
+            .at("/api/v1/webhook-subscriptions/{subscription}"),
         post("/api/v1/webhook-subscriptions/{id}/test", Administer, json!({}), &[200])
             .at("/api/v1/webhook-subscriptions/{subscription}/test"),
         get("/api/v1/webhook-deliveries", Read),
@@ -159,17 +161,17 @@ fn cases() -> Vec<Case> {
         post(
             "/api/v1/webhook-deliveries/redeliver",
             Operate,
-            json!({ "subscription": "{subscription}", "status": "dead", "limit": 1, "reason": "why not" }),
+            json!({ "subscriptionId": "{subscription}", "status": "dead", "limit": 1, "reason": "why not" }),
             &[200],
         ),
         post(
             "/api/v1/webhook-deliveries/discard",
             Operate,
-            json!({ "subscription": "{subscription}", "limit": 1, "reason": "why not" }),
+            json!({ "subscriptionId": "{subscription}", "limit": 1, "reason": "why not" }),
             &[200],
         ),
-        post("/api/v1/webhook-subscriptions/{id}/delete", Administer, json!({}), &[200])
-            .at("/api/v1/webhook-subscriptions/{subscription}/delete"),
+        delete("/api/v1/webhook-subscriptions/{id}", Administer)
+            .at("/api/v1/webhook-subscriptions/{subscription}"),
         post("/api/v1/promises", Operate, json!({}), &[201]),
         get("/api/v1/promises", Read),
         get("/api/v1/promises/{ref}", Read).at("/api/v1/promises/id:{promise}"),
@@ -199,14 +201,14 @@ fn cases() -> Vec<Case> {
         post("/api/v1/webhook-sources", Administer, source("new"), &[200, 201]),
         get("/api/v1/webhook-sources", Read),
         get("/api/v1/webhook-sources/{name}", Read).at("/api/v1/webhook-sources/{source}"),
-        post("/api/v1/webhook-sources/{name}", Administer, source("{source}"), &[200])
+        Case {
+            names_a_thing: true,
+            ..put("/api/v1/webhook-sources/{name}", Administer, source("{source}"), &[200])
+                .at("/api/v1/webhook-sources/{source}")
+        },
+        delete("/api/v1/webhook-sources/{name}", Administer).at("/api/v1/webhook-sources/{source}-2"),
+        patch("/api/v1/webhook-sources/{name}", Administer, json!({ "status": "enabled" }), &[200])
             .at("/api/v1/webhook-sources/{source}"),
-        post("/api/v1/webhook-sources/{name}/delete", Administer, json!({}), &[200])
-            .at("/api/v1/webhook-sources/{source}-2/delete"),
-        post("/api/v1/webhook-sources/{name}/disable", Administer, json!({}), &[200])
-            .at("/api/v1/webhook-sources/{source}/disable"),
-        post("/api/v1/webhook-sources/{name}/enable", Administer, json!({}), &[200])
-            .at("/api/v1/webhook-sources/{source}/enable"),
         post("/api/v1/webhooks/{source}", Open, json!({ "id": "{event}" }), &[200]).at("{webhooks}"),
         post("/api/v1/webhooks/{workspace}/{name}", Open, json!({ "id": "{event}" }), &[200])
             .at("/api/v1/webhooks/{workspace}/{source}"),

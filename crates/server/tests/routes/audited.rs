@@ -50,9 +50,8 @@ fn table() -> Vec<(&'static str, Leaves)> {
         ("POST /api/v1/credentials/{id}/revoke", One("credential_changed")),
         ("POST /api/v1/webhook-subscriptions", One("subscription_changed")),
         ("POST /api/v1/webhook-subscriptions/{id}/rotate", One("subscription_changed")),
-        ("POST /api/v1/webhook-subscriptions/{id}/enable", One("subscription_changed")),
-        ("POST /api/v1/webhook-subscriptions/{id}/disable", One("subscription_changed")),
-        ("POST /api/v1/webhook-subscriptions/{id}/delete", One("subscription_changed")),
+        ("PATCH /api/v1/webhook-subscriptions/{id}", One("subscription_changed")),
+        ("DELETE /api/v1/webhook-subscriptions/{id}", One("subscription_changed")),
         ("POST /api/v1/webhook-subscriptions/{id}/test", Nothing("changes nothing")),
         ("POST /api/v1/webhook-deliveries/{id}/redeliver", Elsewhere(DELIVERIES, "by_ada")),
         ("POST /api/v1/webhook-deliveries/redeliver", Elsewhere(DELIVERIES, "by_ada")),
@@ -69,10 +68,9 @@ fn table() -> Vec<(&'static str, Leaves)> {
         ("POST /promises", Nothing("makes work: the promise is the record")),
         ("PATCH /promises/{id}", One("promise_settled")),
         ("POST /api/v1/webhook-sources", One("source_changed")),
-        ("POST /api/v1/webhook-sources/{name}", One("source_changed")),
-        ("POST /api/v1/webhook-sources/{name}/delete", One("source_changed")),
-        ("POST /api/v1/webhook-sources/{name}/disable", One("source_changed")),
-        ("POST /api/v1/webhook-sources/{name}/enable", One("source_changed")),
+        ("PUT /api/v1/webhook-sources/{name}", One("source_changed")),
+        ("PATCH /api/v1/webhook-sources/{name}", One("source_changed")),
+        ("DELETE /api/v1/webhook-sources/{name}", One("source_changed")),
         ("POST /api/v1/webhook-events/reprocess", Elsewhere(PROCESSING, "reprocessed")),
         ("POST /api/v1/webhook-events/{source}/{event}/reprocess", One("webhook_reprocessed")),
         ("POST /api/v1/entity-workflows", One("entity_workflow_changed")),
@@ -241,17 +239,12 @@ impl Acme {
             "POST /api/v1/webhook-subscriptions/{id}/rotate" => {
                 (format!("/api/v1/webhook-subscriptions/{}/rotate", self.subscription("s1").await), json!({}))
             }
-            "POST /api/v1/webhook-subscriptions/{id}/enable" => {
-                let id = self.subscription("s2").await;
-                self.set_up(&format!("/api/v1/webhook-subscriptions/{id}/disable"), json!({})).await;
-                (format!("/api/v1/webhook-subscriptions/{id}/enable"), json!({}))
-            }
-            "POST /api/v1/webhook-subscriptions/{id}/disable" => (
-                format!("/api/v1/webhook-subscriptions/{}/disable", self.subscription("s3").await),
-                json!({}),
+            "PATCH /api/v1/webhook-subscriptions/{id}" => (
+                format!("/api/v1/webhook-subscriptions/{}", self.subscription("s3").await),
+                json!({ "status": "disabled" }),
             ),
-            "POST /api/v1/webhook-subscriptions/{id}/delete" => {
-                (format!("/api/v1/webhook-subscriptions/{}/delete", self.subscription("s4").await), json!({}))
+            "DELETE /api/v1/webhook-subscriptions/{id}" => {
+                (format!("/api/v1/webhook-subscriptions/{}", self.subscription("s4").await), json!({}))
             }
             "POST /api/v1/promises/{ref}/resolve" => {
                 self.set_up("/api/v1/promises", json!({ "id": "p1", "idempotencyKey": "key of p1" })).await;
@@ -276,22 +269,17 @@ impl Acme {
                 (format!("/promises/{}", self.promise("p6").await), json!({ "state": "RESOLVED" }))
             }
             "POST /api/v1/webhook-sources" => ("/api/v1/webhook-sources".into(), source("src0", 1)),
-            "POST /api/v1/webhook-sources/{name}" => {
+            "PUT /api/v1/webhook-sources/{name}" => {
                 self.set_up("/api/v1/webhook-sources", source("src1", 1)).await;
                 ("/api/v1/webhook-sources/src1".into(), source("src1", 2))
             }
-            "POST /api/v1/webhook-sources/{name}/delete" => {
+            "DELETE /api/v1/webhook-sources/{name}" => {
                 self.set_up("/api/v1/webhook-sources", source("src2", 1)).await;
-                ("/api/v1/webhook-sources/src2/delete".into(), json!({}))
+                ("/api/v1/webhook-sources/src2".into(), json!({}))
             }
-            "POST /api/v1/webhook-sources/{name}/disable" => {
+            "PATCH /api/v1/webhook-sources/{name}" => {
                 self.set_up("/api/v1/webhook-sources", source("src3", 1)).await;
-                ("/api/v1/webhook-sources/src3/disable".into(), json!({}))
-            }
-            "POST /api/v1/webhook-sources/{name}/enable" => {
-                self.set_up("/api/v1/webhook-sources", source("src4", 1)).await;
-                self.set_up("/api/v1/webhook-sources/src4/disable", json!({})).await;
-                ("/api/v1/webhook-sources/src4/enable".into(), json!({}))
+                ("/api/v1/webhook-sources/src3".into(), json!({ "status": "disabled" }))
             }
             "POST /api/v1/webhook-events/{source}/{event}/reprocess" => {
                 let path = self.set_up("/api/v1/webhook-sources", source("src5", 1)).await["path"].clone();
@@ -396,7 +384,7 @@ async fn everything_that_a_person_changes_leaves_one_entry_that_names_them() {
             }
         };
         assert_eq!(entry["what"], what, "{route}: {entry}");
-        let by = &entry["by"];
+        let by = &entry["actor"];
         assert_eq!((&by["role"], &by["traceId"]), (&json!("admin"), &json!(trace)), "{route}: {entry}");
         assert_eq!(by["address"], "127.0.0.1", "{route}: {entry}");
         if !is_install {
@@ -446,8 +434,8 @@ async fn a_settlement_by_a_link_is_audited_and_pages_of_the_log_follow_on_each_o
     loop {
         let page = server.get(&format!("/api/v1/audit?action=promise_settled&limit=2{cursor}")).await.json();
         for entry in page["items"].as_array().unwrap() {
-            assert_eq!(entry["by"]["address"], "127.0.0.1", "{entry}");
-            assert!(entry["by"]["credentialId"].as_str().unwrap().starts_with("settle_"), "{entry}");
+            assert_eq!(entry["actor"]["address"], "127.0.0.1", "{entry}");
+            assert!(entry["actor"]["credentialId"].as_str().unwrap().starts_with("settle_"), "{entry}");
             seen.push(entry["target"].as_str().unwrap().to_owned());
         }
         let Some(next) = page["nextCursor"].as_str() else { break };

@@ -61,8 +61,8 @@ async fn what_cannot_be_a_credential_is_refused() {
         json!({ "name": "x".repeat(129), "role": "viewer" }),
         json!({ "name": "x", "role": "root" }),
         json!({ "name": "x", "role": "viewer", "workspace": "globex" }),
-        json!({ "name": "x", "role": "viewer", "expiresInSeconds": 0 }),
-        json!({ "name": "x", "role": "viewer", "expiresInSeconds": 99_999_999_999_u64 }),
+        json!({ "name": "x", "role": "viewer", "expiresIn": "0s" }),
+        json!({ "name": "x", "role": "viewer", "expiresIn": "99999999999s" }),
         json!({ "name": "x", "role": "viewer", "requester": " " }),
     ] {
         let refused = server.post(CREDENTIALS, &bad, &[]).await;
@@ -75,8 +75,7 @@ async fn what_cannot_be_a_credential_is_refused() {
 async fn an_old_secret_counts_until_its_time_is_over() {
     let server = TestServer::memory().await;
     let (id, old) = issue(&server, json!({ "name": "ci", "role": "viewer" })).await;
-    let rotated =
-        server.post(&format!("{CREDENTIALS}/{id}/rotate"), &json!({ "overlapSeconds": 1 }), &[]).await;
+    let rotated = server.post(&format!("{CREDENTIALS}/{id}/rotate"), &json!({ "overlap": "1s" }), &[]).await;
     let new = rotated.json()["apiKey"].as_str().unwrap().to_owned();
     assert!(rotated.json()["credential"]["oldSecretUntil"].is_string());
     assert_eq!((status_of(&server, &old).await, status_of(&server, &new).await), (200, 200));
@@ -86,14 +85,14 @@ async fn an_old_secret_counts_until_its_time_is_over() {
     let rotated = server.post(&format!("{CREDENTIALS}/{id}/rotate"), &json!({}), &[]).await;
     let newer = rotated.json()["apiKey"].as_str().unwrap().to_owned();
     assert_eq!((status_of(&server, &new).await, status_of(&server, &newer).await), (401, 200));
-    let long = json!({ "overlapSeconds": 31 * 24 * 3600 });
+    let long = json!({ "overlap": "31d" });
     assert_eq!(server.post(&format!("{CREDENTIALS}/{id}/rotate"), &long, &[]).await.status, 400);
 }
 
 #[tokio::test]
 async fn a_credential_ends_when_it_expires() {
     let server = TestServer::memory().await;
-    let (_, key) = issue(&server, json!({ "name": "short", "role": "viewer", "expiresInSeconds": 3 })).await;
+    let (_, key) = issue(&server, json!({ "name": "short", "role": "viewer", "expiresIn": "3s" })).await;
     assert_eq!(status_of(&server, &key).await, 200);
     until_refused(&server, &key).await;
 }

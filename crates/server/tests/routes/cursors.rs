@@ -122,13 +122,13 @@ fn every_list(runs: &[String; 2], subscription: &str) -> Vec<Pages> {
         ),
         pages(
             "/api/v1/operations",
-            "/api/v1/operations?status=DONE&type=first-kind&step=close",
+            "/api/v1/operations?status=DONE&type=first-kind&stepKey=close",
             &[
                 "/api/v1/operations",
-                "/api/v1/operations?status=FAILED&type=first-kind&step=close",
-                "/api/v1/operations?status=DONE&type=second-kind&step=close",
-                "/api/v1/operations?status=DONE&type=first-kind&step=reopen",
-                "/api/v1/operations?status=DONE&type=first-kind&step=close&idempotencyKey=k",
+                "/api/v1/operations?status=FAILED&type=first-kind&stepKey=close",
+                "/api/v1/operations?status=DONE&type=second-kind&stepKey=close",
+                "/api/v1/operations?status=DONE&type=first-kind&stepKey=reopen",
+                "/api/v1/operations?status=DONE&type=first-kind&stepKey=close&idempotencyKey=k",
             ],
         ),
         pages(

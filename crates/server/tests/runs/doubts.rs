@@ -122,7 +122,7 @@ async fn a_doubt_is_listed_and_resolved() {
     let resolved = server.post(&path, &happened, &key).await;
     assert_eq!(resolved.status, 200, "{}", resolved.text());
     assert_eq!(
-        (&resolved.json()["resolution"], &resolved.json()["by"]["name"]),
+        (&resolved.json()["resolution"], &resolved.json()["actor"]["name"]),
         (&json!("happened"), &json!("admin of acme"))
     );
     assert_eq!(server.post(&path, &happened, &key).await.bytes, resolved.bytes);
@@ -139,7 +139,7 @@ async fn a_doubt_is_listed_and_resolved() {
     let ledger = server.get(&format!("{RUNS}/{run}/ledger")).await.json();
     assert_eq!(ledger["items"][0]["class"], "claimed", "{ledger}");
     assert_eq!(ledger["items"][0]["rulings"][0]["resolution"], "happened");
-    assert_eq!(ledger["items"][0]["attempts"][0]["outcome"], "completed", "people know now");
+    assert_eq!(ledger["items"][0]["attemptLog"][0]["status"], "completed", "people know now");
 }
 
 /// S2.46, CONTRACT §6: what cannot be taken back needs a credential of the role manager, whatever names a request gives.
@@ -184,7 +184,7 @@ async fn an_irreversible_ruling_needs_a_manager() {
     };
     let resolved = server.send("POST", &path, Some(by.to_string()), &manager, &[]).await;
     assert_eq!(resolved.status, 200, "{}", resolved.text());
-    assert_eq!(resolved.json()["by"]["name"], "Maria (manager of acme)");
+    assert_eq!(resolved.json()["actor"]["name"], "Maria (manager of acme)");
     server.until(&run, "FAILED").await;
     assert_eq!(bank.provider.asked().len(), 1);
 }

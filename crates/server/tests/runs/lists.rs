@@ -58,7 +58,7 @@ async fn a_run_is_shown_with_its_steps() {
     let run = server.start(&id, json!({ "n": 7 })).await;
     let shown = server.until(&run, "WAITING").await;
     assert_eq!(shown["run"]["definitionId"], json!(id));
-    assert_eq!(shown["run"]["workflow"], json!({ "name": "three", "version": 4 }));
+    assert_eq!(shown["run"]["workflow"], "three@4");
     assert_eq!(
         (&shown["run"]["currentStepName"], &shown["run"]["workspaceId"]),
         (&json!("two"), &json!("acme"))
@@ -76,7 +76,7 @@ async fn a_run_is_shown_with_its_steps() {
     assert_eq!(ledger["items"][0]["effectKey"], format!("{run}:one"), "{ledger}");
     assert_eq!(ledger["items"][0]["happenedTwice"], json!(0));
     assert_eq!(ledger["items"][0]["mayHaveHappenedTwice"], json!(0));
-    assert_eq!(ledger["items"][0]["attempts"][0]["outcome"], "completed");
+    assert_eq!(ledger["items"][0]["attemptLog"][0]["status"], "completed");
     let whole = server.get("/api/v1/ledger").await.json();
     assert_eq!(whole["items"], ledger["items"]);
 }

@@ -354,6 +354,21 @@ impl TestServer {
         self.send("POST", path, Some(body.to_string()), &self.admin, headers).await
     }
 
+    /// Changes some fields as the admin of `acme`, with more headers.
+    pub async fn patch(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> Answer {
+        self.send("PATCH", path, Some(body.to_string()), &self.admin, headers).await
+    }
+
+    /// Replaces as the admin of `acme`, with more headers.
+    pub async fn put(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> Answer {
+        self.send("PUT", path, Some(body.to_string()), &self.admin, headers).await
+    }
+
+    /// Deletes as the admin of `acme`, with more headers.
+    pub async fn delete(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.send("DELETE", path, None, &self.admin, headers).await
+    }
+
     /// Reads as the admin of `acme`.
     pub async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, None, &self.admin, &[]).await

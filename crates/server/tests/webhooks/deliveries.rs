@@ -92,7 +92,7 @@ async fn with_three_dead(receiver: &Receiver) -> (TestServer, String) {
         })
     };
     server.until_shown(&path, is_tried).await;
-    server.post(&format!("{SUBSCRIPTIONS}/{id}/disable"), &json!({}), &[]).await;
+    server.patch(&format!("{SUBSCRIPTIONS}/{id}"), &json!({ "status": "disabled" }), &[]).await;
     clock.advance(Duration::from_secs(60));
     server.until_shown(&format!("{path}&status=dead"), |page| ids(page).len() == 3).await;
     (server, id)
@@ -104,18 +104,17 @@ async fn many_are_redelivered_by_one_request_up_to_a_limit_that_must_be_given() 
     let receiver = Receiver::start().await;
     let (server, id) = with_three_dead(&receiver).await;
     let path = format!("{DELIVERIES}/redeliver");
-    let asked =
-        json!({ "subscription": id, "status": "dead", "limit": 2, "reason": "it is up again", "by": "ada" });
+    let asked = json!({ "subscriptionId": id, "status": "dead", "limit": 2, "reason": "it is up again", "by": "ada" });
     let disabled = server.post(&path, &asked, &[]).await;
     assert_eq!(disabled.told(), (409, "subscription_disabled".into()));
-    server.post(&format!("{SUBSCRIPTIONS}/{id}/enable"), &json!({}), &[]).await;
+    server.patch(&format!("{SUBSCRIPTIONS}/{id}"), &json!({ "status": "enabled" }), &[]).await;
     for (field, bad, told) in [
         ("limit", json!(0), (400, "invalid_request")),
         ("limit", json!(101), (400, "invalid_request")),
         ("limit", Value::Null, (400, "invalid_request")),
         ("status", json!("due"), (400, "invalid_request")),
         ("reason", json!(" "), (400, "ruling_incomplete")),
-        ("subscription", json!("sub_nobodys"), (404, "not_found")),
+        ("subscriptionId", json!("sub_nobodys"), (404, "not_found")),
         ("cursor", json!("x"), (400, "invalid_cursor")),
     ] {
         let mut asked = asked.clone();
@@ -138,7 +137,7 @@ async fn many_are_redelivered_by_one_request_up_to_a_limit_that_must_be_given() 
     let by_ada = |entry: &&Value| {
         entry["what"] == "redelivered"
             && entry["reason"] == "it is up again"
-            && entry["by"]["name"].as_str().unwrap().starts_with("ada")
+            && entry["actor"]["name"].as_str().unwrap().starts_with("ada")
     };
     assert_eq!(audit["items"].as_array().unwrap().iter().filter(by_ada).count(), 3, "{audit}");
 }
@@ -148,9 +147,9 @@ async fn many_are_redelivered_by_one_request_up_to_a_limit_that_must_be_given() 
 async fn the_dead_of_a_deleted_subscription_are_discarded_and_that_is_audited() {
     let receiver = Receiver::start().await;
     let (server, id) = with_three_dead(&receiver).await;
-    server.post(&format!("{SUBSCRIPTIONS}/{id}/delete"), &json!({}), &[]).await;
+    server.delete(&format!("{SUBSCRIPTIONS}/{id}"), &[]).await;
     let path = format!("{DELIVERIES}/discard");
-    let asked = json!({ "subscription": id, "limit": 2, "reason": "nobody listens there", "by": "ada" });
+    let asked = json!({ "subscriptionId": id, "limit": 2, "reason": "nobody listens there", "by": "ada" });
     let stranger = server.key("globex", Role::Admin).await;
     let refused = server.send("POST", &path, Some(asked.to_string()), &stranger, &[]).await;
     assert_eq!(refused.told(), (404, "not_found".into()));

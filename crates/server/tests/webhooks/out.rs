@@ -182,7 +182,7 @@ async fn a_delivery_is_tried_for_days_under_one_id_then_dead_then_redelivered() 
     let redelivered = audit["items"].as_array().unwrap().iter().find(|entry| entry["what"] == "redelivered");
     let redelivered = redelivered.unwrap_or_else(|| panic!("{audit}"));
     assert_eq!(redelivered["reason"], "the receiver is up again");
-    assert!(redelivered["by"]["name"].as_str().unwrap().starts_with("ada"), "{redelivered}");
+    assert!(redelivered["actor"]["name"].as_str().unwrap().starts_with("ada"), "{redelivered}");
 }
 
 /// CONTRACT §9: 410 disables, and that is seen and can be mended.
@@ -196,7 +196,7 @@ async fn a_receiver_that_is_gone_is_told_nothing_more_until_somebody_enables_it(
     assert_eq!(dead.attempts, 1);
     let path = format!("{SUBSCRIPTIONS}/{id}");
     let shown = server.get(&path).await.json();
-    assert_eq!(shown["state"], "disabled");
+    assert_eq!(shown["status"], "disabled");
     assert!(shown["reason"].as_str().unwrap().contains("410"), "{shown}");
     let audit = server.get("/api/v1/audit?limit=200").await.json();
     let entries = audit["items"].as_array().unwrap();
@@ -214,8 +214,8 @@ async fn a_receiver_that_is_gone_is_told_nothing_more_until_somebody_enables_it(
     let refused = server.post(&redeliver, &json!({ "reason": "try" }), &[]).await;
     assert_eq!(refused.told(), (409, "subscription_disabled".into()));
     assert!(refused.json()["detail"].as_str().unwrap().contains("410"), "{}", refused.text());
-    let enabled = server.post(&format!("{path}/enable"), &json!({}), &[]).await.json();
-    assert_eq!((&enabled["state"], &enabled["reason"]), (&json!("enabled"), &Value::Null));
+    let enabled = server.patch(&path, &json!({ "status": "enabled" }), &[]).await.json();
+    assert_eq!((&enabled["status"], &enabled["reason"]), (&json!("enabled"), &Value::Null));
     assert_eq!(server.post(&redeliver, &json!({ "reason": "it is back" }), &[]).await.status, 200);
     until_post(&server, "it is delivered", is(OutboxStatus::Delivered)).await;
     assert_eq!(receiver.received().len(), 2);

@@ -26,7 +26,7 @@ async fn a_subscription_is_made_shown_listed_and_deleted() {
     assert!(made["secret"].as_str().unwrap().starts_with("whsec_"), "{made}");
     let subscription = &made["subscription"];
     assert_eq!(subscription["events"], json!(["run.completed", "run.failed"]));
-    assert_eq!((&subscription["state"], &subscription["url"]), (&json!("enabled"), &json!(url)));
+    assert_eq!((&subscription["status"], &subscription["url"]), (&json!("enabled"), &json!(url)));
     let id = subscription["id"].as_str().unwrap();
     let path = format!("{SUBSCRIPTIONS}/{id}");
     let shown = server.get(&path).await;
@@ -37,17 +37,22 @@ async fn a_subscription_is_made_shown_listed_and_deleted() {
     assert_eq!(again.json()["subscriptionId"], id);
 
     let disabled =
-        server.post(&format!("{path}/disable"), &json!({ "reason": "moving house" }), &[]).await.json();
-    assert_eq!((&disabled["state"], &disabled["reason"]), (&json!("disabled"), &json!("moving house")));
-    let twice = server.post(&format!("{path}/disable"), &json!({ "reason": "other" }), &[]).await.json();
+        server.patch(&path, &json!({ "status": "disabled", "reason": "moving house" }), &[]).await.json();
+    assert_eq!((&disabled["status"], &disabled["reason"]), (&json!("disabled"), &json!("moving house")));
+    let twice = server.patch(&path, &json!({ "status": "disabled", "reason": "other" }), &[]).await.json();
     assert_eq!(twice, disabled, "the same again changes nothing");
-    assert_eq!(server.post(&format!("{path}/enable"), &json!({}), &[]).await.json()["state"], "enabled");
+    assert_eq!(server.patch(&path, &json!({ "status": "enabled" }), &[]).await.json()["status"], "enabled");
 
-    let deleted = server.post(&format!("{path}/delete"), &json!({ "reason": "done" }), &[]).await.json();
-    assert_eq!(deleted["state"], "deleted");
+    let deleted = server.delete(&format!("{path}?reason=done"), &[]).await.json();
+    assert_eq!(deleted["status"], "deleted");
     assert_eq!(server.get(SUBSCRIPTIONS).await.json()["items"], json!([]));
-    assert_eq!(server.get(&path).await.json()["state"], "deleted", "it is kept for its deliveries");
-    for verb in ["enable", "disable", "rotate", "test"] {
+    assert_eq!(server.get(&path).await.json()["status"], "deleted", "it is kept for its deliveries");
+    for status in ["enabled", "disabled"] {
+        let refused = server.patch(&path, &json!({ "status": status }), &[]).await;
+        let is_refused = refused.told() == (404, "not_found".into());
+        assert!(is_refused, "{status}: {}", refused.text());
+    }
+    for verb in ["rotate", "test"] {
         let refused = server.post(&format!("{path}/{verb}"), &json!({}), &[]).await;
         assert_eq!(refused.told(), (404, "not_found".into()), "{verb}");
     }
@@ -56,6 +61,52 @@ async fn a_subscription_is_made_shown_listed_and_deleted() {
     let entries = audit["items"].as_array().unwrap().iter().filter(|entry| entry["target"] == id);
     let changes: Vec<&str> = entries.map(|entry| entry["command"].as_str().unwrap()).collect();
     assert_eq!(changes, ["created", "disabled: moving house", "enabled", "deleted: done"]);
+}
+
+/// What is not named stays; a change that somebody else made meanwhile is not lost.
+#[tokio::test]
+async fn a_subscription_is_changed_field_by_field_on_the_version_seen() {
+    let server = TestServer::memory().await;
+    let (id, _) = subscribe(&server, "https://example.com/old", &["run.failed"]).await;
+    let path = format!("{SUBSCRIPTIONS}/{id}");
+    let shown = server.get(&path).await;
+    assert_eq!((shown.header("etag"), &shown.json()["version"]), (Some("\"1\""), &json!(1)));
+    let change =
+        json!({ "url": "https://example.com/new", "events": ["run.completed"], "description": "moved" });
+    let changed = server.patch(&path, &change, &[("if-match", "\"1\"")]).await;
+    assert_eq!((changed.status, changed.header("etag")), (200, Some("\"2\"")), "{}", changed.text());
+    let now = changed.json();
+    assert_eq!((&now["url"], &now["events"]), (&json!("https://example.com/new"), &json!(["run.completed"])));
+    assert_eq!((&now["name"], &now["status"]), (&shown.json()["name"], &json!("enabled")), "these stay");
+    let stale =
+        server.patch(&path, &json!({ "url": "https://example.com/x" }), &[("if-match", "\"1\"")]).await;
+    assert_eq!((stale.told(), &stale.json()["version"]), ((409, "CONCURRENCY_ERROR".into()), &json!(2)));
+    let stale = server.delete(&path, &[("if-match", "\"1\"")]).await;
+    assert_eq!(stale.told(), (409, "CONCURRENCY_ERROR".into()));
+    assert_eq!(server.get(&path).await.json(), now, "what is refused changes nothing");
+    let same = server.patch(&path, &change, &[]).await.json();
+    assert_eq!(same, now, "the same again changes nothing");
+    for (bad, place) in [
+        (json!({ "url": "ftp://example.com" }), "/url"),
+        (json!({ "events": [] }), "/events"),
+        (json!({ "name": "" }), "/name"),
+        (json!({ "status": "deleted" }), "/status"),
+        (json!({ "secret": "whsec_mine" }), "/secret"),
+    ] {
+        let refused = server.patch(&path, &bad, &[]).await;
+        assert_eq!(
+            (refused.status, &refused.json()["path"]),
+            (400, &json!(place)),
+            "{bad}: {}",
+            refused.text()
+        );
+    }
+    let emptied = server.patch(&path, &json!({ "description": "" }), &[]).await.json();
+    assert_eq!(emptied["description"], Value::Null);
+    let other = json!({ "name": "other", "url": "https://example.com/", "events": ["run.failed"] });
+    assert_eq!(server.post(SUBSCRIPTIONS, &other, &[]).await.status, 201);
+    let taken = server.patch(&path, &json!({ "name": "other" }), &[]).await;
+    assert_eq!(taken.told(), (409, "name_taken".into()));
 }
 
 /// RELIABILITY, HTTP: what cannot be is refused with its place, and nothing is kept.
@@ -74,7 +125,7 @@ async fn what_cannot_be_a_subscription_is_refused_with_its_place() {
         (json!({ "description": "" }), "description"),
         (json!({ "description": "d".repeat(1_025) }), "description"),
         (json!({ "secret": "whsec_mine" }), "secret"),
-        (json!({ "state": "disabled" }), "state"),
+        (json!({ "status": "disabled" }), "status"),
     ];
     for (change, field) in bad {
         let mut asked = fine.clone();
@@ -86,9 +137,9 @@ async fn what_cannot_be_a_subscription_is_refused_with_its_place() {
     }
     assert_eq!(server.get(SUBSCRIPTIONS).await.json()["items"], json!([]));
     let (id, _) = subscribe(&server, "https://example.com/", &["run.failed"]).await;
-    let overlap = json!({ "overlapSeconds": 31 * 86_400 });
+    let overlap = json!({ "overlap": "31d" });
     let refused = server.post(&format!("{SUBSCRIPTIONS}/{id}/rotate"), &overlap, &[]).await;
-    assert_eq!((refused.status, refused.json()["path"].clone()), (400, json!("/overlapSeconds")));
+    assert_eq!((refused.status, refused.json()["path"].clone()), (400, json!("/overlap")));
     for made in 1..50 {
         let asked =
             json!({ "name": format!("n{made}"), "url": "https://example.com/", "events": ["run.failed"] });
@@ -104,7 +155,7 @@ async fn while_a_secret_is_rotated_both_sign() {
     let ((server, clock), receiver) = (TestServer::timed().await, Receiver::start().await);
     let (id, old) = subscribe(&server, &receiver.url(), &["run.completed"]).await;
     let path = format!("{SUBSCRIPTIONS}/{id}/rotate");
-    let rotated = server.post(&path, &json!({ "overlapSeconds": 3_600 }), &[]).await.json();
+    let rotated = server.post(&path, &json!({ "overlap": "1h" }), &[]).await.json();
     let new = rotated["secret"].as_str().unwrap().to_owned();
     assert!(rotated["subscription"]["oldSecretUntil"].is_string(), "{rotated}");
     let signs = async |count: usize| {
@@ -115,7 +166,7 @@ async fn while_a_secret_is_rotated_both_sign() {
     assert_eq!(signs(1).await, [true, true]);
     clock.advance(Duration::from_secs(3_601));
     assert_eq!(signs(2).await, [false, true]);
-    let at_once = server.post(&path, &json!({ "overlapSeconds": 0 }), &[]).await.json();
+    let at_once = server.post(&path, &json!({ "overlap": "0s" }), &[]).await.json();
     assert_eq!(at_once["subscription"]["oldSecretUntil"], Value::Null);
     assert_eq!(signs(3).await, [false, false], "a rotation without overlap ends the old one at once");
 }
@@ -126,16 +177,16 @@ async fn a_test_is_sent_now_and_counts_for_nothing() {
     let (id, secret) = subscribe(&server, &receiver.url(), &["run.completed"]).await;
     let path = format!("{SUBSCRIPTIONS}/{id}/test");
     let tested = server.post(&path, &json!({}), &[]).await.json();
-    assert_eq!((&tested["delivered"], &tested["status"]), (&json!(true), &json!(204)), "{tested}");
+    assert_eq!((&tested["delivered"], &tested["responseStatus"]), (&json!(true), &json!(204)), "{tested}");
     let ping = receiver.until(1).await.remove(0);
     standardwebhooks::Webhook::new(&secret).unwrap().verify(&ping.body, &ping.headers).unwrap();
     assert_eq!(ping.header("webhook-id"), tested["webhookId"].as_str().unwrap());
     assert_eq!(ping.json()["type"], "test.ping");
     receiver.plan(410, &[]);
     let tested = server.post(&path, &json!({}), &[]).await.json();
-    assert_eq!((&tested["delivered"], &tested["status"]), (&json!(false), &json!(410)), "{tested}");
+    assert_eq!((&tested["delivered"], &tested["responseStatus"]), (&json!(false), &json!(410)), "{tested}");
     assert!(tested["detail"].as_str().unwrap().contains("410"), "{tested}");
-    assert_eq!(server.get(&format!("{SUBSCRIPTIONS}/{id}")).await.json()["state"], "enabled");
+    assert_eq!(server.get(&format!("{SUBSCRIPTIONS}/{id}")).await.json()["status"], "enabled");
     assert_eq!(server.get(DELIVERIES).await.json()["items"], json!([]));
 }
 
@@ -147,7 +198,13 @@ async fn what_waits_for_a_disabled_subscription_is_given_up_with_the_reason() {
     receiver.usually(500);
     end_a_run(&server).await;
     until_post(&server, "it waits", |post| post.failure.is_some()).await;
-    server.post(&format!("{SUBSCRIPTIONS}/{id}/disable"), &json!({ "reason": "moving house" }), &[]).await;
+    server
+        .patch(
+            &format!("{SUBSCRIPTIONS}/{id}"),
+            &json!({ "status": "disabled", "reason": "moving house" }),
+            &[],
+        )
+        .await;
     clock.advance(Duration::from_secs(60));
     let dead = until_post(&server, "it is given up", |post| post.state.status() == OutboxStatus::Dead).await;
     assert_eq!(dead.failure.unwrap().message(), "the subscription is disabled: moving house");
@@ -162,7 +219,7 @@ async fn a_deleted_subscription_is_served_until_nothing_can_wait_for_it() {
     receiver.usually(500);
     end_a_run(&server).await;
     until_post(&server, "it waits", |post| post.failure.is_some()).await;
-    server.post(&format!("{SUBSCRIPTIONS}/{id}/delete"), &json!({}), &[]).await;
+    server.delete(&format!("{SUBSCRIPTIONS}/{id}"), &[]).await;
     clock.advance(Duration::from_secs(60));
     let dead = until_post(&server, "it is given up", |post| post.state.status() == OutboxStatus::Dead).await;
     assert_eq!(dead.failure.unwrap().message(), "the subscription is deleted");
@@ -200,7 +257,7 @@ async fn a_subscription_made_on_one_node_is_told_by_another() {
     }
     let received = receiver.until(1).await.remove(0);
     assert!(received.is_signed_with(&secret));
-    server.post(&format!("{SUBSCRIPTIONS}/{id}/delete"), &json!({}), &[]).await;
+    server.delete(&format!("{SUBSCRIPTIONS}/{id}"), &[]).await;
     let since = std::time::Instant::now();
     loop {
         let before = acme(&node).list_after_effects(None, None, 100).await.unwrap().len();

@@ -59,7 +59,7 @@ impl Asking {
     /// The request with this number, as it is sent.
     fn write(&self, nth: u64, out: &mut String) -> Result<()> {
         let (definition, input, delay) = (&self.definition, input(nth), DELAY.as_millis());
-        let mut body = format!(r#"{{"definitionId":"{definition}","input":{input},"delayMs":{delay}"#);
+        let mut body = format!(r#"{{"definitionId":"{definition}","input":{input},"delay":"{delay}ms""#);
         out.clear();
         write!(
             out,

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_api::Code;
-use hapax_engine::model::{Attention, Name, RunId, RunResult};
+use hapax_engine::model::{Attention, Name};
 use hapax_engine::store::{ListRuns, RunView};
 use hapax_http_idempotency::read_wait;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
 use crate::limits::SHOW_TRIES;
 use crate::routes::request::{Caller, PathOf, QueryOf, page_limit};
-use crate::translate::{shown_attention, shown_failure, shown_run, shown_run_with_steps, status_named};
+use crate::translate::{shown_attention, shown_result, shown_run, shown_run_with_steps, status_named};
 
 /// One run with its steps.
 #[utoipa::path(
@@ -97,7 +97,7 @@ pub(crate) async fn list(
     let named = |text: &str| {
         status_named(text).ok_or_else(|| {
             Refused::new(Code::InvalidRequest, "`status` is a list, separated by commas, of PENDING, RUNNING, WAITING, PAUSED, COMPLETED, FAILED, CANCELLED.")
-                .with("path", "/status")
+                .with("path", "query:status")
         })
     };
     let statuses: Vec<_> = match filter.status.as_deref() {
@@ -135,7 +135,7 @@ pub(crate) async fn list(
     Ok(Json(api::Page { items, next_cursor }))
 }
 
-/// What a run ended with; waits for it if asked to.
+/// What a run has come to: 200 once it has ended, whichever way, and 202 while it is open. Waits for the end if asked to.
 #[utoipa::path(
     get, path = "/api/v1/workflow-runs/{id}/result", tag = "runs", operation_id = "show_run_result",
     params(
@@ -143,9 +143,9 @@ pub(crate) async fn list(
         ("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds, at most 60, for the end"),
     ),
     responses(
-        (status = 200, description = "The output, as it was recorded", body = api::RawJson),
-        (status = 202, description = "It has not ended yet", body = api::Run),
-        (status = "4XX", description = "It failed, was cancelled, or is not there", body = api::Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The run has ended: `output` if it completed, `failure` if it failed or was cancelled", body = api::RunResult),
+        (status = 202, description = "The run has not ended yet", body = api::RunResult),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
         (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -160,39 +160,22 @@ pub(crate) async fn result(
     let engine = app.engine_for(&identity);
     let handle = engine.run(id).await.map_err(|error| problem_of(&error))?;
     let mut draining = app.options.draining.clone();
-    let waiting = async {
-        tokio::select! {
-            ending = tokio::time::timeout(wait, handle.ending()) => ending.ok(),
-            // Whoever waits comes again, to a server that is not about to stop.
-            () = draining.begun() => None,
-        }
-    };
-    let ending = match waiting.await {
-        Some(ending) => ending.map_err(|error| problem_of(&error))?,
-        None => {
-            let view = handle.view().await.map_err(|error| problem_of(&error))?;
-            match view.result.clone() {
-                Some(result) => result,
-                None => {
-                    let run = shown_run(&view, definition_of(&app, &view));
-                    let again = [(header::RETRY_AFTER, HeaderValue::from(1))];
-                    return Ok((StatusCode::ACCEPTED, again, Json(run)).into_response());
-                }
+    tokio::select! {
+        ended = tokio::time::timeout(wait, handle.ending()) => {
+            if let Ok(Err(error)) = ended {
+                return Err(problem_of(&error).into());
             }
         }
-    };
-    match ending {
-        RunResult::Completed(output) => {
-            let json = HeaderValue::from_static("application/json");
-            Ok(([(header::CONTENT_TYPE, json)], output.as_str().to_owned()).into_response())
-        }
-        RunResult::Failed(failure) => Err(ended(Code::RunFailed, id, &failure)),
-        RunResult::Cancelled(failure) => Err(ended(Code::RunCancelled, id, &failure)),
+        // Whoever waits comes again, to a server that is not about to stop.
+        () = draining.begun() => {}
     }
-}
-
-fn ended(code: Code, run: RunId, failure: &hapax_engine::Failure) -> Refused {
-    let failure = shown_failure(failure);
-    let detail = format!("Run {run} has no output: {}", failure.message);
-    Refused::new(code, detail).with("failure", serde_json::to_value(failure).unwrap_or_default())
+    let view = handle.view().await.map_err(|error| problem_of(&error))?;
+    let result = shown_result(&view);
+    match view.result {
+        Some(_) => Ok(Json(result).into_response()),
+        None => {
+            let again = [(header::RETRY_AFTER, HeaderValue::from(1))];
+            Ok((StatusCode::ACCEPTED, again, Json(result)).into_response())
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! Starting runs: one, or several of which each stands for itself.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -10,7 +9,8 @@ use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::Error;
 use hapax_engine::model::{
-    IdempotencyKey, IgnorePaths, KeyKind, KeyTarget, Outline, Payload, Priority, RunId,
+    IdempotencyKey, IgnorePaths, Invalid, KeyKind, KeyTarget, Outline, Payload, Priority, RunId,
+    WorkflowSelector,
 };
 use hapax_engine::store::RunView;
 use hapax_http_idempotency::{OperationId, Outcome};
@@ -21,6 +21,7 @@ use serde_json::value::RawValue;
 use super::definition_of;
 use crate::answer::Refused;
 use crate::app::App;
+use crate::definitions::Definition;
 use crate::errors::{of_invalid, problem_of};
 use crate::identity::Identity;
 use crate::routes::request::Caller;
@@ -117,10 +118,10 @@ fn check_items_are_objects(text: &[u8]) -> Result<(), Refused> {
         runs: Vec<&'a RawValue>,
     }
     let items: Items<'_> = serde_json::from_slice(text)
-        .map_err(|_| Refused::new(Code::InvalidRequest, "`runs` cannot be read.").with("path", "runs"))?;
+        .map_err(|_| Refused::new(Code::InvalidRequest, "`runs` cannot be read.").with("path", "/runs"))?;
     match items.runs.iter().position(|item| !item.get().starts_with('{')) {
         Some(place) => Err(Refused::new(Code::InvalidRequest, "Each of `runs` is an object.")
-            .with("path", format!("runs[{place}]"))),
+            .with("path", format!("/runs/{place}"))),
         None => Ok(()),
     }
 }
@@ -131,22 +132,63 @@ fn item_of(first: RunId, place: usize) -> RunId {
     RunId::from_u128(first.as_u128().wrapping_add(place as u128))
 }
 
+/// What a request asks to run.
+struct SelectedWorkflow {
+    /// The workflow, with its version if that is known.
+    selector: WorkflowSelector,
+    /// Its definition; `None` for a workflow written in code.
+    definition: Option<Arc<Definition>>,
+}
+
+/// Finds the workflow that a request names, by `workflow` or by `definitionId`.
+async fn select_workflow(
+    app: &App,
+    identity: &Identity,
+    asked: &api::CreateRun,
+) -> Result<SelectedWorkflow, Refused> {
+    let workspace = &identity.workspace;
+    let (selector, definition) = match (asked.workflow.as_deref(), asked.definition_id.as_deref()) {
+        (Some(workflow), None) => {
+            let selector: WorkflowSelector = workflow.parse().map_err(|invalid: Invalid| {
+                let detail =
+                    format!("{invalid}. `workflow` is a name, or a name and a version: `order`, `order@2`.");
+                Refused::new(Code::InvalidRequest, detail).with("path", "/workflow")
+            })?;
+            let definition = app.definitions.find_selected(workspace, &selector).await?;
+            (selector, definition)
+        }
+        (None, Some("")) => {
+            let detail = "`definitionId` is empty. List definitions with GET /api/v1/workflow-definitions.";
+            return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/definitionId"));
+        }
+        (None, Some(id)) => {
+            let definition = app.definitions.get(workspace, id).await?;
+            (definition.selector(), Some(definition))
+        }
+        (None, None) => {
+            let detail = "Say what to run: `workflow`, such as `order` or `order@2`, or `definitionId`.";
+            return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/workflow"));
+        }
+        (Some(_), Some(_)) => {
+            let detail = "Give either `workflow` or `definitionId`, not both.";
+            return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/definitionId"));
+        }
+    };
+    let selector = definition.as_ref().map_or(selector, |definition| definition.selector());
+    Ok(SelectedWorkflow { selector, definition })
+}
+
 async fn start(
     app: &App,
     identity: &Identity,
     asked: api::CreateRun,
     id: Option<RunId>,
 ) -> Result<(api::CreatedRun, bool), Refused> {
-    if asked.definition_id.is_empty() {
-        let detail = "`definitionId` is empty; list definitions with GET /api/v1/workflow-definitions.";
-        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/definitionId"));
-    }
-    let definition = app.definitions.get(&identity.workspace, &asked.definition_id).await?;
+    let selected = select_workflow(app, identity, &asked).await?;
     let input = Payload::parse(asked.input.text()).map_err(|invalid| of_invalid(&invalid))?;
     let mut start = app
         .engine_for(identity)
-        .start_payload(definition.name(), input.clone())
-        .version(definition.version())
+        .start_payload(&selected.selector.to_string(), input.clone())
         .priority(match asked.priority {
             api::Priority::Low => Priority::Low,
             api::Priority::Normal => Priority::Normal,
@@ -161,11 +203,11 @@ async fn start(
     if let Some(subject) = asked.subject {
         start = start.subject(subject);
     }
-    if let Some(ms) = asked.delay_ms {
-        start = start.delay(Duration::from_millis(ms));
+    if let Some(delay) = asked.delay {
+        start = start.delay(delay.0);
     }
-    if let Some(ms) = asked.deadline_ms {
-        start = start.deadline(Duration::from_millis(ms));
+    if let Some(timeout) = asked.timeout {
+        start = start.deadline(timeout.0);
     }
     match start.await {
         Ok(handle) => {
@@ -175,7 +217,7 @@ async fn start(
                 // try of this request made before its process vanished.
                 Some(head) if is_new && !head.status().is_closed() => {
                     let view = RunView { head: head.clone(), input, result: None };
-                    (view, Some(definition.id().to_string()))
+                    (view, selected.definition.map(|definition| definition.id().to_string()))
                 }
                 _ => {
                     let view = handle.view().await.map_err(|error| problem_of(&error))?;
@@ -193,7 +235,8 @@ async fn start(
         }
         Err(Error::KeyConflict { run, first_seen_at }) => {
             app.metrics.run_key_conflicted(identity, asked.idempotency_key.as_deref());
-            let (ignored, key) = (definition.document().ignored(), asked.idempotency_key);
+            let ignored = selected.definition.map(|definition| definition.document().ignored());
+            let (ignored, key) = (ignored.unwrap_or_default(), asked.idempotency_key);
             Err(conflict(app, identity, run, first_seen_at.to_string(), &input, &ignored, key).await.into())
         }
         Err(error) => Err(problem_of(&error).into()),

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::Code;
-use hapax_engine::model::{Payload, Repeat, RunCommand, RunId, StepId, Version};
+use hapax_engine::model::{Payload, Repeat, RunCommand, RunId, StepId};
 use hapax_http_idempotency::OperationId;
 use http::{HeaderMap, header};
 
@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
 use crate::identity::Acting;
 use crate::metrics::{KeyOf, Use};
-use crate::routes::request::{Caller, IfMatch, PathOf, if_match};
+use crate::routes::request::{Caller, PathOf, expected_version};
 use crate::strict_json::StrictJson;
 use crate::translate::shown_run;
 
@@ -139,13 +139,6 @@ async fn steer(
     let (expected, by) = (expected_version(headers)?, identity.actor(None));
     engine.steer_by(id, command, expected, by, reason).await.map_err(|error| problem_of(&error))?;
     show(app, identity, id).await
-}
-
-fn expected_version(headers: &HeaderMap) -> Result<Option<Version>, Refused> {
-    Ok(match if_match(headers)? {
-        IfMatch::Any => None,
-        IfMatch::Version(version) => Some(version),
-    })
 }
 
 async fn show(app: &App, identity: &Acting, id: RunId) -> Result<Response, Refused> {
