@@ -30,7 +30,9 @@ fn list_pages() -> BTreeSet<String> {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "md") {
-                pages.insert(path.strip_prefix(&docs).expect("it lies in docs").to_string_lossy().into_owned());
+                pages.insert(
+                    path.strip_prefix(&docs).expect("it lies in docs").to_string_lossy().into_owned(),
+                );
             }
         }
     }
@@ -62,9 +64,10 @@ fn every_link_leads_to_a_file_and_a_heading() {
             }
             seen += 1;
             let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
-            let file = if file.is_empty() { page.clone() } else { page.parent().expect("a folder").join(file) };
-            let leads_somewhere = file.exists()
-                && (anchor.is_empty() || list_anchors(&read(&file)).contains(anchor));
+            let file =
+                if file.is_empty() { page.clone() } else { page.parent().expect("a folder").join(file) };
+            let leads_somewhere =
+                file.exists() && (anchor.is_empty() || list_anchors(&read(&file)).contains(anchor));
             if !leads_somewhere {
                 let page = page.strip_prefix(root()).expect("it lies in the root");
                 broken.push(format!("{}:{line}: {target}", page.display()));
@@ -79,7 +82,8 @@ fn every_link_leads_to_a_file_and_a_heading() {
 fn lines_are_short() {
     let mut long = Vec::new();
     let docs = list_pages().into_iter().filter(|page| !GENERATED.contains(&page.as_str()));
-    let pages = docs.map(|page| format!("docs/{page}")).chain(AT_THE_ROOT.iter().map(|page| (*page).to_owned()));
+    let pages =
+        docs.map(|page| format!("docs/{page}")).chain(AT_THE_ROOT.iter().map(|page| (*page).to_owned()));
     for page in pages {
         for (number, line) in text_lines(&read(&root().join(&page))) {
             let is_exempt = line.trim_start().starts_with('|') || !line.trim().contains(' ');
@@ -93,7 +97,9 @@ fn lines_are_short() {
 
 #[test]
 fn anchors_are_made_as_browsers_expect_them() {
-    let anchors = list_anchors("# One `two` three\n## PostgreSQL: roles & settings\n```text\n# no\n```\n## One two three\n");
+    let anchors = list_anchors(
+        "# One `two` three\n## PostgreSQL: roles & settings\n```text\n# no\n```\n## One two three\n",
+    );
     let expected = ["one-two-three", "one-two-three-1", "postgresql-roles--settings"];
     assert_eq!(anchors.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }

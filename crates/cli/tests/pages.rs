@@ -42,10 +42,11 @@ const NOT_RUN: &[(&str, usize)] = &[
 ];
 
 macro_rules! pages {
-    ($($name:ident: $path:literal,)*) => {
+    ($($(#[$about:meta])* fn $name:ident = $path:literal;)*) => {
         /// The pages with commands. `every_page_with_commands_is_run` looks for others.
         const PAGES: &[&str] = &[$($path),*];
-        $(#[test]
+        $($(#[$about])*
+        #[test]
         fn $name() {
             run_page($path);
         })*
@@ -53,16 +54,18 @@ macro_rules! pages {
 }
 
 pages! {
-    the_readme_runs: "README.md",
-    contributing_runs: "CONTRIBUTING.md",
-    quickstart_runs: "docs/quickstart.md",
-    deployment_runs: "docs/deployment.md",
-    entities_runs: "docs/entities.md",
-    http_contract_runs: "docs/http-contract.md",
-    install_runs: "docs/install.md",
-    operations_runs: "docs/operations.md",
-    testing_runs: "docs/testing.md",
-    webhooks_runs: "docs/webhooks.md",
+    fn the_readme_runs = "README.md";
+    fn contributing_runs = "CONTRIBUTING.md";
+    fn quickstart_runs = "docs/quickstart.md";
+    fn deployment_runs = "docs/deployment.md";
+    /// S1.19, S1.24-S1.29, S1.46, S2.3, S2.44, S2.46
+    fn entities_runs = "docs/entities.md";
+    /// S2.31, S2.32, S0.4 to S0.7, S0.13, S0.14
+    fn http_contract_runs = "docs/http-contract.md";
+    fn install_runs = "docs/install.md";
+    fn operations_runs = "docs/operations.md";
+    fn testing_runs = "docs/testing.md";
+    fn webhooks_runs = "docs/webhooks.md";
 }
 
 fn root() -> PathBuf {
@@ -86,7 +89,8 @@ fn run_page(page: &str) {
             }),
             Kind::Output => {
                 let above = blocks[..index].last().filter(|above| matches!(above.kind, Kind::Script { .. }));
-                let above = above.unwrap_or_else(|| panic!("{page}:{}: no commands stand above it", block.line));
+                let above =
+                    above.unwrap_or_else(|| panic!("{page}:{}: no commands stand above it", block.line));
                 let found = outputs.get(&above.line).map_or("", String::as_str);
                 expected::find_pieces(&block.body, found)
             }
@@ -141,7 +145,9 @@ fn list_pages() -> Vec<String> {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "md") {
-                pages.push(path.strip_prefix(&root).expect("it lies in the root").to_string_lossy().into_owned());
+                pages.push(
+                    path.strip_prefix(&root).expect("it lies in the root").to_string_lossy().into_owned(),
+                );
             }
         }
     }

@@ -12,11 +12,17 @@ pub struct Block {
 /// What a page does with a block.
 #[derive(Debug)]
 pub enum Kind {
-    Script { must_fail: bool },
+    Script {
+        must_fail: bool,
+    },
     Console(Vec<Command>),
     Output,
-    NotRun { reason: String },
-    File { name: String },
+    NotRun {
+        reason: String,
+    },
+    File {
+        name: String,
+    },
     /// Only shown.
     Text,
 }
@@ -37,7 +43,8 @@ pub fn read_blocks(page: &str) -> Result<Vec<Block>, String> {
     while let Some((number, line)) = lines.next() {
         let Some(info) = line.trim_start().strip_prefix("```") else { continue };
         let line = number + 1;
-        let body: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| line.trim() != "```").collect();
+        let body: Vec<&str> =
+            lines.by_ref().map(|(_, line)| line).take_while(|line| line.trim() != "```").collect();
         let kind = read_kind(info, line, &body).map_err(|wrong| format!("{line}: {wrong}"))?;
         blocks.push(Block { line, kind, body: body.join("\n") });
     }

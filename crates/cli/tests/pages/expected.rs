@@ -7,7 +7,9 @@ const ANYTHING: &str = "…";
 pub fn find_pieces(pieces: &str, found: &str) -> Result<(), String> {
     let mut rest = found;
     for piece in pieces.lines() {
-        let at = rest.find(piece).ok_or_else(|| format!("{piece:?} is not in the output, or too early\n---\n{found}"))?;
+        let at = rest
+            .find(piece)
+            .ok_or_else(|| format!("{piece:?} is not in the output, or too early\n---\n{found}"))?;
         rest = &rest[at + piece.len()..];
     }
     Ok(())

@@ -43,7 +43,8 @@ pub fn run(page: &str, blocks: &[Block]) -> Result<HashMap<usize, String>, Strin
         .output()
         .expect("bash is there");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    read_outputs(page, &text, output.status.code()).map_err(|failure| format!("{failure}{}", show_logs(&home)))
+    read_outputs(page, &text, output.status.code())
+        .map_err(|failure| format!("{failure}{}", show_logs(&home)))
 }
 
 /// Runs the script in a network namespace of its own, where every port is free; or, where the machine forbids that, after
@@ -75,10 +76,15 @@ fn write_script(blocks: &[Block], parts: &Path) -> String {
         let part = parts.join(format!("{line}.sh"));
         fs::write(&part, format!("{}{text}\n", "\n".repeat(first - 1))).expect("a block can be written");
         let may_fail = if must_fail { "yes" } else { "" };
-        writeln!(script, "__count=0 __may_fail={may_fail}; printf '\\n{BEGIN} {line}\\n'\n. '{}'", part.display())
-            .unwrap();
+        writeln!(
+            script,
+            "__count=0 __may_fail={may_fail}; printf '\\n{BEGIN} {line}\\n'\n. '{}'",
+            part.display()
+        )
+        .unwrap();
         if must_fail {
-            writeln!(script, "[ $__count != 0 ] || {{ printf '\\n{NOT_FAILED} {line}\\n'; exit 99; }}").unwrap();
+            writeln!(script, "[ $__count != 0 ] || {{ printf '\\n{NOT_FAILED} {line}\\n'; exit 99; }}")
+                .unwrap();
         }
     };
     for block in blocks {
