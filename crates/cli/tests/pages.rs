@@ -29,16 +29,16 @@ use pages::{expected, shell};
 /// Reasons for not running a block, and how many blocks may give each.
 const NOT_RUN: &[(&str, usize)] = &[
     // Needs a checkout of this repository, and builds it.
-    ("checkout", 20),
+    ("checkout", 12),
     // Needs packages that `cargo xtask dist` makes; `cargo xtask try-packages` runs them.
-    ("packages", 6),
-    ("systemd", 6),
-    ("container", 3),
-    ("kubernetes", 4),
+    ("packages", 2),
+    ("systemd", 2),
+    ("container", 1),
+    ("kubernetes", 2),
     // Needs a PostgreSQL server with the roles of the page.
-    ("postgres", 8),
+    ("postgres", 4),
     // Needs certificates, or names of machines that do not exist.
-    ("production", 6),
+    ("production", 3),
 ];
 
 macro_rules! pages {
