@@ -73,6 +73,18 @@ const REQUIREMENTS: &[Requirement] = &[
         },
     },
     Requirement {
+        name: "jq",
+        needed_for: "tests that run the commands of the documentation as they are written",
+        is_present: || CommandLine::new("jq --version").succeeds(),
+        remedy: Remedy::DebianPackages { install: "apt-get install --yes --no-install-recommends jq" },
+    },
+    Requirement {
+        name: "OpenSSL (openssl)",
+        needed_for: "tests that sign webhooks as the documentation does",
+        is_present: || CommandLine::new("openssl version").succeeds(),
+        remedy: Remedy::DebianPackages { install: "apt-get install --yes --no-install-recommends openssl" },
+    },
+    Requirement {
         name: "Python (python3)",
         needed_for: "tests that send what Python's HTTP clients send",
         is_present: || CommandLine::new("python3 --version").succeeds(),

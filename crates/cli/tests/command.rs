@@ -2,7 +2,6 @@
 
 mod support {
     pub mod dev;
-    pub mod page;
     pub mod serve;
     pub mod terminal;
 }
@@ -14,15 +13,12 @@ mod command_line;
 mod demo;
 mod dev;
 mod effects;
-mod entities_page;
 mod entity_crashes;
 mod http_contract;
 mod killed_nodes;
 mod migrate;
 mod paused_nodes;
-mod quickstart_page;
 mod recovery;
 mod remote;
 mod serve;
 mod starts_and_ends;
-mod webhooks_page;
