@@ -122,7 +122,7 @@ fn an_entity_workflow_is_checked_by_its_rules() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{text}");
     for wanted in
-        ["(claim_goes_elsewhere)", "(status_known)", "/steps/4/claim_state", "bad.yaml:55:18: error"]
+        ["(claim_goes_elsewhere)", "(status_known)", "/steps/4/claimState", "bad.yaml:55:17: error"]
     {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }

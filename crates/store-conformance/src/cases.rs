@@ -319,10 +319,10 @@ macro_rules! with_every_case {
             }
             evidence {
                 the_strongest_evidence_of_each_attempt_counts
+                an_effect_that_is_found_by_its_key_is_one_of_its_attempts
                 effects_of_one_workspace_are_counted_apart
                 a_step_tried_again_leaves_evidence_and_a_clean_one_none
                 a_retry_keeps_what_is_known_of_the_records_it_drops
-                an_effect_that_is_found_by_its_key_is_one_of_its_attempts
                 a_retry_does_not_learn_from_a_record_that_only_the_key_proves
                 evidence_goes_with_its_run
             }

@@ -159,23 +159,25 @@ impl Provider {
         self.accounts.lock().unwrap().values().map(|account| u64::from(account.entries)).sum()
     }
 
-    /// The code of an entity's action begins; it is left when the answer is dropped.
+    /// The code of an entity's action begins; it is left when the answer is dropped. `number` is that of the try under
+    /// its key, if tries are numbered.
     pub fn enter_action(
         &self,
         world: &Arc<World>,
         key: &str,
-        number: u64,
+        number: Option<u64>,
         honours_key: bool,
     ) -> ActionEntered {
         let is_new = self.with(key, |account| {
             account.entries += 1;
             account.honours_key = honours_key;
             *account.inside.entry(Fence::default()).or_default() += 1;
-            account.tries.insert(number)
+            number.is_none_or(|number| account.tries.insert(number))
         });
         if !is_new {
-            world
-                .expect(Rule::EntityTriesNumbered, || format!("try {number} of {key} is made a second time"));
+            world.expect(Rule::EntityTriesNumbered, || {
+                format!("try {number:?} of {key} is made a second time")
+            });
         }
         ActionEntered { world: world.clone(), key: key.to_string() }
     }

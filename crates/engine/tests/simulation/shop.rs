@@ -69,7 +69,7 @@ async fn act(world: Arc<World>, node: Arc<Node>, call: StepCall) -> Result<Actio
     let shown = format!("{} of {} #{}", call.step, call.entity.entity, call.attempt);
     world.log(&node.name, &format!("enters {shown}"));
     let honours_key = call.step.as_str() != REFUND;
-    let _inside = world.provider.enter_action(&world, &key, call.fence, honours_key);
+    let _inside = world.provider.enter_action(&world, &key, Some(call.fence), honours_key);
     world.may_pause(&node).await;
     call.ensure_still_held()?;
     let found = at_once(EntityStore::find_operation(&world.store, &call.workspace, call.operation));

@@ -162,8 +162,10 @@ impl HttpCaller for Line {
         let op = body["op"].as_str().unwrap_or_default().to_string();
         let document = body["document"].as_u64().unwrap_or(0);
         let kind = call.url.rsplit('/').next().unwrap_or_default().to_string();
-        let fence = header("Hapax-Fence").and_then(|(_, number)| number.parse().ok()).unwrap_or(0);
-        let _inside = world.provider.enter_action(world, &key, fence, kind != IGNORES_KEYS);
+        // A step of a run sends the fence of its lease, an entity action the number of its try.
+        let fence = header("Hapax-Fence").and_then(|(_, number)| number.parse().ok());
+        let number = fence.filter(|_| !key.starts_with("run_"));
+        let _inside = world.provider.enter_action(world, &key, number, kind != IGNORES_KEYS);
         world.may_pause(node).await;
         // As the sender of the server does before each write.
         if !call.hold.is_held() {
