@@ -121,8 +121,7 @@ fn an_entity_workflow_is_checked_by_its_rules() {
     let output = hapax(&["validate", &bad]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    for wanted in
-        ["(claim_goes_elsewhere)", "(status_known)", "/steps/4/claimState", "bad.yaml:55:17: error"]
+    for wanted in ["(claim_goes_elsewhere)", "(status_known)", "/steps/4/claimState", "bad.yaml:55:17: error"]
     {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }

@@ -26,7 +26,7 @@ fn one_line_tells_all_that_a_first_run_needs() {
     let created = dev.create_run("order-1", 0);
     assert_eq!(created["created"], true, "{created}");
     let run = created["run"]["id"].as_str().unwrap();
-    assert_eq!(dev.result_of(run)["run"], run, "the sample gives back which run it was");
+    assert_eq!(dev.result_of(run)["output"]["run"], run, "the sample gives back which run it was");
     let run = dev.call(&format!("/api/v1/workflow-runs/{run}"), "");
     assert_eq!(run["run"]["status"], "COMPLETED", "{run}");
 
@@ -98,7 +98,11 @@ fn a_killed_server_starts_again_with_its_key_and_its_runs() {
     let dev = Dev::start_in(folder);
     assert_eq!((dev.told("apiKey"), dev.told("sampleDefinition")), (key, sample));
     let in_flight = in_flight["run"]["id"].as_str().unwrap();
-    assert_eq!(dev.result_of(in_flight)["run"], in_flight, "what was in flight is taken up and ends");
+    assert_eq!(
+        dev.result_of(in_flight)["output"]["run"],
+        in_flight,
+        "what was in flight is taken up and ends"
+    );
     let again = dev.create_run("later", AN_HOUR_MS);
     assert_eq!((&again["created"], &again["run"]["id"]), (&false.into(), &later["run"]["id"]), "{again}");
 }

@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(
             text,
             "hapax: The key was used for another request (idempotency_key_conflict): The key names run r [2J.\n  \
-             differs at /amount\n  /steps/0: no (unknown_field)\n  try again in 3 s"
+             differs at /amount\n  /steps/0: no (unknown_field)\n  try again in 3s"
         );
     }
 }

@@ -138,7 +138,7 @@ mod tests {
 
     fn run() -> Run {
         let run = json!({
-            "id": "run_1", "workspaceId": "w", "status": "RUNNING", "workflow": {"name": "order", "version": 3},
+            "id": "run_1", "workspaceId": "w", "status": "RUNNING", "workflow": "order@3",
             "version": 1, "generation": 0, "input": {}, "priority": "normal", "createdAt": at(0), "startedAt": at(0),
             "changedAt": at(0)
         });

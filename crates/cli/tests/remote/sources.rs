@@ -40,7 +40,7 @@ async fn a_source_is_applied_sent_to_looked_at_and_disabled() {
         server.hapax(&["webhooks", "events", "list", "--status", "unmatched", "--json"]).await.ok().json();
     assert_eq!((&listed["eventId"], &listed["source"]), (&"e1".into(), &"bells".into()));
     let shown = server.hapax(&["webhooks", "events", "show", "bells", "e1", "--json"]).await.ok().json();
-    assert_eq!(shown["body"], "{\"id\":\"e1\",\"bell\":7}");
+    assert_eq!(shown["rawBody"], "{\"id\":\"e1\",\"bell\":7}");
     std::fs::write(&file, SOURCE.replace("bell:", "chime:")).unwrap();
     let replaced = server.hapax(&["apply", &file]).await.ok().out;
     assert!(replaced.starts_with("webhook source bells replaced (version 2)"), "{replaced}");
@@ -55,7 +55,7 @@ async fn a_source_is_applied_sent_to_looked_at_and_disabled() {
         .await
         .ok()
         .json();
-    assert_eq!((&disabled["state"], &disabled["reason"]), (&"disabled".into(), &"noise".into()));
+    assert_eq!((&disabled["status"], &disabled["reason"]), (&"disabled".into(), &"noise".into()));
     server.hapax(&["webhooks", "sources", "delete", "bells"]).await.exits(2);
     let deleted = server.hapax(&["webhooks", "sources", "delete", "bells", "--yes"]).await.ok().out;
     assert_eq!(deleted, "bells is deleted\n");

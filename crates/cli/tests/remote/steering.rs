@@ -37,11 +37,14 @@ async fn a_run_is_paused_resumed_and_cancelled() {
     // RELIABILITY, CLI: a destructive command without --yes.
     let refused = server.hapax(&["runs", "cancel", &run]).await.exits(2);
     assert!(refused.err.contains("give --yes") && refused.out.is_empty(), "{}", refused.err);
-    assert_ne!(server.hapax(&["runs", "show", &run, "--json"]).await.ok().json()["run"]["asked"], "cancel");
+    assert_ne!(
+        server.hapax(&["runs", "show", &run, "--json"]).await.ok().json()["run"]["pendingRequest"],
+        "cancel"
+    );
     server.hapax(&["runs", "cancel", &run, "--yes", "--reason", "the customer withdrew"]).await.ok();
     comes_to(&server, &run, "CANCELLED").await;
     let ended = server.hapax(&["runs", "result", &run]).await.exits(1);
-    assert!(ended.err.contains("run_cancelled"), "{}", ended.err);
+    assert!(ended.err.contains("it is CANCELLED"), "{}", ended.err);
 
     let failed = server.begin(FAIL, "{}").await;
     comes_to(&server, &failed, "FAILED").await;
@@ -97,7 +100,7 @@ async fn a_request_key_makes_a_second_command_the_first() {
     assert_eq!(first.out, again.out);
     assert_eq!(first.json()["stored"], true);
     let key = server.hapax(&["keys", "show", "request", "signal-1", "--json"]).await.ok().json();
-    assert_eq!((&key["answerStatus"], &key["standing"]), (&json!(200), &json!("live")), "{key}");
+    assert_eq!((&key["answerStatus"], &key["status"]), (&json!(200), &json!("live")), "{key}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,9 +154,9 @@ async fn a_doubt_is_decided_through_the_server_and_on_record() {
     let ledger = server.hapax(&["ledger"]).await.ok();
     let effects: Vec<Value> = ledger.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(
-        effects
-            .iter()
-            .any(|it| it["stepId"] == doubt["stepId"] && it["rulings"][0]["by"]["name"] == "ada (operator)"),
+        effects.iter().any(
+            |it| it["stepId"] == doubt["stepId"] && it["rulings"][0]["actor"]["name"] == "ada (operator)"
+        ),
         "{effects:?}"
     );
     assert_eq!(server.hapax(&["ledger", "--run", &run]).await.ok().out, ledger.out);

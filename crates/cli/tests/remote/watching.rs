@@ -77,12 +77,12 @@ async fn a_run_is_started_once_per_key() {
     let nothing = server.hapax(&["runs", "list", "--status", "FAILED"]).await.ok();
     assert_eq!(nothing.out, "there are no such runs\n");
     let sheet = server.hapax(&["runs", "show", run]).await.ok().out;
-    for part in [run, "status    COMPLETED", "workflow  echo v1", "key       order-789", "✔ say", "█"] {
+    for part in [run, "status    COMPLETED", "workflow  echo@1", "key       order-789", "✔ say", "█"] {
         assert!(sheet.contains(part), "{part} is missing:\n{sheet}");
     }
 
     let key = server.hapax(&["keys", "show", "run", "order-789", "--json"]).await.ok().json();
-    assert_eq!((&key["holder"]["id"], &key["standing"]), (&json!(run), &json!("live")));
+    assert_eq!((&key["holder"]["id"], &key["status"]), (&json!(run), &json!("live")));
     let asked = ["keys", "release", "run", "order-789", "--reason", "it was a test"];
     let refused = server.hapax(&asked).await.exits(2);
     assert!(refused.err.contains("--yes"), "{}", refused.err);
@@ -118,7 +118,7 @@ async fn a_watched_run_is_told_line_by_line_and_its_end_is_the_exit_code() {
     let lines: Vec<&str> = watched.out.lines().collect();
     assert!(lines.iter().any(|line| line.contains("  run   started")), "{}", watched.out);
     assert!(lines.iter().any(|line| line.contains("  step  say  COMPLETED  attempt 1")), "{}", watched.out);
-    assert!(lines.iter().any(|line| line.contains("echo v1  COMPLETED")), "{}", watched.out);
+    assert!(lines.iter().any(|line| line.contains("echo@1  COMPLETED")), "{}", watched.out);
     assert!(lines.last().unwrap().starts_with("  ✔ say  COMPLETED  ×1"), "{}", watched.out);
 
     let run = server.begin(FAIL, "{}").await;
@@ -130,7 +130,7 @@ async fn a_watched_run_is_told_line_by_line_and_its_end_is_the_exit_code() {
     let shown = server.hapax(&["runs", "show", &run]).await.ok();
     assert!(shown.out.contains("it always fails") && !shown.out.contains('\u{1b}'), "{}", shown.out);
     let refused = server.hapax(&["runs", "result", &run]).await.exits(1);
-    assert!(refused.err.contains("run_failed") && !refused.err.contains('\u{1b}'), "{}", refused.err);
+    assert!(refused.err.contains("it is FAILED") && !refused.err.contains('\u{1b}'), "{}", refused.err);
 
     let told = server.hapax(&["runs", "watch", &run, "--json"]).await.exits(1);
     let told: Vec<Value> = told.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

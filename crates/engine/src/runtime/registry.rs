@@ -288,7 +288,7 @@ impl Registry {
     /// Returns this version of `name`.
     fn version(&self, workspace: &WorkspaceId, name: &str, version: u32) -> Result<Arc<Workflow>, Error> {
         let reference = WorkflowRef { name: Name::new("workflow name", name)?, version };
-        self.find(workspace, &reference).ok_or_else(|| unknown(name))
+        self.find(workspace, &reference).ok_or_else(|| unknown(&format!("{name}@{version}")))
     }
 
     pub(crate) fn find(&self, workspace: &WorkspaceId, reference: &WorkflowRef) -> Option<Arc<Workflow>> {

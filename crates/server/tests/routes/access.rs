@@ -116,6 +116,7 @@ fn cases() -> Vec<Case> {
         get("/api/v1/keys/{scope}/{key}", Read).at("/api/v1/keys/run/{key}").answering(&[200, 404]),
         post("/api/v1/keys/{scope}/{key}/release", Manage, json!({ "reason": "why not" }), &[200, 404])
             .at("/api/v1/keys/run/{key}/release"),
+        get("/api/v1/why", Read).at("/api/v1/why?q={run}"),
         get("/api/v1/doubts", Read),
         post(
             "/api/v1/doubts/{run}/{step}/resolve",

@@ -124,7 +124,8 @@ mod tests {
     fn the_history_is_told_line_by_line() {
         let entry = |value| serde_json::from_value::<JournalEntry>(value).unwrap();
         let began = "2026-01-01T00:00:00Z";
-        let first = entry(json!({"what": "began", "at": began, "by": {"name": "ada", "role": "operator"}}));
+        let first =
+            entry(json!({"what": "began", "at": began, "actor": {"name": "ada", "role": "operator"}}));
         assert_eq!(line(&first, began), "  ▶       0 ms  began by ada (operator)");
         let reverted = entry(json!({
             "what": "reverted", "at": "2026-01-01T00:06:00Z", "attempt": 1, "status": "approved", "lastHeardAt": began

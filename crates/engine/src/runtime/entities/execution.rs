@@ -180,13 +180,11 @@ impl ActionExecution {
         tracing::warn!(%key, operation = %self.operation.id, attempt = *tries, %failure, ?after,
             "the outcome of an effect is unknown; it is tried again under the same key");
         Counters::add(&inner.counters.retries);
-        let at = inner.clock.now().plus(after);
-        while inner.clock.now() < at {
-            tokio::select! {
-                biased;
-                () = active.lost() => return Ok(false),
-                () = inner.clock.sleep_until(at) => {}
-            }
+        // A span, not an instant: a wall clock that is set back must not hold up the next attempt.
+        tokio::select! {
+            biased;
+            () = active.lost() => return Ok(false),
+            () = inner.clock.sleep(after) => {}
         }
         let attempt = self.attempt_number(*tries);
         let notes = vec![self.note(JournalEvent::Failed { attempt, failure })];

@@ -34,6 +34,7 @@ pub(super) fn group() -> Group {
         get("/api/v1/workflow-definitions/{id}", "get_definition", "Get a definition")
             .about("Returns a definition with its document.")
             .answers::<api::Definition>(200, "The definition.")
+            .with(&["ETag"])
             .fails_with(&[Code::DefinitionNotFound]),
         patch("/api/v1/workflow-definitions/{id}", "change_definition", "Archive a definition")
             .about("Archives a definition, or restores it. An archived definition starts no new runs; open runs continue.")

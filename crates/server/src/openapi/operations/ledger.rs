@@ -1,6 +1,7 @@
 //! The ledger of effects and the audit log.
 
 use hapax_api as api;
+use hapax_api::Code;
 
 use crate::openapi::operation::{Group, get};
 use crate::routes::audit::AuditQuery;
@@ -18,7 +19,8 @@ pub(super) fn group() -> Group {
         get("/api/v1/audit", "list_audit", "List the audit log")
             .about("Lists what people did in the workspace, oldest first: who, with which credential and role, from which address, under which trace.")
             .query::<AuditQuery>()
-            .answers_page::<api::JournalEntry>("One page of audit entries."),
+            .answers_page::<api::JournalEntry>("One page of audit entries.")
+            .fails_with(&[Code::NotFound]),
     ];
     let about = "The ledger shows what happened to every effect. The audit log shows what people did.";
     Group { tag: "Ledger and audit", about, examples: "ledger", operations }

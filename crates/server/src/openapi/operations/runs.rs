@@ -27,6 +27,7 @@ pub(super) fn group() -> Group {
                 Code::DefinitionArchived,
                 Code::IdempotencyKeyMissing,
                 Code::IdempotencyKeySpent,
+                Code::InputInvalid,
                 Code::OperationPending,
                 Code::QuotaExceeded,
                 Code::UnprotectedEffect,

@@ -22,12 +22,12 @@ pub(super) fn group() -> Group {
             .about("Sends many webhooks of a subscription again, each with its own `webhook-id`, in the order of their runs.")
             .body::<api::RedeliverWebhooks>()
             .answers_page::<api::WebhookDelivery>("The deliveries that are due again.")
-            .fails_with(&[Code::NotFound, Code::SubscriptionDisabled, Code::DeliveryUnderWay, Code::RulingIncomplete]),
+            .fails_with(&[Code::NotFound, Code::InvalidCursor, Code::SubscriptionDisabled, Code::DeliveryUnderWay, Code::RulingIncomplete]),
         post("/api/v1/webhook-deliveries/discard", "discard_webhooks", "Discard dead deliveries")
             .about("Removes dead deliveries that nobody will want. The audit log keeps which they were, who removed them, and why.")
             .body::<api::DiscardWebhooks>()
             .answers_page::<api::WebhookDelivery>("The removed deliveries, as they were.")
-            .fails_with(&[Code::NotFound, Code::DeliveryUnderWay, Code::RulingIncomplete]),
+            .fails_with(&[Code::NotFound, Code::InvalidCursor, Code::DeliveryUnderWay, Code::RulingIncomplete]),
     ];
     let about = "A delivery is one webhook to one subscription. It is retried with growing pauses until it is delivered or dead.";
     Group { tag: "Webhook deliveries", about, examples: "webhook_deliveries", operations }
