@@ -160,7 +160,7 @@ mod tests {
         timeline.note(step("reserve", "COMPLETED", 0, Some(5)));
         timeline.note(step("charge\u{1b}]0;x", "FAILED", 5, None));
         let now = at(10).parse().unwrap();
-        assert_eq!(timeline.headline(now), "run_1  order v3  RUNNING  10.0 s");
+        assert_eq!(timeline.headline(now), "run_1  order@3  RUNNING  10.0 s");
         let half = "█".repeat(15);
         let rest = "·".repeat(15);
         assert_eq!(

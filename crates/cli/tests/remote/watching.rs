@@ -88,7 +88,7 @@ async fn a_run_is_started_once_per_key() {
     assert!(refused.err.contains("--yes"), "{}", refused.err);
     server.hapax(&[&asked[..], &["--yes"]].concat()).await.ok();
     let freed = server.hapax(&["keys", "show", "run", "order-789"]).await.ok().out;
-    assert!(freed.contains("standing    expired"), "{freed}");
+    assert!(freed.contains("status      expired"), "{freed}");
     assert_eq!(server.hapax(&start).await.ok().json()["created"], true, "it is free");
 }
 
