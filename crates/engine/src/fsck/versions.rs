@@ -129,7 +129,8 @@ fn unseen_versions(step: &StepRecord, rulings: u64) -> u64 {
         | StepKind::Select
         | StepKind::AfterEffect => 2,
     };
-    let given_up = u64::from(step.state.status() == StepStatus::Cancelled || rulings > 0);
+    // A ruling sends the step back to be tried, and then it may still be cancelled.
+    let given_up = u64::from(step.state.status() == StepStatus::Cancelled) + u64::from(rulings > 0);
     let shown = if step.started_version == step.changed_version { 1 } else { 2 };
     (u64::from(step.attempts.max(1)) * per_attempt + given_up + rulings).saturating_sub(shown)
 }
