@@ -7,7 +7,7 @@
 //! | `sh fails` | Commands. At least one must fail. |
 //! | `console` | Lines that begin with `$ ` are commands; the lines below them are their whole output, with `…` for anything. |
 //! | `output`, right under `sh` | Pieces of the output, one on a line, that appear in this order. |
-//! | `sh norun=REASON` | Commands that this machine cannot run. [`NOT_RUN`] lists the reasons and bounds their number. |
+//! | `sh norun-REASON` | Commands that this machine cannot run. [`NOT_RUN`] lists the reasons and bounds their number. |
 //! | `yaml` and others with `# NAME` in the first line | The file NAME. |
 //!
 //! All blocks of a page run in one shell, so variables and servers in the background last until its end. `hapax dev` takes its
@@ -127,7 +127,7 @@ fn few_blocks_are_not_run_and_each_says_why() {
         }
     }
     for (reason, places) in &found {
-        println!("norun={reason}: {} blocks\n    {}", places.len(), places.join("\n    "));
+        println!("norun-{reason}: {} blocks\n    {}", places.len(), places.join("\n    "));
         let most = NOT_RUN.iter().find(|(known, _)| known == reason).map(|(_, most)| *most);
         let most = most.unwrap_or_else(|| panic!("{reason} is not a reason: {places:?}"));
         assert!(places.len() <= most, "at most {most} blocks may say {reason}: {places:?}");

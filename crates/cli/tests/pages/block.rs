@@ -54,7 +54,7 @@ pub fn read_blocks(page: &str) -> Result<Vec<Block>, String> {
 fn read_kind(info: &str, line: usize, body: &[&str]) -> Result<Kind, String> {
     let words: Vec<&str> = info.split_whitespace().collect();
     let language = *words.first().ok_or("a block names its language; `text` if it has none")?;
-    if let Some(reason) = words.iter().find_map(|word| word.strip_prefix("norun=")) {
+    if let Some(reason) = words.iter().find_map(|word| word.strip_prefix("norun-")) {
         return Ok(Kind::NotRun { reason: reason.to_owned() });
     }
     if let Some(name) = body.first().and_then(|first| read_file_name(first)) {
