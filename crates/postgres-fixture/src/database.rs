@@ -20,7 +20,7 @@ const DROPPING_LOCK: i64 = 0x4841_5059;
 const MAX_OVER: usize = 64;
 /// Most databases that one test drops. A busy server takes a second for each, and a test that dropped a growing backlog would run into its timeout.
 const MAX_DROPPED: usize = 16;
-/// FinishOperationOutcome databases accept no connections.
+/// Finished databases accept no connections.
 const LIST_OVER: &str = r"SELECT datname FROM pg_database WHERE NOT datallowconn AND datname LIKE 'test\_%'";
 
 /// Keeps, in a template, what a used copy must look like before another test may have it.

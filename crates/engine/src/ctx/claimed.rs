@@ -1,4 +1,4 @@
-//! ClaimedRuns steps: a claim is committed before the effect begins, so that the effect happens at most once. A
+//! Claimed steps: a claim is committed before the effect begins, so that the effect happens at most once. A
 //! crash in between leaves the step in doubt.
 
 use std::future::Future;
@@ -375,7 +375,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> ClaimedStep<'a, 'c, T> {
             drop(cut_off);
             return Ok(Err(self.release_claim()));
         }
-        cut_off.stage = Stage::StepLookup;
+        cut_off.stage = Stage::Entered;
         let attempt = Attempt::new(self.key.clone(), self.attempts, activation, &effect.id);
         let outcome = effect.attempt(activation, code, attempt, self.began).await;
         cut_off.stage = Stage::Left;
@@ -746,7 +746,7 @@ fn abandoned() -> Failure {
 /// Stage of an attempt.
 enum Stage {
     Claimed,
-    StepLookup,
+    Entered,
     Left,
 }
 
@@ -769,7 +769,7 @@ impl<T: Serialize + DeserializeOwned> Drop for AttemptDropGuard<'_, '_, '_, T> {
                 let state = StepState::Cancelled { at: activation.now() };
                 activation.queue([effect.change(StepTransition::Withdraw, state, attempts, began)]);
             }
-            Stage::StepLookup => {
+            Stage::Entered => {
                 let failure = Failure::unknown("it was dropped in the middle").with_code("cut_off");
                 self.claimed.doubt(activation.now(), failure);
                 self.tracker.set(Progress::InDoubt { attempts, began });

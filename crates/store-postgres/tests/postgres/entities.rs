@@ -40,7 +40,7 @@ async fn text(admin: &Client, sql: &str) -> String {
     admin.query_one(sql, &[]).await.unwrap().get(0)
 }
 
-/// Issue 7: of 500 who close one entity at once, on two nodes, one does, and the others are told which.
+/// Of 500 who close one entity at once, on two nodes, one does, and the others are told which.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_five_hundred_that_want_one_entity_one_gets_it_and_the_others_learn_which() {
     let (database, t, admin) = shop().await;
