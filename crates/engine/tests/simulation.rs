@@ -1,5 +1,5 @@
-//! Several engines on one thread, over a store that fails in every way a store can, on a clock that jumps: each seed is
-//! a world of its own, and a seed that breaks an invariant breaks it again.
+//! Several engines on one thread, over a store that fails in every way a store can, on a clock that jumps. Each seed is
+//! a separate simulation, and a seed that breaks an invariant always breaks it again.
 
 #[path = "simulation/clients.rs"]
 mod clients;
@@ -63,10 +63,10 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, which is not a number")))
 }
 
-/// More than any seed takes; a seed that spins without asking the store for anything can only be stopped from outside.
+/// Longer than any seed takes. A seed that spins without calling the store can only be stopped from outside.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// Plays a seed, and ends the process if it never ends.
+/// Runs a seed, and aborts the process if it does not finish.
 fn play(seed: u64) -> Result<Held, Broken> {
     let (tell, told) = mpsc::channel::<()>();
     std::thread::spawn(move || {
@@ -102,11 +102,11 @@ fn simulated_nodes_keep_the_invariants() {
     assert!(failed.is_empty(), "{} of {seeds} seeds from {first} broke: {failed:?}", failed.len());
     eprintln!("{seeds} seeds from {first} in {:.1?}: {tally}", started.elapsed());
     let missing = tally.missing();
-    // One seed shows little; only many together must show everything.
+    // One seed covers little; only many together cover every outcome.
     assert!(missing.is_empty() || seeds < SEEDS, "invariant 67: it never happened: {missing:?}");
 }
 
-/// A seed is worth something only if it can be played again.
+/// A seed is useful only if it replays identically.
 #[test]
 fn a_seed_replays_exactly() {
     for seed in [3, 1_000_003] {

@@ -199,8 +199,8 @@ impl<'a, T, C> Step<'a, T, C> {
         self
     }
 
-    /// Sets a probe for a [`claimed`](Step::claimed) step: code that asks the provider, by the effect's key,
-    /// whether the effect happened.
+    /// Sets a probe for a [`claimed`](Step::claimed) step: code that asks the provider whether the effect with this key
+    /// happened.
     pub fn probe<P, Fut, E>(mut self, probe: P) -> Self
     where
         P: Fn(String) -> Fut + Send + Sync + 'a,

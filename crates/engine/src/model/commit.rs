@@ -153,7 +153,7 @@ impl CommitBuilder {
     fn prove(&mut self, step: StepId, generation: Generation, evidence: Evidence) {
         let tells_of_it = |note: &&mut JournalEntry| {
             let attempt = match note.what {
-                // That it happened is told of the key, not of the attempt that went wrong.
+                // Evidence by key is about the effect, not about the attempt that failed.
                 _ if evidence.by_key => return false,
                 JournalEvent::Failed { attempt, .. } | JournalEvent::Doubted { attempt, .. } => attempt,
                 JournalEvent::Claimed { attempt } if evidence.occurrence == Occurrence::MayHaveHappened => {

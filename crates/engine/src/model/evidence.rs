@@ -65,7 +65,7 @@ pub struct Evidence {
     /// Whether the effect was found by its key. Then the evidence is about this attempt and all before it: at
     /// least one of them happened.
     pub by_key: bool,
-    /// Whether the attempt had its effect.
+    /// Outcome of the attempt: its effect happened, did not happen, or may have happened.
     pub occurrence: Occurrence,
 }
 
@@ -138,7 +138,7 @@ impl Evidence {
     }
 }
 
-/// What is known of the attempts at one effect.
+/// Evidence about all attempts at one effect.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KnownAttempts {
     attempts: BTreeMap<u32, Occurrence>,
@@ -161,8 +161,8 @@ impl KnownAttempts {
         }
     }
 
-    /// Takes into account what a record says of its last attempt. An attempt after the first is never without evidence, which knows more: a record
-    /// that is completed does not tell whether its last attempt made the effect, or an earlier one.
+    /// Adds the outcome that the step's record states for its last attempt. Evidence about an attempt after the first
+    /// overrules the record: a completed record does not say which attempt made the effect.
     pub fn learn_from_record(&mut self, attempt: u32, occurrence: Option<Occurrence>) {
         let Some(occurrence) = occurrence else { return };
         let known = self.attempts.entry(attempt).or_insert(occurrence);
@@ -171,8 +171,8 @@ impl KnownAttempts {
         }
     }
 
-    /// Each attempt of which something is known. An effect that was found by its key, and that no attempt before that is known to have made, is taken
-    /// for that of the last attempt that may have.
+    /// Outcome of each attempt with evidence. An effect found by its key is attributed to the last attempt that may
+    /// have made it, unless an earlier attempt is known to have made it.
     pub fn settled(&self) -> BTreeMap<u32, Occurrence> {
         let mut settled = self.attempts.clone();
         let Some(found_after) = self.found_after else { return settled };
@@ -310,7 +310,7 @@ mod tests {
         (forth.happened, forth.may_have_happened)
     }
 
-    /// That an effect was found by its key is explained by any attempt until then.
+    /// Any attempt before the lookup can explain why an effect was found by its key.
     #[test]
     fn an_effect_that_is_found_by_its_key_happened_at_least_once() {
         use Occurrence::{DidNotHappen, Happened, MayHaveHappened};

@@ -92,7 +92,7 @@ impl Operation {
             Occurrence::DidNotHappen if was_in_doubt => {
                 (number.saturating_sub(MAX_SETTLED_TRIES).saturating_add(1)..=number).collect()
             }
-            // Whoever found it does as well: any of them may have made the effect.
+            // A lookup that finds the effect is evidence about every attempt too: any of them may have made it.
             Occurrence::Happened if matches!(by, FinishBy::Probe | FinishBy::People) => {
                 return self.proof(number, occurrence, at).map(found_by_key).into_iter().collect();
             }

@@ -168,12 +168,12 @@ impl BeginOperation {
         self.irreversible == Irreversible::Once && last.needs_override()
     }
 
-    /// Does it make a new effect, on a manager's word, although that of `last` may have happened?
+    /// Returns true if a manager allowed a new effect although the effect of `last` may have happened.
     fn overrides(&self, last: &Operation) -> bool {
         self.overridden.is_some() && (self.is_barred_by(last) || last.leaves_doubt())
     }
 
-    /// The operation whose effect it goes on with: `before`, which it tries again, or the `last` one of the step.
+    /// The operation whose effect it continues: `before`, which it retries, or `last`, the previous one of the step.
     fn continued<'a>(
         &self,
         before: Option<&'a Operation>,

@@ -12,7 +12,7 @@ pub struct InputProblem {
     pub path: String,
     /// The rule, as the schema spells it: `required`, `type`, `minimum` …
     pub rule: String,
-    /// What was expected there.
+    /// Description of what the schema expects there.
     pub message: String,
 }
 

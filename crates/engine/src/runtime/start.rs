@@ -32,7 +32,7 @@ pub struct Start {
     delay: Option<Duration>,
     deadline: Option<Duration>,
     priority: Priority,
-    /// Whether the workflow may be archived, because the run exists.
+    /// Set if the run already exists, so its workflow may be archived.
     may_be_archived: bool,
 }
 

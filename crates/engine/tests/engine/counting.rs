@@ -14,7 +14,7 @@ fn bench() -> Bench {
     Bench::with(EngineOptions { mark_after: Duration::from_secs(24 * 3600), ..Default::default() })
 }
 
-/// Effect that hangs on its first execution, whatever its attempt number.
+/// Effect that never returns on its first execution, whatever its attempt number.
 fn hangs_first(
     log: &Log,
     name: &'static str,

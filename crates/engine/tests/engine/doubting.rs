@@ -43,7 +43,7 @@ async fn taken_over<T>(bench: &Bench, what: &str, check: impl AsyncFn() -> Optio
     unreachable!()
 }
 
-/// Wire transfer that hangs on its first execution and returns its attempt number afterwards.
+/// Wire transfer that never returns on its first execution, and returns its attempt number afterwards.
 fn wire(log: &Log) -> impl Fn(Ctx, ()) -> StepFuture<'static, u32> + Clone + Send + Sync + 'static {
     let log = log.clone();
     move |ctx: Ctx, ()| {

@@ -479,7 +479,7 @@ async fn invariant_50_a_retry_leaves_what_its_steps_left() {
     finds!(&stage, &run, Lie { posts: |posts| drop(posts.remove(0)), ..Lie::NONE }, 50);
 }
 
-/// After-effects beyond those that the records suggest are read too.
+/// fsck also reads after-effects beyond the number that the records suggest.
 #[tokio::test]
 async fn invariant_50_every_page_is_read() {
     let stage = stage();

@@ -640,8 +640,8 @@ async fn a_ruling_that_a_charge_is_to_run_outlives_a_pause() {
     bench.check().await;
 }
 
-/// The step's policy is to fail on a doubt. A compensable effect is not given up for that: a person rules
-/// whether it happened, and then it is undone.
+/// The step's policy is to fail on a doubt, but a compensable effect must not be abandoned: a person rules whether it
+/// happened, then it is undone.
 #[tokio::test]
 async fn a_claimed_charge_in_doubt_is_settled_before_it_is_undone_although_doubts_are_to_fail_it() {
     let output = serde_json::json!("charge 7");

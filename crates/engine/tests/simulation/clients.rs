@@ -1,4 +1,4 @@
-//! Those who start runs and wait for their ends, through whatever node they find.
+//! Clients that start runs through any reachable node and wait for the runs to end.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,16 +14,16 @@ use super::program::Program;
 use super::watch::at_once;
 use super::world::World;
 
-/// One thing somebody wants done once.
+/// One piece of work that a client wants done once.
 pub struct Job {
     key: String,
     program: Program,
     delay: Option<Duration>,
     deadline: Option<Duration>,
     priority: Priority,
-    /// The run it came to, once somebody knows.
+    /// Run that does the work, once a client knows it.
     run: Mutex<Option<RunId>>,
-    /// How often a start said that it created the run.
+    /// Number of starts that reported creating the run.
     created: Mutex<u32>,
     waiting: Mutex<bool>,
 }
@@ -51,12 +51,12 @@ impl Job {
         *self.run.lock().unwrap()
     }
 
-    /// Does somebody still wait for its end?
+    /// Returns true while a client waits for its end.
     pub fn is_awaited(&self) -> bool {
         *self.waiting.lock().unwrap()
     }
 
-    /// Starts the job through several nodes, some of them at once, and waits for its end.
+    /// Starts the job through several nodes, some of them concurrently, and waits for its end.
     pub async fn pursue(self: Arc<Self>, world: Arc<World>, fleet: Arc<Fleet>) {
         sleep(world.span(world.settings.storm / 2)).await;
         self.try_once(&world, &fleet).await;
@@ -71,7 +71,7 @@ impl Job {
         *self.waiting.lock().unwrap() = false;
     }
 
-    /// The very first start. If it says that nothing was written, nothing was, and nothing will be.
+    /// The very first start. If it reports that nothing was written, then nothing was written and nothing will be.
     async fn try_once(&self, world: &World, fleet: &Fleet) {
         let Some(member) = fleet.any() else { return };
         let outcome = self.send(&member).await;
@@ -89,7 +89,7 @@ impl Job {
         }
     }
 
-    /// Starts until some node says which run it is.
+    /// Calls start until a node returns the run's id.
     async fn start(self: Arc<Self>, world: Arc<World>, fleet: Arc<Fleet>) {
         loop {
             sleep(world.span(Duration::from_millis(300))).await;
@@ -121,7 +121,7 @@ impl Job {
         }
     }
 
-    /// Starts the job once more, after its run may have been forgotten: its key still stands for that run.
+    /// Starts the job again, after its run may have been purged: the key still belongs to that run.
     pub async fn check_key(self: Arc<Self>, world: &World, fleet: &Fleet) -> Result<(), String> {
         loop {
             let Some(member) = fleet.any() else { return Err("no node is left".into()) };
@@ -151,7 +151,7 @@ impl Job {
         start.await
     }
 
-    /// Invariant 9: all starts come to one run, and one of them at most created it.
+    /// Invariant 9: all starts return the same run, and at most one of them created it.
     fn learn(&self, world: &World, handle: &RunHandle) {
         let known = *self.run.lock().unwrap().get_or_insert(handle.id());
         let mut created = self.created.lock().unwrap();
@@ -161,7 +161,7 @@ impl Job {
         }
     }
 
-    /// Waits through one node after the other, until one of them tells of the end.
+    /// Waits through one node after another until one of them reports the end.
     async fn wait(&self, world: &World, fleet: &Fleet) {
         let Some(run) = self.run() else { return };
         loop {

@@ -1,4 +1,4 @@
-//! After the end: what the records, the ledger and the metrics say is held against what the provider saw.
+//! Checks after the end: compares the records, the ledger and the metrics with what the provider saw.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub async fn check_evidence(world: &World, fleet: &Fleet) -> Result<(), String> 
     check_counts(world, &member.engine).await
 }
 
-/// A retry that was acknowledged took effect.
+/// Checks that an acknowledged retry took effect.
 fn check_retries(world: &World, log: &RunLog) {
     let run = log.head.id();
     let events = at_once(world.store.list_events(&log.head.facts.workspace, run, Version::default()));
@@ -50,7 +50,7 @@ fn check_retries(world: &World, log: &RunLog) {
     }
 }
 
-/// The ledger, run by run, says what the metrics say, which are counted by the store.
+/// Checks that the ledgers of all runs add up to the metrics, which the store counts.
 async fn check_counts(world: &World, engine: &Engine) -> Result<(), String> {
     let (ledger, metrics) = loop {
         match (engine.count_effects().await, engine.count_repeats().await) {
@@ -73,7 +73,7 @@ async fn check_counts(world: &World, engine: &Engine) -> Result<(), String> {
     Ok(())
 }
 
-/// The ledger of a run; a node that is still cut off is asked again.
+/// The ledger of a run. Asks again if the node is still cut off.
 async fn build_ledger(engine: &Engine, run: RunId) -> Result<Vec<LedgerEntry>, String> {
     loop {
         match engine.ledger(run).await {
@@ -84,7 +84,7 @@ async fn build_ledger(engine: &Engine, run: RunId) -> Result<Vec<LedgerEntry>, S
     }
 }
 
-/// Known effects <= what the provider saw <= known effects and those that may have happened, for each key.
+/// Checks, for each key, that known effects <= effects the provider saw <= known and possible effects.
 fn check_ledger(world: &World, accounts: &[Account], ledger: &[LedgerEntry]) {
     for account in accounts {
         let entry = ledger.iter().find(|entry| entry.key == account.key);
@@ -101,7 +101,7 @@ fn check_ledger(world: &World, accounts: &[Account], ledger: &[LedgerEntry]) {
     }
 }
 
-/// No effect that can be undone stands in a run that failed or was cancelled, unless somebody is to look at it.
+/// Checks that no compensable effect remains in a failed or cancelled run, unless a person still has to look at it.
 fn check_undone(world: &World, view: &RunView, log: &RunLog, accounts: &[Account], ledger: &[LedgerEntry]) {
     if !matches!(view.head.status(), RunStatus::Failed | RunStatus::Cancelled) {
         return;
@@ -123,7 +123,7 @@ fn check_undone(world: &World, view: &RunView, log: &RunLog, accounts: &[Account
     }
 }
 
-/// Is it in doubt, or did people give it up?
+/// Returns true if the step is in doubt or people abandoned it.
 fn is_seen_by_people(step: &StepRecord) -> bool {
     match &step.state {
         StepState::InDoubt { .. } => true,
@@ -132,7 +132,8 @@ fn is_seen_by_people(step: &StepRecord) -> bool {
     }
 }
 
-/// Did people give it up, before a retry dropped its record? It was not entered since: that would have made a record.
+/// Returns true if people abandoned the step before a retry dropped its record. The code has not been entered since:
+/// that would have made a new record.
 fn is_given_up(entry: &LedgerEntry) -> bool {
     let gives_up = |ruling: &LedgerRuling| {
         matches!(&ruling.what, JournalEvent::Resolved { resolution: Resolution::Abandon, .. })
@@ -140,13 +141,13 @@ fn is_given_up(entry: &LedgerEntry) -> bool {
     entry.rulings.iter().any(gives_up)
 }
 
-/// Does the run say that undoing failed?
+/// Returns true if the run reports that undoing failed.
 fn is_told(view: &RunView) -> bool {
     let Some(RunResult::Failed(failure) | RunResult::Cancelled(failure)) = &view.result else { return false };
     failure.code() == Some("undo_failed")
 }
 
-/// For each doubt that is left there is a ruling that counts.
+/// Checks that every remaining doubt can still be resolved by a ruling.
 async fn check_doubts(world: &World, engine: &Engine, log: &RunLog) {
     for step in log.steps.iter().filter(|step| step.state.status() == StepStatus::InDoubt) {
         let seen = DoubtRef { run: log.head.id(), step: step.id.clone(), seen: step.changed_version };

@@ -1,4 +1,5 @@
-//! The books of the store over the same line: keys of requests, webhooks, entities, promises that stand alone, the catalog.
+//! The store's other parts over the same faulty connection: request keys, webhooks, entities, standalone promises, the
+//! catalog.
 
 use async_trait::async_trait;
 use hapax_engine::memory::MemoryStore;

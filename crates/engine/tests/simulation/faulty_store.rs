@@ -1,4 +1,4 @@
-//! The memory store as one node reaches it: over a line that fails in every way a line can.
+//! The memory store as one node reaches it: over a connection that fails in every way a connection can.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct FaultyStore {
     node: Arc<Node>,
 }
 
-/// A verb of the store: what it is called in the trace, and what it does.
+/// A store verb: its name in the trace, and its implementation.
 pub struct Call<F> {
     shown: String,
     writes: bool,
@@ -42,12 +42,12 @@ impl<F> Call<F> {
         Call { shown, writes: false, may_echo: false, carry_out }
     }
 
-    /// A write that may arrive once more at any later time.
+    /// Makes a call that writes, and that may arrive a second time at any later time.
     pub fn write(shown: String, carry_out: F) -> Self {
         Call { shown, writes: true, may_echo: true, carry_out }
     }
 
-    /// A write that means something new when it arrives again much later.
+    /// Makes a call that writes, and that must not arrive again later, when it would mean something else.
     pub fn command(shown: String, carry_out: F) -> Self {
         Call { shown, writes: true, may_echo: false, carry_out }
     }
@@ -58,7 +58,7 @@ impl FaultyStore {
         FaultyStore { world, node }
     }
 
-    /// The store itself, for what only people look at.
+    /// The store itself, without faults, for checks and people.
     pub fn store(&self) -> &MemoryStore {
         &self.world.store
     }
@@ -146,7 +146,7 @@ impl FaultyStore {
         answer
     }
 
-    /// A dead node sends nothing; one that is cut off knows it at once.
+    /// Fails if the node is dead or cut off.
     fn reach_the_line(&self) -> StoreResult<()> {
         if self.node.is_dead() {
             return Err(StoreError::Unavailable("this node is dead".into()));
@@ -171,7 +171,7 @@ impl FaultyStore {
     }
 }
 
-/// The request is at the store: it takes effect, and everything is looked at.
+/// Executes the request at the store, then checks all invariants if it was a write.
 fn arrive<T, F>(world: &World, node: &Node, how: &str, call: &Call<F>) -> StoreResult<T>
 where
     T: Shown,
@@ -189,7 +189,7 @@ where
     answer
 }
 
-/// The memory store never makes anybody wait.
+/// Unwraps an answer of the memory store, whose calls complete at the first poll.
 pub fn now<T>(answer: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
     answer.now_or_never().expect("the memory store does not wait")
 }

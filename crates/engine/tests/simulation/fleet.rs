@@ -13,7 +13,7 @@ use super::performing;
 use super::shop;
 use super::world::{NOON, World};
 
-/// Tells a fresh node what it can do.
+/// Code that registers workflows and entities with a fresh node.
 pub type Furnish = Box<dyn Fn(&Member) + Send + Sync>;
 
 pub struct Fleet {
@@ -39,7 +39,7 @@ pub struct Member {
 }
 
 impl Fleet {
-    /// Nodes that perform programs and move orders.
+    /// Launches nodes that run programs and process orders.
     pub fn launch(world: Arc<World>) -> Arc<Self> {
         let of = world.clone();
         Self::launch_with(
@@ -59,7 +59,7 @@ impl Fleet {
         fleet
     }
 
-    /// A fresh engine takes the place of one that is gone.
+    /// Replaces a crashed or retired engine with a fresh one.
     pub fn fill(&self, slot: usize) {
         let settings = self.world.settings;
         let life = {
@@ -95,7 +95,7 @@ impl Fleet {
         self.slots.lock().unwrap().iter().filter_map(|slot| slot.member.clone()).collect()
     }
 
-    /// Some node that lives, as a client behind a balancer finds one.
+    /// Any living node, as a load balancer would choose.
     pub fn any(&self) -> Option<Member> {
         let members = self.members();
         match members.len() {
@@ -112,7 +112,7 @@ impl Fleet {
         self.world.count(|tally| tally.add_stats(stats));
     }
 
-    /// The node is gone at once, with all it had in memory.
+    /// Crashes the node: it loses all its memory.
     pub fn crash(&self, slot: usize) {
         let Some(member) = self.take(slot) else { return };
         self.world.log(&member.node.name, "crashes");
@@ -122,7 +122,7 @@ impl Fleet {
         self.count_stats(&member.engine.stats());
     }
 
-    /// The node leaves in good order, as far as the storm lets it.
+    /// Shuts the node down in order, as far as the storm allows.
     pub async fn retire(&self, slot: usize, grace: Duration) {
         let Some(member) = self.take(slot) else { return };
         self.world.log(&member.node.name, "retires");
@@ -134,7 +134,7 @@ impl Fleet {
         self.count_stats(&member.engine.stats());
     }
 
-    /// The node stands still, and wakes up not knowing that it did.
+    /// Freezes the node. It does not notice when it thaws.
     pub async fn freeze(&self, slot: usize, span: Duration) {
         let Some(member) = self.member(slot) else { return };
         self.world.log(&member.node.name, "freezes");
@@ -167,14 +167,14 @@ impl Fleet {
         self.slots.lock().unwrap()[slot].member.clone()
     }
 
-    /// Whoever has a request that will never be answered is put out of its misery.
+    /// Crashes nodes that wait for an answer that will never come.
     pub fn crash_those_that_hang(&self) {
         for member in self.members().into_iter().filter(|member| member.node.hangs()) {
             self.crash(member.node.slot);
         }
     }
 
-    /// The end of the simulation: every engine is gone.
+    /// Stops every engine at the end of the simulation.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         for member in self.members() {

@@ -1,4 +1,4 @@
-//! After the end: closed runs are forgotten by all nodes at once, in bad weather, and their keys still stand for them.
+//! After the end: all nodes purge closed runs at once, under faults. The keys still belong to the purged runs.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::watch::check_store;
 use super::world::World;
 
 const ROUNDS: usize = 8;
-/// Small, so that a pass takes several.
+/// Small enough that a purge takes several passes.
 const AT_ONCE: usize = 4;
 
-/// Forgets, and then starts everything again under its key: nothing is done a second time.
+/// Purges, then starts everything again under its key. Nothing may happen a second time.
 pub async fn forget(world: &Arc<World>, fleet: &Arc<Fleet>, jobs: &[Arc<Job>]) -> Result<(), String> {
     world.storm_again();
     let passes = fleet.members().into_iter().map(|member| {
@@ -24,7 +24,7 @@ pub async fn forget(world: &Arc<World>, fleet: &Arc<Fleet>, jobs: &[Arc<Job>]) -
             for _ in 0..ROUNDS {
                 let runs_closed_before = Some(world.store.now());
                 let request = Purge { runs_closed_before, after, limit: AT_ONCE };
-                // A node whose line fails goes on where it was; one that hangs is left alone.
+                // A node whose connection fails continues where it was. One that hangs gives up.
                 let Ok(purged) =
                     tokio::time::timeout(world.settings.lease_for, member.store.purge(request)).await
                 else {

@@ -1,5 +1,5 @@
-//! Those who come with a key of a request, those who send webhooks, and those who change the catalog, each through whatever node
-//! they find.
+//! Callers that send requests with idempotency keys, send webhooks, or change the catalog, each through any reachable
+//! node.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ const EVENTS: usize = 3;
 pub struct FrontDesk {
     world: Arc<World>,
     fleet: Arc<Fleet>,
-    /// Callers that are not done.
+    /// Callers still at work.
     callers: AtomicUsize,
     known: Mutex<Known>,
 }
@@ -40,11 +40,11 @@ pub struct FrontDesk {
 struct Known {
     /// The operation under each request key.
     requests: BTreeMap<String, RequestId>,
-    /// The answer that was given under each request key.
+    /// The answer returned under each request key.
     answers: BTreeMap<String, Vec<u8>>,
-    /// Events that a node has confirmed, and the run that each came to.
+    /// Events that a node confirmed, with the run that each one started or reached.
     confirmed: BTreeMap<String, Option<RunId>>,
-    /// Changes of the counter in the catalog that were confirmed, and those of which nobody knows.
+    /// Confirmed changes of the counter in the catalog, and changes with an unknown outcome.
     changes: u64,
     unknown_changes: u64,
 }
@@ -81,7 +81,7 @@ impl FrontDesk {
         });
     }
 
-    /// Callers and events that are not done.
+    /// Number of unfinished callers and events.
     pub fn open(&self) -> usize {
         let known = self.known.lock().unwrap();
         let open =
@@ -93,7 +93,7 @@ impl FrontDesk {
         at_once(WebhookStore::find_inbound_event(&self.world.store, &event_id(event))).map(|hook| hook.status)
     }
 
-    /// Some node, after a while, and how long the caller is willing to wait for it.
+    /// Any reachable node, after a delay, with the caller's timeout.
     async fn next_node(&self) -> (Member, Duration) {
         loop {
             sleep(self.world.span(Duration::from_millis(400))).await;
@@ -103,7 +103,7 @@ impl FrontDesk {
         }
     }
 
-    /// Repeats a call through one node after the other until it says that it is done.
+    /// Repeats a call through one node after another until it reports that it is done.
     async fn insist<Fut>(&self, call: impl Fn(Member) -> Fut)
     where
         Fut: Future<Output = Result<bool, Error>>,
@@ -130,7 +130,7 @@ impl FrontDesk {
         self.insist(|member| self.request_once(member, &key)).await;
     }
 
-    /// One request under a key, as a server handles it: one begins, the others get its answer byte for byte.
+    /// One request under a key, as a server handles it: one caller begins, the others get its answer byte for byte.
     async fn request_once(&self, member: Member, key: &str) -> Result<bool, Error> {
         let (world, store) = (&self.world, member.store.clone());
         let caller = Name::new("caller", "till")?;
@@ -151,7 +151,7 @@ impl FrontDesk {
             token,
             hold_for: world.settings.lease_for,
         };
-        // One that differs is only sent where the key is taken.
+        // Send a different request only if the key is in use.
         if is_other && !self.known.lock().unwrap().requests.contains_key(key) {
             return Ok(false);
         }
@@ -187,7 +187,7 @@ impl FrontDesk {
         let end = RequestEnd::Answered { answer, keep_for: DAY, grace: Duration::ZERO };
         RequestKeyStore::finish_request(&*store, FinishRequest { scope, key: stored_key, token, end })
             .await?;
-        // Whether it was in time is seen by asking again.
+        // The next attempt shows whether it was in time.
         Ok(false)
     }
 
@@ -202,7 +202,7 @@ impl FrontDesk {
 
     async fn send_event(self: Arc<Self>, event: String) {
         self.insist(|member| self.send_event_once(member, &event)).await;
-        // Whoever swept it up, or did not.
+        // The sweep may find nothing, because another node may have swept first.
         self.insist(|member| self.sweep(member)).await;
     }
 
@@ -220,7 +220,7 @@ impl FrontDesk {
             }
         };
         self.known.lock().unwrap().confirmed.entry(event.to_string()).or_default();
-        // Its sender is told now; what it means is done afterwards.
+        // The sender already has its answer. Processing happens afterwards.
         if let Err(error) = self.process(&member, &hook).await
             && !matches!(error, Error::Store(_) | Error::ShuttingDown)
         {
@@ -229,7 +229,7 @@ impl FrontDesk {
         Ok(self.world.chance(2))
     }
 
-    /// Takes up what nobody has processed.
+    /// Processes events that no node has processed.
     async fn sweep(&self, member: Member) -> Result<bool, Error> {
         let before = self.world.store.now();
         let request = ListUnprocessedEvents { before, after: None, limit: 10 };
@@ -263,7 +263,7 @@ impl FrontDesk {
         Ok(())
     }
 
-    /// Counts up in the catalog, each time over the version it has seen.
+    /// Increments a counter in the catalog, each time over the version last read.
     async fn change_catalog(self: Arc<Self>) {
         self.insist(|member| self.change_once(member)).await;
     }
@@ -282,7 +282,7 @@ impl FrontDesk {
             note: None,
         };
         self.world.may_pause(&member.node).await;
-        // Counted before, because whoever loses patience is told nothing.
+        // Count it first: a caller that times out gets no answer.
         self.known.lock().unwrap().unknown_changes += 1;
         let outcome = Catalog::put_item(&*member.store, put).await;
         let mut known = self.known.lock().unwrap();
@@ -292,7 +292,7 @@ impl FrontDesk {
                 known.changes += 1;
             }
             Err(StoreError::Unavailable(_)) => known.unknown_changes -= 1,
-            // If it arrived twice, the second answer speaks of the first.
+            // If the request arrived twice, the second answer refers to the first.
             Ok(PutOutcome::Stale(_) | PutOutcome::Exists(_)) | Err(_) => {}
             Ok(unexpected) => self.world.break_off(format!("the counter: {unexpected:?}")),
         }

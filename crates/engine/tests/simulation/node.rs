@@ -1,4 +1,5 @@
-//! One engine's machine as the world sees it: it may be dead, frozen, cut off from the store, or wrong about the time.
+//! One engine's machine as the simulation sees it. It may be dead, frozen, cut off from the store, or have a wrong
+//! clock.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -12,7 +13,7 @@ use tokio::sync::Notify;
 pub struct Node {
     pub name: String,
     pub slot: usize,
-    /// Who its engine says it is; known from its first request.
+    /// The engine's own id, known from its first request.
     pub owner: OnceLock<OwnerId>,
     standing: Mutex<Standing>,
     changed: Notify,
@@ -58,7 +59,7 @@ impl Node {
         self.change(|standing| standing.cut_off = cut_off);
     }
 
-    /// One of its requests will never be answered.
+    /// Notes that one of its requests will never be answered.
     pub fn hang(&self) {
         self.change(|standing| standing.hangs = true);
     }
@@ -75,7 +76,7 @@ impl Node {
         self.standing().hangs
     }
 
-    /// Ends at once, unless the node is frozen: then when it thaws, or is dead.
+    /// Returns at once unless the node is frozen; then it returns when the node thaws or dies.
     pub async fn thawed(&self) {
         self.until(|standing| !standing.frozen || standing.dead).await;
     }
@@ -95,8 +96,8 @@ impl Node {
     }
 }
 
-/// The clock of a node: its wall clock may be wrong and may jump, its monotonic clock is sound and counts the time in which the
-/// node is stopped. Timers of a stopped node fire when it goes on.
+/// The clock of a node. The wall clock may be wrong and may jump. The monotonic clock is correct and keeps running
+/// while the node is stopped. Timers of a stopped node fire when it continues.
 #[derive(Debug)]
 pub struct NodeClock {
     node: Arc<Node>,

@@ -1,4 +1,5 @@
-//! People and providers outside: they settle promises, send signals, and steer runs, often twice and not always sanely.
+//! External people and providers. They settle promises, send signals and command runs, often twice and not always
+//! sensibly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -28,12 +29,12 @@ pub struct Outside {
     known: Arc<Mutex<Known>>,
 }
 
-/// What people outside were told.
+/// Answers that people outside received.
 #[derive(Default)]
 struct Known {
-    /// What a promise was confirmed to hold.
+    /// Confirmed value of each settled promise.
     promises: BTreeMap<String, u32>,
-    /// The next signal of each run, and whether one is under way.
+    /// The next signal of each run, and whether one is in flight.
     signals: BTreeMap<RunId, u64>,
     under_way: BTreeSet<RunId>,
     is_storm_over: bool,
@@ -44,12 +45,12 @@ impl Outside {
         Outside { world, fleet, known: Arc::default() }
     }
 
-    /// From now on people only help runs to their end.
+    /// Tells people to do nothing but help runs to their end.
     pub fn storm_is_over(&self) {
         self.known.lock().unwrap().is_storm_over = true;
     }
 
-    /// Acts on one run after the other, for ever.
+    /// Acts on one run after another until the simulation ends.
     pub async fn act(self) {
         loop {
             sleep(self.world.span(Duration::from_millis(150))).await;
@@ -72,14 +73,14 @@ impl Outside {
         }
     }
 
-    /// Says what it knows of an effect in doubt; now and then somebody has no patience.
+    /// Rules on an effect in doubt with the provider's facts. Sometimes a person abandons it early.
     fn rule_one(&self, head: &RunHead) {
         let log = at_once(self.world.store.find_log(&WorkspaceId::default(), head.id()));
         let Some(log) = log else { return };
         for step in log.steps.iter().filter(|step| step.state.status() == StepStatus::InDoubt) {
             let key = EffectKey::new(head.id(), log.head.generation, &step.id);
             let is_impatient = !self.known.lock().unwrap().is_storm_over && self.world.chance(8);
-            // Some can never come to their end in the time they have.
+            // Some steps cannot succeed in the time they have.
             let gives_up = is_impatient || step.attempts > 10;
             let resolution = match self.world.provider.truth(key.as_str()) {
                 _ if gives_up => Resolution::Abandon,
@@ -109,7 +110,7 @@ impl Outside {
         }
     }
 
-    /// Whatever an open run waits for from people, it gets.
+    /// Delivers everything that an open run waits for from people.
     fn help(&self, head: &RunHead) {
         self.rule_one(head);
         self.settle_one(head);
@@ -119,7 +120,7 @@ impl Outside {
         }
     }
 
-    /// Runs a call to some node; people lose patience now and then, and drop the call wherever it is.
+    /// Calls a node. Now and then a person loses patience and drops the call at an arbitrary point.
     fn call<F, Fut>(&self, call: F)
     where
         F: FnOnce(Self, Engine) -> Fut + Send + 'static,
@@ -139,7 +140,7 @@ impl Outside {
         let storm = !self.known.lock().unwrap().is_storm_over;
         for promise in promises.into_iter().filter(|promise| !promise.id.is_doubt_promise()) {
             let is_pending = promise.state == PromiseState::Pending;
-            // A settled promise is settled again now and then.
+            // Sometimes settle a promise a second time.
             if (is_pending && (!storm || self.world.chance(2)))
                 || (!is_pending && storm && self.world.chance(10))
             {
@@ -152,14 +153,14 @@ impl Outside {
             }
         }
         if storm && self.world.chance(12) {
-            // Before anybody waits for it.
+            // Before any run waits for it.
             let (n, value) = self.world.roll(|dice| (dice.u8(1..=3), dice.u32(0..3)));
             let by = PromiseRef::Key(IdempotencyKey::new(&shared_key(n)).unwrap());
             self.call(move |outside, engine| async move { outside.settle(&engine, by, value).await });
         }
     }
 
-    /// Makes a promise that stands alone, or finds the one that was made before, and settles it.
+    /// Creates or finds a standalone promise, and settles it.
     fn make_one(&self) {
         if self.known.lock().unwrap().is_storm_over {
             return;
@@ -204,7 +205,7 @@ impl Outside {
                     PromiseRef::Key(_) => return,
                 }
             }
-            // Promises of a generation that is over are gone.
+            // Promises of an earlier generation are gone.
             (Err(Error::Store(_) | Error::PromiseTimedOut | Error::NoSuchPromise(_)), _) => return,
             (Err(error), by) => return self.world.break_off(format!("settling {by}: {error}")),
         };
@@ -220,7 +221,8 @@ impl Outside {
         }
     }
 
-    /// Signals are numbered, and the next is sent when the one before is confirmed: they must be given in that order.
+    /// Sends numbered signals. The next one is sent once the one before is confirmed, so they must be delivered in that
+    /// order.
     fn signal_one(&self, head: &RunHead) {
         let run = head.id();
         let log = at_once(self.world.store.find_log(&WorkspaceId::default(), run));
@@ -230,8 +232,8 @@ impl Outside {
             };
             log.steps.iter().any(waits) && log.signals.is_empty()
         });
-        // Some come before anybody waits for them, and more than are waited for; but not when nothing else may wake a
-        // run that has missed one.
+        // Send some signals before a run waits for them, and more than it waits for. Do not do so when nothing else can
+        // wake a run that missed one.
         let is_calm = self.known.lock().unwrap().is_storm_over;
         if !waits && (is_calm || head.status().is_closed() || !self.world.chance(6)) {
             return;
@@ -295,7 +297,7 @@ impl Outside {
         }
     }
 
-    /// People were told that a run goes on.
+    /// Notes that people received confirmation that the run continues.
     fn goes_on(&self, run: RunId, pauses: u64) {
         let Some(view) = at_once(self.world.store.find_run(&WorkspaceId::default(), run)) else { return };
         let lost = self.world.with_requests(|requests| {
@@ -313,7 +315,7 @@ impl Outside {
         log.steps.get(any).map(|step| step.id.to_string())
     }
 
-    /// A retry without a step to begin from is for a run that failed by what failed last.
+    /// Returns true if a retry without a step applies: the last thing that changed in the run is a failed step.
     fn may_be_retried(&self, head: &RunHead) -> bool {
         let log = at_once(self.world.store.find_log(&WorkspaceId::default(), head.id()));
         let steps = log.map(|log| log.steps).unwrap_or_default();
@@ -323,7 +325,7 @@ impl Outside {
         failed.peek().is_none() || failed.any(is_last)
     }
 
-    /// Now and then a manager allows effects to happen again that have happened.
+    /// Sometimes a manager allows effects that have happened to happen again.
     async fn retry(&self, engine: &Engine, run: RunId, from: Option<&str>) -> Result<RunHead, Error> {
         let refused = match engine.retry(run, from).await {
             Err(Error::Refused { refusal: Refusal::WouldRepeat(effects), .. }) => effects,
@@ -331,7 +333,7 @@ impl Outside {
         };
         let plan = engine.plan_retry(run, from).await?;
         if plan.repeats() != refused {
-            // The run moved on in between; whoever wants it again looks again.
+            // The run changed in between; read it again before retrying.
             return engine.retry(run, from).await;
         }
         self.world.count(|tally| tally.repeats_refused += 1);
@@ -372,7 +374,7 @@ impl Outside {
                         outside.goes_on(run, pauses);
                     }
                 }
-                // Whoever asks very late finds the run forgotten.
+                // A very late caller finds the run already purged.
                 Err(Error::Store(_) | Error::Refused { .. } | Error::NoSuchRun(_)) => {}
                 Err(error) => outside.world.break_off(format!("{wish} {run}: {error}")),
             }

@@ -1,4 +1,4 @@
-//! The workflow that performs programs, with effects that are entered and left under the eyes of the provider.
+//! The workflow that executes programs. The provider observes when its effects begin and end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,22 +19,22 @@ use super::world::World;
 
 pub const WORKFLOW: &str = "program";
 const TARGET: &str = "post";
-/// Longer than the provider works on any request.
+/// Longer than the provider takes for any request.
 const LONGEST_WORK: Duration = Duration::from_secs(4);
 
-/// What the code saw: the step and its outcome.
+/// Each step the code saw, with its outcome.
 type Seen = Vec<(String, Value)>;
 
-/// What an effect gives.
+/// Output of an effect.
 #[derive(Serialize, Deserialize)]
 struct Done {
-    /// The place in the program that it was done for.
+    /// Place in the program that requested the effect.
     path: String,
     step: String,
     by: String,
 }
 
-/// Where a workflow plays.
+/// Execution context of a workflow.
 #[derive(Clone)]
 struct Stage {
     world: Arc<World>,
@@ -42,7 +42,7 @@ struct Stage {
     ctx: Ctx,
 }
 
-/// Lets `engine` perform programs.
+/// Registers the program workflow with `engine`.
 pub fn register(engine: &Engine, world: &Arc<World>, node: &Arc<Node>) {
     let (world, node, outer) = (world.clone(), node.clone(), world.clone());
     let perform = move |ctx: Ctx, program: Program| {
@@ -68,7 +68,7 @@ impl Stage {
         }
     }
 
-    /// One after the other.
+    /// Executes operations one after another.
     fn all<'a>(&'a self, path: String, ops: &'a [Op]) -> BoxFuture<'a, Result<Seen, Failure>> {
         async move {
             let mut seen = Seen::new();
@@ -139,7 +139,7 @@ impl Stage {
             }
             Op::Child(program) => {
                 let outcome = ctx.child::<_, Value>(WORKFLOW, program).await;
-                // A child that fails as planned is no reason to fail.
+                // A child that fails as planned does not fail its parent.
                 match outcome {
                     Err(failure) if !EXPECTED.contains(&failure.code().unwrap_or_default()) => Err(failure),
                     _ => Ok(vec![]),
@@ -170,8 +170,8 @@ impl Stage {
         }
     }
 
-    /// What a step gave, under its id. Steps share their names, so that the branches of a run are told apart by order alone:
-    /// an outcome that is not from the same place has gone to the wrong branch.
+    /// Pairs a step's output with the step's id. Steps share their names, so only order separates the branches of a
+    /// run: an output from another place went to the wrong branch.
     fn own(&self, path: String, done: Done) -> (String, Value) {
         if done.path != path {
             let run = self.world.name(self.ctx.run_id());
@@ -212,7 +212,7 @@ impl Stage {
         let (stage, run, path) = (self.clone(), self.ctx.run_id(), path.to_string());
         let code = move |attempt: Attempt| {
             self.world.provider.check_claim(&self.world, attempt.idempotency_key());
-            // Whoever says that it did not happen allows another try.
+            // A ruling that it did not happen allows another attempt.
             let effort = Effort { attempts: 1_000, ..effort };
             stage.effect(run, path.clone(), attempt, effort)
         };
@@ -250,7 +250,8 @@ impl Stage {
             .ctx
             .step("book", move |attempt: Attempt| {
                 stage.world.provider.can_be_undone(attempt.idempotency_key());
-                // What may have happened is tried until that is known, or until people say so and allow another try.
+                // Repeat an effect that may have happened until the outcome is known, or until a person rules that it
+                // did not happen.
                 let effort = Effort { attempts: 1_000, ..effort };
                 stage.effect(run, path.clone(), attempt, effort)
             })
@@ -263,8 +264,8 @@ impl Stage {
         step.await
     }
 
-    /// The code of a step: entered now. It asks right before it sends whether its node still holds the run, and waits for the
-    /// answer of the provider, unless its node is stopped.
+    /// Runs the code of a step. It checks right before it sends that its node still holds the run, then waits
+    /// for the provider's answer, unless its node is stopped.
     fn effect(
         &self,
         run: RunId,
@@ -315,8 +316,8 @@ fn policy(effort: Effort) -> RetryPolicy {
         .max_wait(Duration::from_secs(1))
 }
 
-/// Why a step, a child or a run may fail here: because the program says so, because attempts ran out in the storm, or
-/// because people cancelled it.
+/// Codes of the failures that a step, child or run may have here: the program planned one, the attempts ran out in the
+/// storm, or people cancelled it.
 pub const EXPECTED: [&str; 10] = [
     "planned",
     "key_conflict",

@@ -1,4 +1,4 @@
-//! After the storm and the work: is every node well?
+//! Checks after the storm and the work that every node is healthy.
 
 use std::time::Duration;
 
@@ -11,22 +11,23 @@ use super::performing::WORKFLOW;
 use super::program::{Effort, Op, Program, Then};
 use super::world::World;
 
-/// With nothing to do, nodes look for work now and then, and do no more than that.
+/// Checks that idle nodes poll for work now and then, and do nothing else.
 pub async fn check_idleness(world: &World) -> Result<(), String> {
     const POLLS: u32 = 10;
     let before = world.tally.lock().unwrap().requests;
     let span = world.settings.poll_every * POLLS;
     sleep(span).await;
     let requests = world.tally.lock().unwrap().requests - before;
-    // How often something that is done every so often may fall into the time.
+    // Upper bound on how often a periodic action occurs in that time.
     let rounds = |every: Duration| (span.as_millis() / every.as_millis()) as u64 + 1;
     // Runs and after-effects.
     let polls = 2 * rounds(world.settings.poll_every);
-    // The janitor comes once in a lease (see `shop::open`), and looks for operations that nobody drives and for those in doubt.
+    // The janitor runs once per lease (see `shop::open`). It looks for operations without a live holder and for
+    // operations in doubt.
     let janitor = 2 * rounds(world.settings.lease_for);
     // Keys and runs, request keys, webhooks.
     let housekeeping = 3 * rounds(EngineOptions::default().purge_every);
-    // Families that are being cancelled.
+    // Families under cancellation.
     let sweeps = rounds(SWEEP_EVERY);
     match requests <= (polls + janitor + housekeeping + sweeps) * world.settings.nodes as u64 {
         true => Ok(()),
@@ -36,7 +37,7 @@ pub async fn check_idleness(world: &World) -> Result<(), String> {
     }
 }
 
-/// Each node alone, with all others cut off, drives a run that sleeps and works.
+/// Checks that each node, with all others cut off, can drive a run that sleeps and works.
 pub async fn check_each_node(world: &World, fleet: &Fleet) -> Result<(), String> {
     let members = fleet.members();
     for member in &members {

@@ -1,9 +1,9 @@
-//! Workflows drawn from the seed: a program is data, and one workflow performs whatever program it is given.
+//! Workflows drawn from the seed. A program is data, and one workflow executes any program.
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// What a run does, over one or more generations.
+/// Program of a run: its operations, over one or more generations.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Program {
     pub generation: u32,
@@ -25,7 +25,7 @@ pub enum Op {
     Step(Effort),
     /// A step that is undone if the run fails or is cancelled.
     Book(Effort),
-    /// A step that must not be entered again unless it is known not to have happened.
+    /// A step that may be entered again only if it is known not to have happened.
     Wire {
         effort: Effort,
         has_probe: bool,
@@ -37,7 +37,7 @@ pub enum Op {
     },
     Promise {
         timeout_ms: Option<u64>,
-        /// With a key: 0 is one of its own, others are shared by many.
+        /// Key of the promise: 0 is the run's own key, others are shared by many runs.
         key: Option<u8>,
     },
     Signal {
@@ -46,13 +46,13 @@ pub enum Op {
     Child(Program),
     /// A value that must be remembered.
     Remember,
-    /// Branches side by side.
+    /// Concurrent branches.
     Both(Vec<Vec<Op>>),
     /// The first of several branches.
     First(Vec<Vec<Op>>),
-    /// To its end, even if the run is cancelled meanwhile.
+    /// Runs to its end, even if the run is cancelled.
     Shield(Vec<Op>),
-    /// Undone as a whole if it fails; the program goes on.
+    /// Undone as a whole if it fails; the program continues.
     Scope {
         ops: Vec<Op>,
         fails: bool,
@@ -60,30 +60,30 @@ pub enum Op {
 }
 
 impl Op {
-    /// Is it a race that a booking may lose while the provider still works on it?
+    /// Returns true for a race that a booking may lose while the provider still works on it.
     fn may_drop_a_booking(&self) -> bool {
         let is_booking = |op: &Op| matches!(op, Op::Book(_));
         matches!(self, Op::First(branches) if branches.iter().flatten().any(is_booking))
     }
 }
 
-/// What an effect takes.
+/// Behaviour of an effect.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Effort {
     pub ms: u64,
-    /// How many entries fail before one succeeds.
+    /// Number of entries that fail before one succeeds.
     pub fails: u32,
-    /// Whether such a failure is final.
+    /// True if such a failure is final.
     pub is_final: bool,
     pub attempts: u32,
     pub timeout_ms: Option<u64>,
-    /// How much later than the effect its answer arrives.
+    /// Delay between the effect and its answer.
     pub late_ms: u64,
-    /// Does the effect happen though the provider gives no usable answer?
+    /// True if the effect happens although the provider returns no usable answer.
     pub charges_anyway: bool,
 }
 
-/// What the provider answers.
+/// The provider's answer to one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     Done,
@@ -112,7 +112,7 @@ impl Effort {
         }
     }
 
-    /// What the provider answers to the given entry, counted from 1.
+    /// The provider's answer to the given entry, counted from 1.
     pub fn answer(&self, entry: u32) -> Answer {
         match entry {
             _ if entry > self.fails => Answer::Done,
@@ -148,7 +148,7 @@ impl Program {
             _ if generation < last => {
                 Then::Again(Box::new(Self::draw_generation(dice, generation + 1, last)))
             }
-            // Whether a booking that was dropped half way is undone shows only in a run that fails.
+            // Only a failing run shows whether an interrupted booking is undone.
             0..=3 if ops.iter().any(Op::may_drop_a_booking) => Then::Fail,
             0 => Then::Fail,
             _ => Then::Complete,
@@ -181,7 +181,7 @@ fn draw_op(dice: &mut Rng, depth: usize) -> Op {
 }
 
 fn draw_child(dice: &mut Rng) -> Program {
-    // Children of children are rare, so that a program ends.
+    // Nested children are rare, so that programs end.
     let depth = if dice.u32(0..4) == 0 { 1 } else { 2 };
     let ops = (0..dice.usize(1..=2)).map(|_| draw_op(dice, depth)).collect();
     let then = if dice.u32(0..6) == 0 { Then::Fail } else { Then::Complete };
@@ -207,7 +207,7 @@ fn draw_key(dice: &mut Rng) -> Option<u8> {
     }
 }
 
-/// A key that promises of many runs want.
+/// A key that promises of several runs compete for.
 pub fn shared_key(n: u8) -> String {
     format!("shared-{n}")
 }
@@ -217,7 +217,7 @@ fn draw_rival(dice: &mut Rng) -> Op {
         0 => Op::Step(Effort::draw(dice)),
         1 => Op::Promise { timeout_ms: None, key: draw_key(dice) },
         2 => Op::Signal { timeout_ms: None },
-        // It takes a while, so that it is often dropped in the middle.
+        // It takes a while, so it is often interrupted.
         _ => Op::Book(Effort { ms: dice.u64(20..2_000), ..Effort::draw(dice) }),
     }
 }

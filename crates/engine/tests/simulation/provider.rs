@@ -1,5 +1,6 @@
-//! The provider outside. It works slowly, loses answers, charges and then fails, and answers a lookup with what it has done
-//! so far. It counts every effect, and judges each entry into a step's code and each request at the instant it happens.
+//! The external provider. It works slowly, loses answers, charges and then fails, and answers a lookup with what it has
+//! done so far. It counts every effect, and checks each entry into a step's code and each request at the moment it
+//! happens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -24,66 +25,66 @@ pub struct Provider {
     deliveries: Mutex<BTreeMap<String, u32>>,
 }
 
-/// All that happened under one effect key.
+/// Everything that happened under one effect key.
 #[derive(Debug, Clone, Default)]
 pub struct Account {
     /// The effect key.
     pub key: String,
-    /// The run and its generation that the effect belongs to, once its code was entered.
+    /// Run and generation of the effect, once its code was entered.
     pub run: Option<RunId>,
     pub generation: Generation,
-    /// Times the code of the step was entered.
+    /// Number of times the code of the step was entered.
     pub entries: u32,
-    /// The numbers of its tries, if it is the action of an operation.
+    /// Attempt numbers, for the action of an operation.
     tries: BTreeSet<u64>,
-    /// How many are inside the code now, by the fence they entered under.
+    /// Number of executions inside the code, by the fence they entered under.
     inside: BTreeMap<Fence, u32>,
     /// Requests that have arrived and are not finished.
     pub working: u32,
     /// Times the effect happened.
     pub times: u32,
-    /// Requests that were carried out, or answered with what an earlier one had done.
+    /// Requests that were executed, or answered with the result of an earlier one.
     pub carried_out: u32,
-    /// What it gave the first time.
+    /// Output of the first request.
     output: Option<Value>,
     /// Entries that are known not to have happened.
     denied: u32,
-    /// Must it not happen twice?
+    /// True if it must not happen twice.
     is_claimed: bool,
-    /// Does the provider answer a second request under the key with what it did for the first?
+    /// True if the provider answers a second request under the key with the result of the first.
     honours_key: bool,
-    /// Is there code that undoes it?
+    /// True if the effect has a compensation.
     pub can_be_undone: bool,
 }
 
-/// What is true of an effect, for people who look long enough.
+/// State of an effect at the provider, for people who check there.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Truth {
     Happened(Value),
     DidNotHappen,
-    /// Somebody is inside the code, or the provider works on it: it may yet happen.
+    /// An execution is inside the code, or the provider works on it: it may still happen.
     Open,
 }
 
-/// What the provider does with one request.
+/// The provider's treatment of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct Treatment {
-    /// Does the effect happen?
+    /// True if the effect happens.
     pub happens: bool,
-    /// How long the provider works on it, with the caller or without.
+    /// Time the provider works on it, whether or not the caller waits.
     pub works_for: Duration,
-    /// How much later the answer arrives.
+    /// Delay until the answer arrives.
     pub answers_after: Duration,
 }
 
-/// Somebody is inside the code of a step for as long as this lives.
+/// Guard of one execution inside a step's code; dropping it leaves the code.
 pub struct Inside {
     world: Arc<World>,
     node: Arc<Node>,
     run: RunId,
     key: String,
     fence: Fence,
-    /// Which entry under this key it is, from 1.
+    /// Number of this entry under its key, from 1.
     pub entry: u32,
 }
 
@@ -94,7 +95,7 @@ impl Provider {
         change(accounts.entry(key.to_string()).or_insert_with(new))
     }
 
-    /// What happened under a key.
+    /// Everything that happened under a key.
     pub fn account(&self, key: &str) -> Account {
         self.accounts.lock().unwrap().get(key).cloned().unwrap_or_default()
     }
@@ -103,12 +104,12 @@ impl Provider {
         self.account(key).times > 0
     }
 
-    /// Every account, in the order of keys.
+    /// All accounts, ordered by key.
     pub fn accounts(&self) -> Vec<Account> {
         self.accounts.lock().unwrap().values().cloned().collect()
     }
 
-    /// There is code that undoes the effect.
+    /// Notes that the effect has a compensation.
     pub fn can_be_undone(&self, key: &str) {
         self.with(key, |account| account.can_be_undone = true);
     }
@@ -119,7 +120,7 @@ impl Provider {
             account.is_claimed = true;
             account.entries - account.denied
         });
-        // A manager who allows it to happen again takes it upon themselves.
+        // A manager who allows a repetition accepts responsibility for it.
         let allowed = world.with_watch(|watch| watch.repeats(key));
         if open > allowed {
             world.break_off(format!(
@@ -137,12 +138,12 @@ impl Provider {
         }
     }
 
-    /// Answers a lookup by key: `None` also while the provider still works on it.
+    /// Answers a lookup by key. The answer is also `None` while the provider still works on it.
     pub fn look_up(&self, key: &str) -> Option<Value> {
         self.account(key).output
     }
 
-    /// Records that somebody believes the effect not to have happened so far.
+    /// Records a ruling that the effect has not happened so far.
     pub fn deny(&self, key: &str) {
         self.with(key, |account| account.denied = account.entries);
     }
@@ -159,8 +160,8 @@ impl Provider {
         self.accounts.lock().unwrap().values().map(|account| u64::from(account.entries)).sum()
     }
 
-    /// The code of an entity's action begins; it is left when the answer is dropped. `number` is that of the try under
-    /// its key, if tries are numbered.
+    /// Enters the code of an entity's action; dropping the answer leaves it. `number` is the attempt's number under its
+    /// key, if attempts are numbered.
     pub fn enter_action(
         &self,
         world: &Arc<World>,
@@ -182,7 +183,7 @@ impl Provider {
         ActionEntered { world: world.clone(), key: key.to_string() }
     }
 
-    /// Counts an entry; as an error if somebody is inside under the same fence.
+    /// Counts an entry; returns an error if another execution is inside under the same fence.
     fn note_entry(&self, key: &str, place: (RunId, Generation), fence: Fence) -> Result<u32, u32> {
         self.with(key, |account| {
             (account.run, account.generation) = (Some(place.0), place.1);
@@ -202,7 +203,7 @@ fn shown(world: &World, run: RunId, key: &str) -> String {
     key.split_once(':').map_or(key.to_string(), |(_, step)| format!("{} {step}", world.name(run)))
 }
 
-/// The run as the store has it now, if `node` holds a living lease on it.
+/// The run as stored, if `node` holds a live lease on it.
 fn held_by(world: &World, node: &Node, run: RunId) -> Result<RunView, Option<RunHead>> {
     let view = at_once(world.store.find_run(&WorkspaceId::default(), run)).ok_or(None)?;
     let lease = view.head.state.lease();
@@ -213,7 +214,7 @@ fn held_by(world: &World, node: &Node, run: RunId) -> Result<RunView, Option<Run
     }
 }
 
-/// A step's code begins. Judged at this very instant, whatever the node does next.
+/// Enters a step's code. Checks at this very moment, whatever the node does next.
 pub fn enter(world: &Arc<World>, node: &Arc<Node>, run: RunId, attempt: &Attempt, most: u32) -> Inside {
     let key = attempt.idempotency_key().to_string();
     let shown = shown(world, run, &key);
@@ -234,7 +235,7 @@ pub fn enter(world: &Arc<World>, node: &Arc<Node>, run: RunId, attempt: &Attempt
     {
         let past_deadline = view.head.facts.deadline_at.is_some_and(|at| at <= world.store.now());
         let is_cancelled = world.with_watch(|watch| watch.is_known_to_be_cancelled(run, fence));
-        // What can be undone is tried again until it is known whether it happened; only then is it undone.
+        // A compensable effect is retried until its outcome is known; only then is it undone.
         let is_settled_first =
             attempt.number() > 1 && world.provider.with(&key, |account| account.can_be_undone);
         if !is_settled_first && (past_deadline || (is_cancelled && view.head.asked == PendingRequest::Cancel))
@@ -245,7 +246,7 @@ pub fn enter(world: &Arc<World>, node: &Arc<Node>, run: RunId, attempt: &Attempt
     if node.is_dead() {
         world.break_off(format!("{} enters {shown} after its death", node.name));
     }
-    // Attempts are counted on when a run is retried, and each time it may be tried as often again.
+    // A retry of the run continues the attempt count, and allows as many attempts again.
     let allowed = most * (1 + world.with_watch(|watch| watch.retries(run)));
     if attempt.number() > allowed {
         world.break_off(format!(
@@ -262,7 +263,7 @@ pub fn enter(world: &Arc<World>, node: &Arc<Node>, run: RunId, attempt: &Attempt
             entry
         }
     };
-    // People begin a new count. A step that may be tried once is tried once; of others, a crash may hide a try.
+    // A ruling starts a new count. A step with one attempt is tried once; for others, a crash may hide an attempt.
     let hidden = if most == 1 { 0 } else { fence.get() as u32 };
     if entry > (1 + retries) * most + hidden {
         world.break_off(format!(
@@ -283,8 +284,8 @@ pub fn ask(world: &World, node: &Node, run: RunId, key: &str) {
 }
 
 impl Inside {
-    /// The first byte of the request leaves. The provider works on it from now on, whatever becomes of the caller; the answer
-    /// says that it is done.
+    /// Sends the first byte of the request. The provider works on it from now on, whatever happens to the caller; the
+    /// answer reports that it is done.
     pub fn send(&self, treatment: Treatment, output: Value) -> oneshot::Receiver<()> {
         let (world, key) = (self.world.clone(), self.key.clone());
         let shown = shown(&world, self.run, &key);
@@ -297,13 +298,13 @@ impl Inside {
         world.work_on(&key, &shown, treatment, output)
     }
 
-    /// The code says that this entry had no effect.
+    /// Records that this entry had no effect.
     pub fn deny(&self) {
         self.world.provider.with(&self.key, |account| account.denied += 1);
     }
 }
 
-/// Somebody is inside the code of an entity's action for as long as this lives.
+/// Guard of one execution inside an entity's action; dropping it leaves the code.
 pub struct ActionEntered {
     world: Arc<World>,
     key: String,
@@ -320,7 +321,8 @@ impl Drop for ActionEntered {
 }
 
 impl World {
-    /// A request arrives at the provider, which works on it whatever becomes of the caller; the answer says that it is done.
+    /// Delivers a request to the provider, which works on it whatever happens to the caller. The answer reports that it
+    /// is done.
     pub fn work_on(
         self: &Arc<Self>,
         key: &str,
@@ -339,7 +341,7 @@ impl World {
             if !treatment.answers_after.is_zero() {
                 sleep(treatment.answers_after).await;
             }
-            // Nobody may be there any more.
+            // The caller may be gone.
             let _ = answer.send(());
         };
         match treatment.works_for.is_zero() && treatment.answers_after.is_zero() {
@@ -349,7 +351,7 @@ impl World {
         answered
     }
 
-    /// The provider finishes a request.
+    /// Finishes a request.
     fn perform(&self, key: &str, shown: &str, happens: bool, output: Value) {
         let (times, is_claimed) = self.provider.with(key, |account| {
             account.working -= 1;
@@ -382,7 +384,7 @@ impl Drop for Inside {
     }
 }
 
-/// What an effect without a usable answer says.
+/// Failure of an effect without a usable answer.
 pub fn no_answer() -> Failure {
     Failure::unknown("the provider did not answer").with_code("planned")
 }

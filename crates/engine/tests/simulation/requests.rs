@@ -1,4 +1,4 @@
-//! What people asked of runs and were told had been accepted: it takes effect, or something is broken.
+//! Acknowledged requests of people. Each one must take effect.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use hapax_engine::store::RunLog;
 /// Requests that the store accepted.
 #[derive(Default)]
 pub struct Requests {
-    /// How many requests to pause took effect on each run.
+    /// Number of pause requests that took effect on each run.
     pauses: BTreeMap<RunId, u64>,
-    /// For each run that people were told goes on: how many of them had taken effect when they asked.
+    /// Runs that people successfully resumed, with the number of pauses that had taken effect when they asked.
     resumed: BTreeMap<RunId, u64>,
-    /// Retries that people were told of.
+    /// Acknowledged retries.
     retried: Vec<Retried>,
 }
 
@@ -23,13 +23,13 @@ pub struct Requests {
 struct Retried {
     run: RunId,
     generation: Generation,
-    /// The version that the retry made.
+    /// Version that the retry wrote.
     version: Version,
     from: Option<StepId>,
 }
 
 impl Requests {
-    /// A request to pause took effect at the store.
+    /// Notes that a pause request took effect at the store.
     pub fn note_pause(&mut self, run: RunId) {
         *self.pauses.entry(run).or_default() += 1;
     }
@@ -38,16 +38,16 @@ impl Requests {
         self.pauses.get(&run).copied().unwrap_or(0)
     }
 
-    /// People were told that the run goes on; when they asked, it had been paused `pauses` times.
+    /// Notes an acknowledged resume; when people asked, the run had been paused `pauses` times.
     pub fn note_resumed(&mut self, run: RunId, pauses: u64) {
         self.resumed.insert(run, pauses);
     }
 
-    /// Looks at a run after a write; what was accepted and got lost, in words.
+    /// Checks a run after a write; describes an accepted request that got lost.
     pub fn look(&mut self, before: Option<&RunHead>, head: &RunHead, events: &[RunEvent]) -> Option<String> {
         let happened = |kind: EventKind| events.iter().any(|event| event.kind == kind);
         if happened(EventKind::Quarantined) {
-            // It is stopped by the engine, not by people.
+            // The engine stopped it, not people.
             self.resumed.remove(&head.id());
         }
         if let Some(before) = before
@@ -84,7 +84,7 @@ impl Requests {
         self.lost_resume(head)
     }
 
-    /// People were told that a failed run goes on.
+    /// Notes an acknowledged retry of a failed run.
     pub fn note_retried(&mut self, head: &RunHead, from: Option<&str>) {
         self.retried.push(Retried {
             run: head.id(),
@@ -94,8 +94,8 @@ impl Requests {
         });
     }
 
-    /// After the end: was each retry that people were told of carried out? It reopened the run, the run was driven and ended since, and what
-    /// it was to run again has no record from before.
+    /// Describes an acknowledged retry that was not carried out. One that was carried out reopened the run, the run has
+    /// been driven and has ended since, and the step to repeat has no record from before.
     pub fn lost_retry(&self, log: &RunLog, events: &[RunEvent]) -> Option<String> {
         let mine = self.retried.iter().filter(|retried| retried.run == log.head.id());
         for Retried { generation, version, from, .. } in mine {
@@ -128,7 +128,7 @@ impl Requests {
         None
     }
 
-    /// Does the run stand still, or is it about to, though people let it go on after the last pause?
+    /// Describes a lost resume: the run is paused, or about to be, although people resumed it after the last pause.
     pub fn lost_resume(&self, head: &RunHead) -> Option<String> {
         let resumed_after = self.resumed.get(&head.id())?;
         let is_stopping = head.state == RunState::Paused || head.asked == PendingRequest::Pause;
@@ -137,7 +137,8 @@ impl Requests {
     }
 }
 
-/// Does the history say what became of a cancellation: that it came too late, or that the undoing it asked for failed?
+/// Returns true if the history reports the outcome of a cancellation: it came too late, or the undoing that it
+/// requested failed.
 fn is_told_of_cancel(events: &[RunEvent]) -> bool {
     let is_told = |event: &RunEvent| {
         let note = event.note.as_deref().unwrap_or_default();

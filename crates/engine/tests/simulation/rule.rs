@@ -1,29 +1,30 @@
-//! Promises that the simulation holds the engine to, each by a name, so that one can be looked at alone.
+//! Rules that the simulation checks the engine against. Each has a name, so it can be checked separately.
 
-/// A promise.
+/// A rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// A node whose lease has ended sends nothing to a provider, and asks it nothing.
+    /// A node with an expired lease sends nothing to a provider, not even a lookup.
     StaleHolderNeverSends,
-    /// A claimed effect happens at most once, and once more for each time that a manager allowed it to happen again.
+    /// A claimed effect happens at most once, plus once for each time that a manager allowed a repetition.
     ClaimedOnce,
-    /// An effect that can be undone does not stand in a run that failed or was cancelled, unless it is in doubt or people gave it up. That
-    /// they did is looked up in the ledger: a retry of the run drops the record of the step, but not their ruling.
+    /// No compensable effect remains in a failed or cancelled run, unless it is in doubt or people abandoned it. The
+    /// ledger shows who abandoned it: a retry of the run drops the record of the step, but not the ruling.
     UndoneOrInDoubt,
-    /// Known effects <= what the provider saw <= known effects and those that may have happened. What the ledger says of all runs together is
-    /// what the metrics say.
+    /// Known effects <= effects the provider saw <= known and possible effects. The ledgers of all runs add up to the
+    /// metrics.
     LedgerBounds,
-    /// A request of people that was acknowledged takes effect.
+    /// An acknowledged request of a person takes effect.
     RequestsTakeEffect,
-    /// Somebody can decide about each doubt that is left.
+    /// A person can rule on each remaining doubt.
     DoubtsCanBeRuled,
-    /// The action of an operation sends nothing once its claim was given back.
+    /// The action of an operation sends nothing after its claim was reverted.
     StaleActionNeverSends,
-    /// A step of an entity that leads away from where it applies happens at most once.
+    /// A step that moves an entity out of the statuses it applies in happens at most once.
     EntityEffectOnce,
     /// The same as `LedgerBounds`, for the actions of operations.
     EntityEffectsCounted,
-    /// No two tries under the effect key of operations have the same number: they would be counted as one, and a provider could not tell which is older.
+    /// No two attempts under an operation's effect key have the same number. Otherwise they would be counted as one,
+    /// and a provider could not tell which is older.
     EntityTriesNumbered,
 }
 
@@ -41,7 +42,7 @@ impl Rule {
         Rule::EntityTriesNumbered,
     ];
 
-    /// The rules to hold the engine to: all, or those that `HAPAX_SIM_RULES` names.
+    /// The rules to enforce: all, or only those that `HAPAX_SIM_RULES` names.
     pub fn in_force() -> Vec<Rule> {
         match std::env::var("HAPAX_SIM_RULES") {
             Err(_) => Rule::ALL.to_vec(),

@@ -1,5 +1,6 @@
-//! Orders: entities that several callers move at once, through nodes that crash and stop in the middle of an action. Janitors
-//! free what is left behind, or leave it to people. One step is unclaimed, so that callers act side by side.
+//! Orders: entities that several callers change at once, through nodes that crash and stop in the middle of an action.
+//! Janitors revert abandoned operations or leave them to people. One step is unclaimed, so that callers act
+//! concurrently.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,15 +27,15 @@ use super::world::World;
 
 const KIND: &str = "order";
 const MODULE: &str = "sales";
-/// Its provider honours keys; after a crash the claim is given back.
+/// Its provider honours keys; after a crash the claim is reverted.
 const PAY: &str = "pay";
-/// Its provider does not; after a crash people decide.
+/// Its provider does not honour keys; after a crash a person decides.
 const REFUND: &str = "refund";
-/// It is unclaimed, so that several may be under way at once. Its provider honours keys.
+/// It is unclaimed, so several operations may run at once. Its provider honours keys.
 const REMIND: &str = "remind";
 const MOST_TRIES: u32 = 4;
 
-/// Lets `engine` move orders.
+/// Registers the order workflow with `engine`.
 pub fn open(engine: &Engine, world: &Arc<World>, node: &Arc<Node>) {
     for step in [PAY, REFUND, REMIND] {
         let (world, node) = (world.clone(), node.clone());
@@ -90,7 +91,7 @@ async fn act(world: Arc<World>, node: Arc<Node>, call: StepCall) -> Result<Actio
         3 => ("lost", false),
         _ => ("done", true),
     });
-    // A provider that honours keys answers with what it has done.
+    // A provider that honours keys repeats its recorded answer.
     let is_repeat = honours_key && world.provider.has_happened(&key);
     let (answer, happens) = if world.is_calm() || is_repeat { ("done", true) } else { (answer, happens) };
     let longest = if world.chance(4) { Duration::from_millis(1_500) } else { Duration::from_millis(50) };
@@ -106,18 +107,18 @@ async fn act(world: Arc<World>, node: Arc<Node>, call: StepCall) -> Result<Actio
     }
 }
 
-/// The orders of one world, and those who move them.
+/// All orders of one simulation, with the callers that change them.
 pub struct Shop {
     world: Arc<World>,
     fleet: Arc<Fleet>,
-    /// Callers that are not done.
+    /// Callers still at work.
     callers: AtomicUsize,
-    /// Operations that a caller was told are done.
+    /// Operations that a caller saw complete.
     told_done: Mutex<BTreeMap<String, Operation>>,
 }
 
 impl Shop {
-    /// Sends the callers on their way.
+    /// Starts the callers.
     pub fn launch(world: &Arc<World>, fleet: &Arc<Fleet>) -> Arc<Self> {
         let (orders, callers) = world.roll(|dice| (dice.usize(1..=3), dice.usize(1..=3)));
         let shop = Arc::new(Shop {
@@ -138,7 +139,7 @@ impl Shop {
         shop
     }
 
-    /// Callers and operations that are not done.
+    /// Number of unfinished callers and operations.
     pub fn open(&self) -> usize {
         let open = |operation: &Operation| !operation.state.status().has_ended();
         self.callers.load(Ordering::Relaxed) + self.operations().into_iter().filter(open).count()
@@ -181,8 +182,8 @@ impl Shop {
         self.take(&order, REFUND, caller).await;
     }
 
-    /// Takes a step until it is done, does not apply, or was tried often enough. Each try has a key of its own, under which it is
-    /// asked for until it is known how it went.
+    /// Repeats a step until it is done, does not apply, or was tried often enough. Each attempt has its own key, and
+    /// the caller asks under that key until the outcome is known.
     async fn take(&self, order: &str, step: &str, caller: usize) {
         let world = &self.world;
         let mut tries = 0;
@@ -245,7 +246,7 @@ impl Shop {
         Ok(())
     }
 
-    /// The ledger of an order; a node that is still cut off is asked again.
+    /// The ledger of an order. Asks again if the node is still cut off.
     async fn build_ledger(&self, order: &str) -> Result<Vec<LedgerEntry>, String> {
         loop {
             let Some(member) = self.fleet.any() else { return Err("no node is left to ask".into()) };
@@ -257,7 +258,7 @@ impl Shop {
         }
     }
 
-    /// People decide about what is in doubt, by what the provider knows.
+    /// Resolves doubts as people would, with the provider's facts.
     pub async fn attend(self: Arc<Self>) {
         loop {
             sleep(self.world.span(Duration::from_millis(400))).await;
@@ -289,7 +290,7 @@ impl Shop {
         }
     }
 
-    /// What stands at the end is what the provider saw.
+    /// Compares the final state with what the provider saw.
     pub async fn check(&self) -> Result<(), String> {
         let operations = self.operations();
         self.check_ledger(&operations).await?;
@@ -302,8 +303,8 @@ impl Shop {
         for operation in &operations {
             let (key, status) = (operation.effect_key(), operation.state.status());
             let times = self.world.provider.account(key.as_str()).times;
-            // An operation that was rejected or failed, and leaves no doubt, says so of all tries under its key up to its own. An operation
-            // that people gave back may be tried again after it, under the same key.
+            // An operation that was rejected or failed, and leaves no doubt, is evidence about every attempt under its
+            // key up to its own. An operation that a person reverted may be retried after it, under the same key.
             let is_tried_again = operations.iter().any(|other| {
                 let may_have = other.state.status() == OperationStatus::Done || other.leaves_doubt();
                 other.id != operation.id && other.effect_key() == key && may_have

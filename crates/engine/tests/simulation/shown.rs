@@ -1,4 +1,4 @@
-//! Requests and answers of the store as one short line of the trace.
+//! Requests to the store and its answers as short lines of the trace.
 
 use hapax_engine::model::{
     BeginOperationOutcome, BeginOutcome, CatalogItem, Entity, EntityId, FinishOperationOutcome, InboundEvent,
@@ -153,7 +153,7 @@ impl Shown for Option<RunLog> {
     }
 }
 
-/// Answers whose plain form says enough, cut to what fits on a line.
+/// Shows answers in their debug form, cut to fit on a line.
 macro_rules! shown_plainly {
     ($($answer:ty),* $(,)?) => {
         $(impl Shown for $answer {

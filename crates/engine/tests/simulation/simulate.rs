@@ -24,14 +24,14 @@ use super::trace::Digest;
 use super::watch::{at_once, check_store, every_run};
 use super::world::World;
 
-/// A seed that held.
+/// A seed that passed.
 #[derive(Debug)]
 pub struct Held {
     pub tally: Tally,
     pub digest: Digest,
 }
 
-/// A seed that did not.
+/// A seed that failed.
 #[derive(Debug)]
 pub struct Broken {
     pub seed: u64,
@@ -39,9 +39,9 @@ pub struct Broken {
     pub last_lines: String,
 }
 
-/// Plays `seed` on this thread, on a clock that jumps to whatever is next.
+/// Runs `seed` on this thread, on a clock that jumps to the next timer.
 pub fn simulate(seed: u64) -> Result<Held, Broken> {
-    // Ids, tokens and jitter of the engines come from here.
+    // The engines draw ids, tokens and jitter from this generator.
     hapax_engine::model::seed_thread_rng(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime needs nothing but memory").block_on(async {
@@ -87,7 +87,7 @@ async fn play(world: &Arc<World>) -> Result<(), String> {
     check_nothing_runs_on(world, &fleet).await
 }
 
-/// Invariants 64 and 65: after the storm everything comes to its end by itself, and in time.
+/// Invariants 64 and 65: after the storm everything ends by itself, and in time.
 async fn until_all_is_done(
     world: &World,
     fleet: &Fleet,
@@ -106,7 +106,7 @@ async fn until_all_is_done(
         if open.is_empty() && driven == 0 && awaited == 0 && left == 0 && others == 0 {
             return Ok(());
         }
-        // A deliverer that died had its claim for longer than any lease.
+        // A crashed deliverer held its claim for longer than any lease.
         let patience = world.settings.patience() + if left > 0 { MAX_DELIVERY * 4 } else { Duration::ZERO };
         if healed_at.elapsed() > patience {
             let waits: Vec<String> = open.iter().map(|view| what_it_waits_for(world, &view.head)).collect();
@@ -164,7 +164,7 @@ async fn check_the_end(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// What the code of a run saw is what is on record.
+/// Checks that the outcomes the code saw are those on record.
 fn check_result(world: &World, view: &RunView) -> Result<(), String> {
     let (run, name) = (view.head.id(), world.name(view.head.id()));
     match view.result.as_ref().ok_or(format!("{name} has no result"))? {
@@ -187,7 +187,7 @@ fn check_result(world: &World, view: &RunView) -> Result<(), String> {
     }
 }
 
-/// An engine that is killed leaves nothing running, and what lingers for an answer goes when its timers are over.
+/// Checks that a killed engine leaves nothing running, and that tasks waiting for an answer end with their timers.
 async fn check_nothing_runs_on(world: &World, fleet: &Fleet) -> Result<(), String> {
     fleet.end();
     sleep(world.settings.lease_for * 2).await;

@@ -1,4 +1,4 @@
-//! Hits nodes one after the other, for a while, and then mends everything.
+//! Crashes, freezes or cuts off one node after another for a while, then repairs everything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::fleet::Fleet;
 use super::world::World;
 
-/// Blows fall until the storm is over.
+/// Injects faults until the storm is over.
 pub async fn rage(world: &Arc<World>, fleet: &Arc<Fleet>) {
     let settings = world.settings;
     let end = Instant::now() + settings.storm;
@@ -53,7 +53,7 @@ async fn come_back(world: &World, fleet: &Fleet, slot: usize, within: Duration) 
     fleet.fill(slot);
 }
 
-/// From now on nothing fails: every node is there and well, and no request is lost.
+/// Ends all faults: every node runs and is healthy, and no request is lost.
 pub fn heal(world: &World, fleet: &Fleet) {
     world.log("--", "the storm is over");
     world.calm_down();

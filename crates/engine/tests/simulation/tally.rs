@@ -1,4 +1,4 @@
-//! What a simulation did, so that one in which nothing happened does not pass for one in which nothing broke.
+//! Counts of what a simulation exercised. A simulation that did nothing must not pass.
 
 use hapax_engine::runtime::Stats;
 
@@ -37,7 +37,7 @@ tally! {
     stopped,
     partitions,
     clock_jumps,
-    // What the engines say of themselves.
+    // Counters of the engines.
     starts_found_their_run,
     conflicts,
     takeovers,
@@ -48,7 +48,7 @@ tally! {
     stale_writes,
     unknown_resolved,
     self_fenced,
-    // What clients were told.
+    // Answers that clients received.
     promises_settled,
     settlements_early,
     keys_taken,
@@ -65,7 +65,7 @@ tally! {
     doubts,
     doubts_resolved,
     delivered,
-    // What callers of entities, keys and webhooks saw.
+    // Outcomes that callers of entities, keys and webhooks saw.
     steps_done,
     claims_lost,
     operations_ruled,
@@ -76,7 +76,7 @@ tally! {
     runs_forgotten,
 }
 
-/// Rare even over many seeds, so that their absence says nothing.
+/// Rare even over many seeds, so a zero means nothing.
 const MAY_BE_ABSENT: [&str; 2] = ["repeats_refused", "repeats_allowed"];
 
 impl Tally {
@@ -96,7 +96,7 @@ impl Tally {
         self.janitor_releases += stats.janitor_releases;
     }
 
-    /// Invariant 67: what never happened.
+    /// Invariant 67: everything that never happened.
     pub fn missing(&self) -> Vec<&'static str> {
         let absent = |(name, count): &(&'static str, u64)| *count == 0 && !MAY_BE_ABSENT.contains(name);
         self.all().into_iter().filter(absent).map(|(name, _)| name).collect()

@@ -1,11 +1,11 @@
-//! What happened, in order: a hash over all of it to compare two runs of a seed by, and the last lines to read.
+//! Trace of a simulation: a hash over all events, to compare two runs of a seed, and the last lines to read.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use hapax_engine::model::RunId;
 
-/// How many lines are kept, and how many of them a failure shows.
+/// Number of lines kept, and number of lines that a failure shows.
 const KEPT: usize = 5_000;
 const SHOWN: usize = 60;
 const SHOWN_OF_ONE_RUN: usize = 20;
@@ -19,7 +19,7 @@ pub struct Trace {
     to_stderr: bool,
 }
 
-/// Two runs of one seed have the same.
+/// Hash of the trace; equal for two runs of one seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digest {
     pub lines: u64,
@@ -40,7 +40,7 @@ impl Trace {
             eprintln!("{line}");
         }
         if what.ends_with("=> nothing") {
-            // It counts, but nobody wants to read it.
+            // Hash it, but do not print it.
             return;
         }
         if self.lines.len() == KEPT {
@@ -49,7 +49,7 @@ impl Trace {
         self.lines.push_back(line);
     }
 
-    /// A short name for a run, by the order in which runs were first spoken of.
+    /// Short name for a run, numbered by first mention.
     pub fn name(&mut self, run: RunId) -> String {
         let next = self.names.len() + 1;
         format!("r{}", self.names.entry(run).or_insert(next))
@@ -64,7 +64,7 @@ impl Trace {
         self.lines.range(from..).map(|line| format!("{line}\n")).collect()
     }
 
-    /// The last that was done with one run, apart from its renewals and what people keep sending.
+    /// The last lines about one run, without lease renewals and repeated requests of people.
     pub fn last_lines_of(&self, name: &str) -> String {
         let (word, held) = (format!(" {name} "), format!(" {name}@"));
         let dull =

@@ -1,4 +1,4 @@
-//! Looks at the store after every write: what may never change has not changed, and what counts has counted right.
+//! Checks the store after every write: immutable data has not changed, and counters are right.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use super::provider::Provider;
 use super::requests::Requests;
 use super::rule::Rule;
 
-/// One outcome of a step, for ever.
+/// One step of one generation of a run; its outcome is permanent.
 pub type Place = (RunId, Generation, StepId);
 
 #[derive(Default)]
@@ -25,26 +25,26 @@ pub struct Watch {
     runs: BTreeMap<RunId, RunHead>,
     keys: BTreeMap<StoredKey, RunId>,
     outcomes: BTreeMap<Place, StepState>,
-    /// The next signal each run is to be given; their values count up from 0.
+    /// The next signal to deliver to each run; values count up from 0.
     signals: BTreeMap<RunId, u64>,
-    /// Runs whose last generation may have been given signals of which no record is left.
+    /// Runs whose last generation may have consumed signals without leaving a record.
     began_anew: BTreeSet<RunId>,
-    /// When each sleep is over.
+    /// Wake-up time of each sleep.
     sleeps: BTreeMap<Place, Timestamp>,
-    /// How often people reopened each run.
+    /// Number of times people reopened each run.
     retries: BTreeMap<RunId, u32>,
-    /// How often people allowed each claimed effect to happen again.
+    /// Number of times people allowed each claimed effect to happen again.
     repeats: BTreeMap<String, u32>,
-    /// The fence under which each run was asked to cancel.
+    /// Fence of each run at the time of its cancellation request.
     cancelled: BTreeMap<RunId, Fence>,
     looks: u64,
     pub requests: Requests,
 }
 
-/// The full check takes its time; the store is small.
+/// The full check is slow, but the store is small.
 const LOOKS_PER_FSCK: u64 = 20;
 
-/// Everything that the data alone can show to be broken, lost wake-ups among it (invariant 41).
+/// Checks everything that the data alone can show to be broken, including lost wake-ups (invariant 41).
 pub fn check_store(store: &MemoryStore) -> Result<(), String> {
     let report = at_once(fsck(store));
     match report.is_clean() {
@@ -53,7 +53,7 @@ pub fn check_store(store: &MemoryStore) -> Result<(), String> {
     }
 }
 
-/// An answer of the memory store, which never makes anybody wait.
+/// Unwraps an answer of the memory store, whose calls complete at the first poll.
 pub fn at_once<T>(answer: impl Future<Output = Result<T, hapax_engine::store::StoreError>>) -> T {
     answer.now_or_never().expect("the memory store does not wait").expect("nor does it fail")
 }
@@ -64,7 +64,7 @@ pub fn every_run(store: &MemoryStore) -> Vec<RunView> {
 }
 
 impl Watch {
-    /// Compares the store with what it was after the write before; the first broken invariant, in words.
+    /// Compares the store with its state after the previous write; describes the first broken invariant.
     pub fn look(
         &mut self,
         store: &MemoryStore,
@@ -115,7 +115,7 @@ impl Watch {
         let mut log = at_once(store.find_log(&head.facts.workspace, id)).expect("it was listed");
         log.steps.sort_by_key(|step| step.changed_version);
         if events.iter().any(|event| event.kind == EventKind::Retried) {
-            // Only here may an outcome be taken back.
+            // Only a retry may revoke an outcome.
             *self.retries.entry(id).or_default() += 1;
             let kept: BTreeSet<&StepId> = log.steps.iter().map(|step| &step.id).collect();
             self.note_repeats(store, head)?;
@@ -160,7 +160,7 @@ impl Watch {
         Ok(())
     }
 
-    /// An effect that has happened runs again only if people allowed that, for this very effect.
+    /// Checks that an effect that has happened runs again only if people allowed it for this very effect.
     fn note_repeats(&mut self, store: &MemoryStore, head: &RunHead) -> Result<(), String> {
         let request = ListJournal {
             workspace: head.facts.workspace.clone(),
@@ -193,12 +193,12 @@ impl Watch {
         Ok(())
     }
 
-    /// How often people allowed a claimed effect to happen again.
+    /// Number of times people allowed a claimed effect to happen again.
     pub fn repeats(&self, key: &str) -> u32 {
         self.repeats.get(key).copied().unwrap_or(0)
     }
 
-    /// How often that was over all effects.
+    /// Sum of [`Self::repeats`] over all effects.
     pub fn all_repeats(&self) -> u64 {
         self.repeats.values().map(|times| u64::from(*times)).sum()
     }
@@ -251,10 +251,10 @@ impl Watch {
         Ok(())
     }
 
-    /// Invariant 7: no key is given to another run. Keys are kept for ever here.
+    /// Invariant 7: no key moves to another run. Keys never expire here.
     fn check_keys(&mut self, store: &MemoryStore) -> Result<(), String> {
         for (place, record) in at_once(store.list_keys(None)) {
-            // The key of a promise goes with it; only those of runs are kept for ever.
+            // A promise's key is deleted with the promise. Only keys of runs are permanent.
             let Some(named) = record.run() else { continue };
             let run = *self.keys.entry(place.clone()).or_insert(named);
             if run != named {
@@ -264,17 +264,17 @@ impl Watch {
         Ok(())
     }
 
-    /// How often people reopened the run.
+    /// Number of times people reopened the run.
     pub fn retries(&self, run: RunId) -> u32 {
         self.retries.get(&run).copied().unwrap_or(0)
     }
 
-    /// Was the run asked to cancel before it was granted under `fence`, so that its holder knows?
+    /// Returns true if the run was asked to cancel before it was granted under `fence`, so its holder knows.
     pub fn is_known_to_be_cancelled(&self, run: RunId, fence: Fence) -> bool {
         self.cancelled.get(&run).is_some_and(|asked_under| *asked_under < fence)
     }
 
-    /// What the records of a step said when it ended well.
+    /// The recorded output of a completed step.
     pub fn output(&self, run: RunId, generation: u32, step: &str) -> Option<&Payload> {
         let place = (run, Generation::new(generation), StepId::from_stored(step));
         match self.outcomes.get(&place) {
@@ -334,7 +334,7 @@ fn check_head(
     Ok(())
 }
 
-/// Invariant 38, for bookings made one after the other: `undo` of one is done after that of all later ones.
+/// Invariant 38, for sequential bookings: `undo` of one booking runs after the `undo` of all later ones.
 fn check_undone_in_order(undo: &StepRecord, steps: &[StepRecord]) -> Result<(), String> {
     let booking = |id: &str| id.strip_prefix("book-").and_then(|n| n.parse::<u32>().ok());
     let undone = undo.id.as_str().trim_end_matches("~undo").to_string();
@@ -351,7 +351,7 @@ fn check_undone_in_order(undo: &StepRecord, steps: &[StepRecord]) -> Result<(), 
     Ok(())
 }
 
-/// Invariant 38: what was booked is undone, or tried to be, when the run ends without success.
+/// Invariant 38: bookings are undone, or an attempt is made, when the run ends without success.
 fn check_all_undone(head: &RunHead, steps: &[StepRecord]) -> Result<(), String> {
     if !matches!(head.status(), RunStatus::Failed | RunStatus::Cancelled) {
         return Ok(());

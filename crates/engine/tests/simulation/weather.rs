@@ -1,10 +1,10 @@
-//! Which faults befall a request, and how often; drawn from the seed.
+//! Fault injection for requests: kinds and rates, drawn from the seed.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// How often each fault happens, in requests of ten thousand.
+/// Rate of each fault, per ten thousand requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Weather {
     refuse: u32,
@@ -18,28 +18,28 @@ pub struct Weather {
     longest_delay: Duration,
 }
 
-/// What becomes of one request.
+/// Fate of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It takes effect and is answered.
     Pass,
-    /// It fails, nothing is written, and the caller is told so.
+    /// It fails, nothing is written, and the caller gets the error.
     Refuse,
-    /// It never arrives, and the caller is not told whether it did.
+    /// It never arrives, and the caller does not learn whether it did.
     LoseRequest,
-    /// It takes effect, and the caller is not told.
+    /// It takes effect, and the caller gets no confirmation.
     LoseAnswer,
-    /// The caller is told at once that nobody knows; it takes effect later.
+    /// The caller gets an unknown outcome at once; the request takes effect later.
     ArriveLate(Duration),
-    /// It arrives twice in a row; the caller sees the second answer.
+    /// It arrives twice in a row; the caller gets the second answer.
     ArriveTwice,
-    /// It is answered, and arrives once more later.
+    /// It is answered, and arrives a second time later.
     Echo(Duration),
     /// It is never answered, whether or not it takes effect.
     Hang { takes_effect: bool },
 }
 
-/// A request's fate and how long it is under way.
+/// The fate of a request and its time in flight.
 #[derive(Debug, Clone, Copy)]
 pub struct Journey {
     pub fate: Fate,
@@ -48,7 +48,7 @@ pub struct Journey {
 }
 
 impl Weather {
-    /// Good for one seed: each fault is rare, common or absent.
+    /// Draws rates for one seed: each fault is rare, common or absent.
     pub fn draw(dice: &mut Rng, lease_for: Duration) -> Self {
         let mut rate = |most: u32| match dice.u32(0..4) {
             0 => 0,
@@ -80,7 +80,8 @@ impl Weather {
         Weather::default()
     }
 
-    /// Draws the fate of a request. Some requests are not to be repeated behind the caller's back: `may_echo`.
+    /// Draws the fate of a request. `may_echo` is false for requests that must not be repeated behind the caller's
+    /// back.
     pub fn journey(&self, dice: &mut Rng, writes: bool, may_echo: bool) -> Journey {
         let slow = dice.u32(0..10_000) < self.slow;
         let mut delay = || match slow {

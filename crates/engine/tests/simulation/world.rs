@@ -1,4 +1,4 @@
-//! What all parts of one simulation share: the store, the dice, the trace, and what went wrong first.
+//! State shared by all parts of one simulation: the store, the random numbers, the trace, and the first failure.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,10 +20,10 @@ use super::trace::{Digest, Trace};
 use super::watch::Watch;
 use super::weather::{Journey, Weather};
 
-/// Noon of a day like any other: 2026-01-01.
+/// Noon of an arbitrary day: 2026-01-01.
 pub const NOON: Timestamp = Timestamp::from_millis(1_767_268_800_000);
 
-/// More requests at one instant than any work needs: something spins.
+/// More requests at one instant than any real work needs, so a loop is spinning.
 const MOST_AT_ONCE: u32 = 5_000;
 
 pub struct World {
@@ -44,7 +44,7 @@ pub struct World {
     alarm: Notify,
 }
 
-/// What the seed decides before anything happens.
+/// Parameters that the seed decides before the simulation starts.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     pub nodes: usize,
@@ -54,12 +54,12 @@ pub struct Settings {
     pub max_active: usize,
     pub max_resident: usize,
     pub mark_after: Duration,
-    /// For how long faults happen.
+    /// Duration of the faults.
     pub storm: Duration,
-    /// How often a node is hit, at most.
+    /// Longest pause between two faults of nodes.
     pub blow_every: Duration,
     pub clocks_are_wrong: bool,
-    /// At one in so many places where a process can be stopped, it is; 0 is never.
+    /// A process stops at one in this many places where it can; 0 means never.
     pub pause_one_in: u32,
 }
 
@@ -81,7 +81,7 @@ impl Settings {
         }
     }
 
-    /// After the storm everything must have ended by then: invariant 64.
+    /// Time after the storm within which everything must end (invariant 64).
     pub fn patience(&self) -> Duration {
         (self.lease_for + self.poll_every) * 30
     }
@@ -119,7 +119,7 @@ impl World {
         draw(&mut self.dice.lock().unwrap())
     }
 
-    /// A span from nothing to `most`.
+    /// A random span from zero to `most`.
     pub fn span(&self, most: Duration) -> Duration {
         Duration::from_millis(self.roll(|dice| dice.u64(0..=most.as_millis() as u64)))
     }
@@ -164,18 +164,18 @@ impl World {
         self.is_calm.store(true, Ordering::Relaxed);
     }
 
-    /// The faults of before happen again.
+    /// Injects the earlier faults again.
     pub fn storm_again(&self) {
         *self.weather.lock().unwrap() = self.storm;
         self.is_calm.store(false, Ordering::Relaxed);
     }
 
-    /// Is the storm over?
+    /// Returns true once the storm is over.
     pub fn is_calm(&self) -> bool {
         self.is_calm.load(Ordering::Relaxed)
     }
 
-    /// The store has been written to: does everything still hold?
+    /// Checks all invariants after a write to the store.
     pub fn look(&self) {
         let expect = |rule, what| self.expect(rule, || what);
         let looked = self.watch.lock().unwrap().look(&self.store, &self.provider, expect);
@@ -192,7 +192,7 @@ impl World {
         change(&mut self.watch.lock().unwrap().requests)
     }
 
-    /// A request sets out. Time must go on between them.
+    /// Notes that a request was sent. Time must advance between requests.
     pub fn pace(&self) {
         let now = self.started.elapsed().as_millis();
         let mut pace = self.pace.lock().unwrap();
@@ -203,14 +203,14 @@ impl World {
         }
     }
 
-    /// A rule is broken, if it is in force.
+    /// Reports a broken rule, if the rule is in force.
     pub fn expect(&self, rule: Rule, what: impl FnOnce() -> String) {
         if self.rules.contains(&rule) {
             self.break_off(format!("{rule:?}: {}", what()));
         }
     }
 
-    /// A place where a process can be stopped: now and then the whole node is, often for longer than its lease.
+    /// Marks a place where a process can stop. Sometimes the whole node stops here, often for longer than its lease.
     pub async fn may_pause(&self, node: &Arc<Node>) {
         let one_in = self.settings.pause_one_in;
         if one_in > 0 && !self.is_calm() && self.chance(one_in) {
@@ -227,7 +227,7 @@ impl World {
         node.thawed().await;
     }
 
-    /// An invariant is broken: the first one counts, and the simulation ends.
+    /// Reports a broken invariant: the first one counts, and the simulation ends.
     pub fn break_off(&self, what: String) {
         self.log("!!", &what);
         self.broken.lock().unwrap().get_or_insert(what);
@@ -238,7 +238,7 @@ impl World {
         self.broken.lock().unwrap().clone()
     }
 
-    /// Ends when something is broken.
+    /// Returns when an invariant is broken.
     pub async fn alarm(&self) -> String {
         loop {
             let alarm = self.alarm.notified();
