@@ -1,4 +1,4 @@
-//! A store to be judged.
+//! A store under test.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use hapax_engine::store::Store;
 
 use crate::UserTables;
 
-/// A fresh store, with what must live as long as it.
+/// A fresh store, with everything that must live as long as it does.
 #[derive(Debug)]
 pub struct Candidate {
     pub(crate) store: Arc<dyn Store>,
@@ -16,22 +16,22 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A store that needs nothing else.
+    /// Wraps a store that needs nothing else.
     pub fn new(store: impl Store) -> Self {
         Candidate::with_guard(store, ())
     }
 
-    /// A store that others hold as well.
+    /// Wraps a store that others also hold.
     pub fn shared(store: Arc<dyn Store>) -> Self {
         Candidate { store, tables: None, _guard: Box::new(()) }
     }
 
-    /// A store and what it stands on, such as a temporary directory.
+    /// Wraps a store with what it depends on, such as a temporary directory.
     pub fn with_guard(store: impl Store, guard: impl Any + Send) -> Self {
         Candidate { store: Arc::new(store), tables: None, _guard: Box::new(guard) }
     }
 
-    /// The same, with tables of the user's beside those of the store.
+    /// Adds the user's tables that live beside those of the store.
     #[must_use]
     pub fn with_tables(self, tables: impl UserTables + 'static) -> Self {
         Candidate { tables: Some(Arc::new(tables)), ..self }

@@ -1,6 +1,6 @@
-//! Every case, by topic: this list is what a store promises.
+//! All cases by topic. This list defines what a store promises.
 //!
-//! A case that is written and not listed is unused code, which the build refuses; the suite is made from this list alone.
+//! The suite is built from this list alone. A case that is missing here is unused code, and the build refuses it.
 
 mod advancing;
 mod announcing;
@@ -590,7 +590,7 @@ macro_rules! with_every_case {
     };
 }
 
-/// One thing that a store must do.
+/// One behaviour that a store must have.
 pub(crate) struct Case {
     pub(crate) topic: &'static str,
     pub(crate) name: &'static str,

@@ -132,8 +132,8 @@ fn is_seen_by_people(step: &StepRecord) -> bool {
     }
 }
 
-/// Returns true if people abandoned the step before a retry dropped its record. The code has not been entered since:
-/// that would have made a new record.
+/// Returns true if people abandoned the step before a retry dropped its record. The code has not been entered since,
+/// because that would have made a new record.
 fn is_given_up(entry: &LedgerEntry) -> bool {
     let gives_up = |ruling: &LedgerRuling| {
         matches!(&ruling.what, JournalEvent::Resolved { resolution: Resolution::Abandon, .. })

@@ -11,7 +11,7 @@ use hapax_engine::store::CommitOutcome;
 use crate::fixture::*;
 use crate::must;
 
-/// S0.22, S0.34: a step takes two versions, whether it was marked as begun or not.
+/// S0.22, S0.34: a step takes two versions, whether or not its start was recorded separately.
 pub(super) async fn a_step_takes_two_versions(t: &Stage) {
     let run = t.driven().await;
     let at_once = t.write(&run).await.does("charge").done().await;
@@ -26,7 +26,7 @@ pub(super) async fn a_step_takes_two_versions(t: &Stage) {
     assert_eq!((versions(0), versions(1)), ((first + 1, first + 2), (first + 3, first + 4)));
 }
 
-/// S0.36, S0.40: what was recorded reads back, in the order it started.
+/// S0.36, S0.40: records read back in the order the steps started.
 pub(super) async fn records_read_back_in_the_order_they_started(t: &Stage) {
     let run = t.driven().await;
     let write = t.write(&run).await.begins("z").does("b").skips("a").begins("y").begins("w");
@@ -37,7 +37,7 @@ pub(super) async fn records_read_back_in_the_order_they_started(t: &Stage) {
     advance.steps[0].attempts = 7;
     let mut written: Vec<_> = advance.steps.clone();
     must!(t.store.commit_run(advance).await.unwrap(), CommitOutcome::Committed { .. });
-    // Of two records of one step in a write the later one stands.
+    // The later of two records of one step in a write counts.
     written.drain(3..5);
     written.sort_by_key(|record| record.started_version);
     let read = t.log(&run).await.steps;
@@ -45,7 +45,7 @@ pub(super) async fn records_read_back_in_the_order_they_started(t: &Stage) {
     assert_eq!(read.iter().map(|step| step.id.as_str()).collect::<Vec<_>>(), ["z", "b", "a", "y", "w", "n"]);
 }
 
-/// Every kind and every state of a step can be kept.
+/// Every kind and state of a step can be stored.
 pub(super) async fn every_kind_of_step_is_kept(t: &Stage) {
     let run = t.driven().await;
     let mut write = t.write(&run).await.leaves("after_effect~x#2", "mail");
@@ -65,7 +65,7 @@ pub(super) async fn every_kind_of_step_is_kept(t: &Stage) {
     assert!(matches!(steps[StepKind::ALL.len()].state, StepState::Cancelled { at } if at == t.now()));
 }
 
-/// A record is replaced as a step moves on, and its start stays.
+/// The record of a step is replaced as the step progresses, and keeps its start.
 pub(super) async fn a_record_is_replaced_as_its_step_moves_on(t: &Stage) {
     let run = t.driven().await;
     let run = t.write(&run).await.begins("charge").done().await;
@@ -82,7 +82,7 @@ pub(super) async fn a_record_is_replaced_as_its_step_moves_on(t: &Stage) {
     assert_eq!(t.log(&run).await.steps.len(), 1);
 }
 
-/// S0.30, invariant 3: a refused write leaves nothing behind, whatever it carried.
+/// S0.30, invariant 3: a refused write leaves nothing behind, whatever it contained.
 async fn leaves_nothing_behind(t: &Stage, held: &RunHead) -> CommitOutcome {
     let child = t.child_of(held, "ship");
     let _ = t.signal(held, "go").await;
@@ -100,7 +100,8 @@ async fn leaves_nothing_behind(t: &Stage, held: &RunHead) -> CommitOutcome {
     outcome
 }
 
-/// S0.23, S0.25, S0.27, invariant 18: an older version is refused, and the holder is told where the run stands.
+/// S0.23, S0.25, S0.27, invariant 18: a write under an older version is refused, and the answer shows the run's current
+/// state.
 pub(super) async fn an_older_version_writes_nothing(t: &Stage) {
     let first = t.driven().await;
     let second = t.write(&first).await.does("charge").done().await;
@@ -108,7 +109,7 @@ pub(super) async fn an_older_version_writes_nothing(t: &Stage) {
     must!(outcome, CommitOutcome::Stale(head) if head.version == second.version && head.fence == second.fence);
 }
 
-/// S0.27, S0.30: whatever the transition is, under an older version it changes nothing.
+/// S0.27, S0.30: no transition changes anything under an older version.
 pub(super) async fn no_transition_is_made_under_an_older_version(t: &Stage) {
     let first = t.write(&t.driven().await).await.begins("ship").done().await;
     let second = t.write(&first).await.does("charge").done().await;
@@ -132,7 +133,7 @@ pub(super) async fn no_transition_is_made_under_an_older_version(t: &Stage) {
     t.write(&second).await.does("ship").completes("1").done().await;
 }
 
-/// S0.21, G0.5, G3.1, invariants 17, 18, 21: after a takeover the first holder writes nothing.
+/// S0.21, G0.5, G3.1, invariants 17, 18, 21: after a takeover, the first holder's writes are refused.
 pub(super) async fn a_paused_worker_cannot_write_after_a_takeover(t: &Stage) {
     let late = t.driven().await;
     t.pass(LEASE);
@@ -145,7 +146,7 @@ pub(super) async fn a_paused_worker_cannot_write_after_a_takeover(t: &Stage) {
     t.write(&taken).await.does("charge").done().await;
 }
 
-/// Invariant 18: who gave the lease back writes nothing, though nobody took it yet.
+/// Invariant 18: a holder that released the lease cannot write, even if no other worker has claimed the run.
 pub(super) async fn who_gave_the_lease_back_writes_nothing(t: &Stage) {
     let held = t.driven().await;
     let released = t.write(&held).await.releases().done().await;
@@ -159,7 +160,7 @@ pub(super) async fn who_gave_the_lease_back_writes_nothing(t: &Stage) {
     assert_eq!(t.head(&held).await, parked);
 }
 
-/// Invariant 25: the end is written once; after it nothing is.
+/// Invariant 25: a run is closed once, and no write is accepted afterwards.
 pub(super) async fn a_closed_run_is_not_written(t: &Stage) {
     let held = t.driven().await;
     let closed = t.write(&held).await.does("charge").completes("1").done().await;
@@ -170,21 +171,21 @@ pub(super) async fn a_closed_run_is_not_written(t: &Stage) {
     assert_eq!(t.head(&held).await, closed);
 }
 
-/// A run that is gone, or in another workspace, is nobody's.
+/// Writes to a run that does not exist, or that belongs to another workspace, are refused.
 pub(super) async fn a_run_that_is_not_there_is_not_written(t: &Stage) {
     let mut ghost = t.driven().await;
     std::sync::Arc::make_mut(&mut ghost.facts).workspace = WorkspaceId::new("abroad").unwrap();
     must!(t.write(&ghost).await.does("late").send().await, CommitOutcome::LeaseLost);
 }
 
-/// As long as nobody took the run, its holder may write, though its lease has ended.
+/// A holder with an expired lease may still write until another worker claims the run.
 pub(super) async fn an_ended_lease_that_nobody_took_still_writes(t: &Stage) {
     let held = t.driven().await;
     t.pass(2 * LEASE);
     t.write(&held).await.does("charge").done().await;
 }
 
-/// A request of people reaches the holder with its next write, which is then made again.
+/// A pending request reaches the holder in the answer to its next write, which the holder then repeats.
 pub(super) async fn the_holder_hears_what_was_asked_at_its_next_write(t: &Stage) {
     let held = t.driven().await;
     t.steered(&held, RunCommand::Pause).await;
@@ -208,7 +209,7 @@ pub(super) async fn the_last_step_and_the_end_are_one_write(t: &Stage) {
     assert_eq!(t.history(&held).await, [EventKind::Started, EventKind::Completed]);
 }
 
-/// Failures are kept with all they say.
+/// A failure is stored with all its fields.
 pub(super) async fn a_failed_run_says_why(t: &Stage) {
     let held = t.driven().await;
     let why = Failure::unknown("it broke: \"ü\"").with_code("e-7").retry_after(SECOND);
@@ -219,7 +220,7 @@ pub(super) async fn a_failed_run_says_why(t: &Stage) {
     assert_eq!(t.events(&held).await.last().unwrap().note.as_deref(), Some("no"));
 }
 
-/// The holder's count of arrivals is what it has seen, not what there is.
+/// The holder's count of arrivals says what it has seen, not how many there are.
 pub(super) async fn a_write_does_not_forget_arrivals(t: &Stage) {
     let held = t.driven().await;
     let _ = t.signal(&held, "go").await;
@@ -228,7 +229,7 @@ pub(super) async fn a_write_does_not_forget_arrivals(t: &Stage) {
     assert_eq!(after.arrivals, 2);
 }
 
-/// What is fixed when a run is started stays so, whatever its holder believes.
+/// A write cannot change the facts fixed at the start of the run.
 pub(super) async fn a_write_does_not_change_the_facts(t: &Stage) {
     let held = t.order().key("k").subject("s").granted_to(ANN).start().await;
     let mut mistaken = held.clone();
@@ -239,7 +240,7 @@ pub(super) async fn a_write_does_not_change_the_facts(t: &Stage) {
     assert_eq!(t.log(&held).await.head.facts, held.facts);
 }
 
-/// Many records in one write are one write.
+/// One write may contain many records.
 pub(super) async fn a_write_may_carry_many_records(t: &Stage) {
     let mut held = t.driven().await;
     for batch in 0..3 {

@@ -1,4 +1,4 @@
-//! Telling those who want to know of the runs that the store itself ends.
+//! Notifications to subscribers about runs that the store itself ends.
 
 use hapax_engine::model::{
     AnnouncementKind, OutboxMessage, OutboxState, OutboxStatus, RunHead, RunStatus, Subscriber, Subscribers,
@@ -49,7 +49,7 @@ fn of_cancelled() -> Vec<(String, String)> {
     ["hook-1", "hook-2"].map(|hook| (hook.to_string(), "run.cancelled".to_string())).to_vec()
 }
 
-/// A run that a command ends is told to those who want to know, in the write that ends it, and once.
+/// A command that ends a run also notifies its subscribers, in the same write and only once.
 pub(super) async fn the_end_by_a_command_is_told(t: &Stage) {
     let run = t.pending().await;
     must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Accepted(head) if head.status() == RunStatus::Cancelled);
@@ -61,7 +61,7 @@ pub(super) async fn the_end_by_a_command_is_told(t: &Stage) {
     assert!(told(t, &driven).await.is_empty(), "it has not ended yet");
 }
 
-/// Children that end with their parent are told as well, whoever ends the parent.
+/// Subscribers are also notified of children that end with their parent, whatever ended the parent.
 pub(super) async fn the_end_of_children_with_their_parent_is_told(t: &Stage) {
     let parent = t.driven().await;
     let child = t.child_of(&parent, "child").start().await;
@@ -76,7 +76,8 @@ pub(super) async fn the_end_of_children_with_their_parent_is_told(t: &Stage) {
     assert_eq!((told(t, &parent).await, told(t, &child).await), (of_cancelled(), of_cancelled()));
 }
 
-/// People may have one that is settled forgotten, so that it is counted among the dead no more; the journal says who wanted it.
+/// A person may delete a settled announcement, so that it no longer counts as a dead letter. The journal names the
+/// person.
 pub(super) async fn an_announcement_that_was_given_up_may_be_forgotten(t: &Stage) {
     let run = t.pending().await;
     must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Accepted(_));

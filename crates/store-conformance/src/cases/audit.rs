@@ -1,4 +1,4 @@
-//! The audit log: what people did, in the same write as what they did, and found by every filter.
+//! The audit log: people's actions, each recorded in the same write as the action and found by every filter.
 
 use hapax_engine::model::{
     Actor, AuditSubject, BeginOperationOutcome, JournalEntry, JournalEvent, Origin, PromiseId, PromiseRef,
@@ -33,7 +33,8 @@ async fn notes_for(t: &Stage, filter: AuditFilter) -> Vec<JournalEntry> {
     audit(t, filter).await.into_iter().map(|placed| placed.note).collect()
 }
 
-/// Two credentials with the same name, a person who uses both, a local actor without a credential, and an engine.
+/// Entries by two credentials with the same name, a person who uses both, a local actor without a credential, and an
+/// engine.
 fn entries(t: &Stage, run: RunId) -> Vec<JournalEntry> {
     let text = |text: &str| text.to_owned();
     let whats = [
@@ -85,7 +86,7 @@ fn entries(t: &Stage, run: RunId) -> Vec<JournalEntry> {
     all
 }
 
-/// S2.14: each filter, alone and with others, on every store as in the model.
+/// S2.14: each filter, alone and combined, returns the same entries as the model.
 pub(super) async fn every_filter_of_the_audit_log_finds_what_it_names(t: &Stage) {
     let run = t.driven().await;
     let entries = entries(t, run.id());
@@ -133,7 +134,7 @@ pub(super) async fn every_filter_of_the_audit_log_finds_what_it_names(t: &Stage)
     assert!(desk.len() > both.await.len(), "credentials named alike can be told apart");
 }
 
-/// Pages follow on each other by time, then by place, also where the places are in another order.
+/// Pages are ordered by time, then by position, even if positions are in a different order.
 pub(super) async fn the_audit_log_is_paged_by_time(t: &Stage) {
     let run = t.driven().await;
     let mut entries = entries(t, run.id());
@@ -163,7 +164,7 @@ pub(super) async fn the_audit_log_is_paged_by_time(t: &Stage) {
     }
 }
 
-/// The note comes with the signal that is stored, and with no other.
+/// A stored signal is recorded in the audit log. A rejected or duplicate signal is not.
 pub(super) async fn a_signal_brings_its_note(t: &Stage) {
     let run = t.driven().await;
     let send = |id: &str, why: &str| {
@@ -188,7 +189,7 @@ fn settled_by_meg(t: &Stage, promise: Option<&str>, key: Option<&str>) -> Journa
     JournalEntry::on_workspace(WorkspaceId::default(), through("cred_1", None, MEG), t.now(), what)
 }
 
-/// Whoever settles by key does not know the promise: the store does.
+/// The audit log names the promise even if the caller settled it by key and did not know its id.
 pub(super) async fn a_settlement_by_key_names_its_promise_in_the_audit_log(t: &Stage) {
     let mut promise = alone(t, "p1");
     promise.key = Some(hapax_engine::model::PromiseKey { key: key("k1"), keep_for: HOUR });
@@ -201,13 +202,13 @@ pub(super) async fn a_settlement_by_key_names_its_promise_in_the_audit_log(t: &S
     must!(settle("k1").await.unwrap(), SettleOutcome::AlreadySettled { .. });
     let of_promise = AuditFilter { subject: Some(AuditSubject::promise("p1")), ..AuditFilter::default() };
     assert_eq!(notes_for(t, of_promise).await, [settled_by_meg(t, Some("p1"), Some("k1"))]);
-    // One that is kept for a promise to come has only the key.
+    // An early settlement has only the key.
     must!(settle("k2").await.unwrap(), SettleOutcome::KeptEarly { .. });
     must!(settle("k2").await.unwrap(), SettleOutcome::AlreadyKept { .. });
     let of_key = AuditFilter { subject: Some(AuditSubject::key("promise", "k2")), ..AuditFilter::default() };
     assert_eq!(notes_for(t, of_key).await, [settled_by_meg(t, None, Some("k2"))]);
     assert_eq!(notes_for(t, AuditFilter::default()).await.len(), 2);
-    // That of a run is found by the run, too.
+    // The settlement of a run's promise is also found by the run.
     let run = t.driven().await;
     let run = t.write(&run).await.awaits_promise("payment", None).done().await;
     let settlement = settlement_of(&run, "payment", "1");
@@ -219,7 +220,7 @@ pub(super) async fn a_settlement_by_key_names_its_promise_in_the_audit_log(t: &S
     must!(of_run.as_slice(), [JournalEntry { what: JournalEvent::Settled { promise: Some(found), .. }, .. }] if found == id.as_str());
 }
 
-/// A token that is handed out is noted; one that is not, is not.
+/// An issued token is recorded in the audit log. A refused one is not.
 pub(super) async fn a_token_brings_its_note(t: &Stage) {
     must!(create(t, alone(t, "a")).await, CreateOutcome::Created(_));
     let put = |promise: &str, digest: u8| {
@@ -241,7 +242,7 @@ pub(super) async fn a_token_brings_its_note(t: &Stage) {
     assert_eq!(found, put("a", 1).note.into_iter().collect::<Vec<_>>());
 }
 
-/// Beginning the operation and the entry are one write; what is told again is not noted again.
+/// The start of an operation and its audit entry are one write. A repeated request adds no second entry.
 pub(super) async fn a_step_taken_by_a_person_is_in_the_audit_log_once(t: &Stage) {
     for (n, home) in t.homes().await.into_iter().enumerate() {
         let id = format!("i{n}");
@@ -263,12 +264,12 @@ pub(super) async fn a_step_taken_by_a_person_is_in_the_audit_log_once(t: &Stage)
             key: begun.operation.key.as_ref().map(ToString::to_string),
         };
         assert_eq!(**did, step);
-        // The operation itself tells that it began.
+        // The start itself comes from the operation.
         assert!(t.noted_on(&home, &id).await.is_empty());
     }
 }
 
-/// A manager's word is noted also where nothing stood in the way.
+/// A manager's override is recorded even if the step would have been allowed without it.
 pub(super) async fn an_override_that_was_not_needed_is_in_the_audit_log(t: &Stage) {
     for (n, home) in t.homes().await.into_iter().enumerate() {
         let id = format!("o{n}");

@@ -1,4 +1,4 @@
-//! What is set up: items are written by whoever saw them last, and found by id and by name.
+//! The catalog: items are replaced only over their latest version, and found by id and by name.
 
 use hapax_engine::limits::{MAX_ITEM_NAME_CHARS, MAX_PAGE};
 use hapax_engine::model::{CatalogItem, CatalogKind, Version, WorkspaceId};
@@ -7,7 +7,7 @@ use hapax_engine::store::{ListCatalogItems, PutOutcome, StoreError};
 use crate::fixture::*;
 use crate::must;
 
-/// An item is made once, with version 1, and found by its id and by its name.
+/// An item is created once, with version 1, and found by its id and by its name.
 pub(super) async fn an_item_is_made_once(t: &Stage) {
     assert_eq!(t.find_item("d1").await, None);
     assert_eq!(t.find_named("payout").await, None);
@@ -31,7 +31,7 @@ pub(super) async fn an_item_is_made_once(t: &Stage) {
     assert_eq!(t.find_named("other").await, None);
 }
 
-/// Whoever saw the last version replaces it; when it was made stays.
+/// A caller that names the latest version replaces the item. The creation time stays.
 pub(super) async fn an_item_is_replaced_by_who_saw_it_last(t: &Stage) {
     let first = t.item("d1", "payout").put().await;
     t.pass(SECOND);
@@ -52,7 +52,7 @@ pub(super) async fn an_item_is_replaced_by_who_saw_it_last(t: &Stage) {
     assert_eq!(t.find_item("d1").await, Some(second));
 }
 
-/// What is not there, or lies in another workspace, cannot be replaced.
+/// An item that does not exist, or belongs to another workspace, cannot be replaced.
 pub(super) async fn what_is_not_there_is_not_replaced(t: &Stage) {
     assert_eq!(t.item("d1", "payout").over(1).send().await, PutOutcome::Missing);
     let made = t.item("d1", "payout").put().await;
@@ -63,7 +63,7 @@ pub(super) async fn what_is_not_there_is_not_replaced(t: &Stage) {
     assert_eq!(t.find_item("d1").await, Some(made));
 }
 
-/// A name is taken once among its kind in its workspace, by new items and by those that are renamed.
+/// A name is unique per kind and workspace, for new items and renamed ones.
 pub(super) async fn a_name_is_taken_once(t: &Stage) {
     let first = t.item("d1", "payout").put().await;
     let second = t.item("d2", "refund").put().await;
@@ -84,7 +84,7 @@ pub(super) async fn a_name_is_taken_once(t: &Stage) {
     assert_eq!(found, None);
 }
 
-/// Every kind is kept, and ids of one kind are not those of another.
+/// Every kind of item is stored, and the ids of each kind are separate.
 pub(super) async fn every_kind_of_item_is_kept(t: &Stage) {
     for (n, kind) in CatalogKind::ALL.into_iter().enumerate() {
         t.item("x", "x").kind(kind).body(&n.to_string()).put().await;
@@ -97,7 +97,7 @@ pub(super) async fn every_kind_of_item_is_kept(t: &Stage) {
     }
 }
 
-/// The journal says who set something up, in the same write and only if it took effect.
+/// The journal names the person who changed the catalog, in the same write and only if the change took effect.
 pub(super) async fn what_was_set_up_is_noted_if_it_took_effect(t: &Stage) {
     t.item("d1", "payout").note(t.noted("made")).put().await;
     t.item("d1", "payout").over(1).note(t.noted("changed")).put().await;
@@ -123,7 +123,7 @@ pub(super) async fn bodies_are_kept_byte_for_byte(t: &Stage) {
     }
 }
 
-/// Ids and names are told apart by every character.
+/// Ids and names are compared byte by byte.
 pub(super) async fn names_are_compared_exactly(t: &Stage) {
     let names = ["p", "P", "p ", " p", "p%", "p_", "p\u{301}", "ṕ", "p@1", "p\t", "'", "漢", ""];
     for (n, item_name) in names.iter().enumerate() {
@@ -136,7 +136,7 @@ pub(super) async fn names_are_compared_exactly(t: &Stage) {
     assert_eq!(t.find_item("d1").await.unwrap().name, "P");
 }
 
-/// A name that not every store can keep is refused.
+/// A name that some store cannot hold is refused.
 pub(super) async fn a_name_that_cannot_be_kept_is_refused(t: &Stage) {
     let longest = "ü".repeat(MAX_ITEM_NAME_CHARS);
     let longer = "ü".repeat(MAX_ITEM_NAME_CHARS + 1);
@@ -149,7 +149,7 @@ pub(super) async fn a_name_that_cannot_be_kept_is_refused(t: &Stage) {
     assert_eq!(t.find_item("d2").await, None);
 }
 
-/// Items are listed in the order of their ids, over all workspaces or of one, after any place.
+/// Items are listed in the order of their ids, in all workspaces or one, from any position.
 pub(super) async fn items_are_listed_in_order(t: &Stage) {
     for (id, workspace) in
         [("b", "y"), ("a", "z"), ("C", "y"), ("10", "x"), ("9", "y"), ("a-b", "z"), ("a_", "x")]
@@ -184,7 +184,7 @@ pub(super) async fn items_are_listed_in_order(t: &Stage) {
     assert_eq!(listed[0], t.find_item("a").await.unwrap());
 }
 
-/// A page of items is bounded, whatever is asked for.
+/// A page of items has a maximum size, whatever the caller asks for.
 pub(super) async fn a_page_of_items_is_bounded(t: &Stage) {
     for n in 0..=MAX_PAGE {
         let id = format!("d{n:05}");
@@ -196,7 +196,7 @@ pub(super) async fn a_page_of_items_is_bounded(t: &Stage) {
     assert_eq!(rest, [format!("d{MAX_PAGE:05}")]);
 }
 
-/// Who keeps items at hand asks only for those that changed, at the same instant or later.
+/// A cache can ask for the items that changed at or after an instant.
 pub(super) async fn changed_items_are_listed(t: &Stage) {
     for id in ["c", "b", "a"] {
         t.item(id, id).put().await;

@@ -18,7 +18,7 @@ async fn drive(t: &Stage, run: &RunHead) -> RunHead {
     t.claim(BOB).await.into_iter().find(|claimed| claimed.id() == run.id()).expect("it is due")
 }
 
-/// Invariant 46: a child is started in the write of the step that waits for it, and named as due.
+/// Invariant 46: a child is started in the same write as the step that waits for it, and the answer lists it as due.
 pub(super) async fn a_child_is_started_with_its_step(t: &Stage) {
     let parent = t.driven().await;
     let order = t.child_of(&parent, "ship").input(r#"{"parcel":1}"#);
@@ -32,7 +32,7 @@ pub(super) async fn a_child_is_started_with_its_step(t: &Stage) {
     assert_eq!(t.history(&child).await, [EventKind::Started]);
 }
 
-/// A child that is granted at once, or due later, needs no waking.
+/// A child that is granted at once, or due later, is not listed as due.
 pub(super) async fn a_child_that_is_not_due_is_not_named(t: &Stage) {
     let parent = t.driven().await;
     let (granted, later) = (t.child_of(&parent, "a").granted_to(BOB), t.child_of(&parent, "b").due_in(HOUR));
@@ -41,7 +41,7 @@ pub(super) async fn a_child_that_is_not_due_is_not_named(t: &Stage) {
     assert_eq!(granted.start().await.state.lease().unwrap().owner, BOB);
 }
 
-/// Invariant 46: a child that is there already is left as it is.
+/// Invariant 46: an existing child is left unchanged.
 pub(super) async fn a_child_is_started_once(t: &Stage) {
     let (parent, child) = family(t).await;
     let held = drive(t, &child).await;
@@ -51,7 +51,7 @@ pub(super) async fn a_child_is_started_once(t: &Stage) {
     assert_eq!(t.head(&child).await, held);
 }
 
-/// The log of a parent tells of the children it waits for, and what they ended with.
+/// The log of a parent contains the children it waits for, with their results.
 pub(super) async fn a_parent_reads_what_its_child_ended_with(t: &Stage) {
     let (parent, child) = family(t).await;
     assert_eq!(t.log(&parent).await.children, [(child.id(), None)]);
@@ -64,7 +64,7 @@ pub(super) async fn a_parent_reads_what_its_child_ended_with(t: &Stage) {
     assert!(t.log(&parent).await.children.is_empty(), "the step has its outcome");
 }
 
-/// A child that failed tells its parent as well.
+/// A child that failed also notifies its parent.
 pub(super) async fn a_failed_child_tells_its_parent(t: &Stage) {
     let (parent, child) = family(t).await;
     let parent = t.write(&parent).await.parks().done().await;
@@ -74,7 +74,7 @@ pub(super) async fn a_failed_child_tells_its_parent(t: &Stage) {
     assert_eq!(t.head(&parent).await.state.wake_at(), Some(t.now()));
 }
 
-/// A child that people cancel tells its parent as well.
+/// A child cancelled by a person also notifies its parent.
 pub(super) async fn a_child_cancelled_from_outside_tells_its_parent(t: &Stage) {
     let (parent, child) = family(t).await;
     let parent = t.write(&parent).await.parks().done().await;
@@ -83,7 +83,7 @@ pub(super) async fn a_child_cancelled_from_outside_tells_its_parent(t: &Stage) {
     assert_eq!((woken.arrivals, woken.state.wake_at()), (1, Some(t.now())));
 }
 
-/// Invariant 46: the end of a parent cancels a child that never ran, with a word on why.
+/// Invariant 46: the end of a parent cancels a child that never ran, and records the reason.
 pub(super) async fn the_end_of_a_parent_cancels_a_child_that_never_ran(t: &Stage) {
     let (parent, child) = family(t).await;
     let woken = t.write(&parent).await.gives_up("ship").completes("1").woke().await;
@@ -97,7 +97,7 @@ pub(super) async fn the_end_of_a_parent_cancels_a_child_that_never_ran(t: &Stage
     assert_eq!(t.events(&child).await.last().unwrap().note.as_deref(), Some(why.message()));
 }
 
-/// Invariants 45, 46: the end of a parent asks a driven child, and wakes a resting one, to cancel.
+/// Invariants 45, 46: the end of a parent requests cancellation of a running child and wakes a waiting one to cancel.
 pub(super) async fn the_end_of_a_parent_asks_living_children_to_cancel(t: &Stage) {
     let parent = t.driven().await;
     let orders: Vec<_> =
@@ -135,7 +135,7 @@ pub(super) async fn the_end_of_a_parent_asks_living_children_to_cancel(t: &Stage
     }
 }
 
-/// A child that was asked before is not asked twice, and one that has ended is not touched.
+/// A child with a pending cancellation is not asked again, and a closed child is not changed.
 pub(super) async fn the_end_of_a_parent_changes_nothing_where_nothing_is_left_to_ask(t: &Stage) {
     let parent = t.driven().await;
     let (first, second) =
@@ -148,7 +148,7 @@ pub(super) async fn the_end_of_a_parent_changes_nothing_where_nothing_is_left_to
     assert_eq!(t.head(&ended).await, ended);
 }
 
-/// A child that outlives its parent by declaration goes on alone, and its end disturbs nobody.
+/// An abandoned child outlives its parent, and its end notifies no run.
 pub(super) async fn an_abandoned_child_goes_on(t: &Stage) {
     let parent = t.driven().await;
     let order = t.child_of(&parent, "ship").abandoned().granted_to(BOB);
@@ -161,7 +161,7 @@ pub(super) async fn an_abandoned_child_goes_on(t: &Stage) {
     assert_eq!((parent.state, parent.version), (closed.state, closed.version));
 }
 
-/// The end goes down through the generations of a family.
+/// The end of a parent cancels all generations below it.
 pub(super) async fn the_end_of_a_parent_reaches_grandchildren(t: &Stage) {
     let (parent, child) = family(t).await;
     let grandchild = t.child_of(&child, "pack").start().await;
@@ -170,7 +170,7 @@ pub(super) async fn the_end_of_a_parent_reaches_grandchildren(t: &Stage) {
     assert_eq!(t.head(&grandchild).await.status(), RunStatus::Cancelled);
 }
 
-/// A command that ends a run reaches its children, too.
+/// A command that ends a run also cancels its children.
 pub(super) async fn a_run_cancelled_from_outside_takes_its_children_along(t: &Stage) {
     let parent = t.pending().await;
     let child = t.child_of(&parent, "ship").start().await;
@@ -178,7 +178,7 @@ pub(super) async fn a_run_cancelled_from_outside_takes_its_children_along(t: &St
     assert_eq!(t.head(&child).await.status(), RunStatus::Cancelled);
 }
 
-/// A child started and orphaned in one write is cancelled by it.
+/// A child started in the write that closes its parent is cancelled by that write.
 pub(super) async fn a_child_started_by_the_last_write_of_its_parent_is_cancelled(t: &Stage) {
     let parent = t.driven().await;
     let order = t.child_of(&parent, "ship");
@@ -186,7 +186,7 @@ pub(super) async fn a_child_started_by_the_last_write_of_its_parent_is_cancelled
     assert_eq!(order.start().await.status(), RunStatus::Cancelled);
 }
 
-/// A child belongs to the workspace of its parent, and has no key or subject that could stand against it.
+/// A child belongs to its parent's workspace, and may have no key or subject that could conflict.
 pub(super) async fn a_child_that_could_be_refused_is_refused_with_the_write(t: &Stage) {
     let parent = t.driven().await;
     let order = || t.child_of(&parent, "ship");

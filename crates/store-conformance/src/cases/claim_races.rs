@@ -1,4 +1,4 @@
-//! Many hands on one entity at once: one wins, and the others hear of it.
+//! Concurrent callers on one entity: one wins, and the others learn of it.
 
 use hapax_engine::model::{
     BeginOperationOutcome, EntityStorage, FinishBy, FinishOperation, FinishOperationOutcome, Operation,
@@ -25,7 +25,7 @@ async fn finish_at_once(t: &Stage, ends: Vec<FinishOperation>) -> Vec<FinishOper
     .await
 }
 
-/// The one that began; every other outcome must be as `others` says of it.
+/// Returns the operation that began, and checks every other outcome with `others`.
 fn one_winner(
     outcomes: Vec<BeginOperationOutcome>,
     others: impl Fn(&Operation, &BeginOperationOutcome) -> bool,
@@ -42,7 +42,7 @@ fn one_winner(
     winner
 }
 
-/// S1.3, S1.25 to S1.27, S1.60: of 500 callers one runs the action, and 499 are told which operation is in progress.
+/// S1.3, S1.25 to S1.27, S1.60: of 500 callers one runs the action, and 499 learn which operation is in progress.
 pub(super) async fn of_500_callers_one_wins(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -56,7 +56,7 @@ pub(super) async fn of_500_callers_one_wins(t: &Stage) {
     }
 }
 
-/// S2.13, S2.44: of 100 double clicks one runs the action, and the others are told of it.
+/// S2.13, S2.44: of 100 double clicks one runs the action, and the others get its operation.
 pub(super) async fn of_100_callers_with_one_key_one_wins(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -70,7 +70,7 @@ pub(super) async fn of_100_callers_with_one_key_one_wins(t: &Stage) {
     }
 }
 
-/// Without a claim one key is one operation as well.
+/// Without a claim, one key still begins only one operation.
 pub(super) async fn of_unclaimed_operations_with_one_key_one_begins(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -83,7 +83,7 @@ pub(super) async fn of_unclaimed_operations_with_one_key_one_begins(t: &Stage) {
     }
 }
 
-/// S2.12: of different requests under one key one wins, those like it find it, and the others conflict with it.
+/// S2.12: of different requests under one key one wins. Identical requests find it, and the others conflict.
 pub(super) async fn of_different_requests_with_one_key_one_wins(t: &Stage) {
     for home in t.homes().await {
         for id in ["i0", "i1", "i2", "i3"] {
@@ -102,7 +102,7 @@ pub(super) async fn of_different_requests_with_one_key_one_wins(t: &Stage) {
     }
 }
 
-/// One request sent many times at once begins one operation.
+/// One request sent many times concurrently begins one operation.
 pub(super) async fn one_beginning_sent_many_times_is_one(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -116,7 +116,7 @@ pub(super) async fn one_beginning_sent_many_times_is_one(t: &Stage) {
     }
 }
 
-/// Of those who try again what was given back one does, as one attempt.
+/// Of many concurrent retries of a reverted operation, one succeeds, as one attempt.
 pub(super) async fn of_those_who_try_again_one_does(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -137,7 +137,7 @@ pub(super) async fn of_those_who_try_again_one_does(t: &Stage) {
     }
 }
 
-/// Operations on many entities do not get in each other's way.
+/// Operations on different entities do not block each other.
 pub(super) async fn operations_on_many_entities_all_go_on(t: &Stage) {
     for home in t.homes().await {
         let mut begins = Vec::new();
@@ -162,7 +162,7 @@ pub(super) async fn operations_on_many_entities_all_go_on(t: &Stage) {
     }
 }
 
-/// S1.6: of those who finish without a claim at once one wins, and the others fail cleanly.
+/// S1.6: of many unclaimed operations that finish concurrently, one wins and the others fail cleanly.
 pub(super) async fn of_unclaimed_ends_one_wins(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -187,7 +187,7 @@ pub(super) async fn of_unclaimed_ends_one_wins(t: &Stage) {
     }
 }
 
-/// One end sent many times at once is written once.
+/// One end sent many times concurrently is written once.
 pub(super) async fn one_end_sent_many_times_is_written_once(t: &Stage) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
@@ -209,7 +209,7 @@ pub(super) async fn one_end_sent_many_times_is_written_once(t: &Stage) {
     }
 }
 
-/// G1.2: an end that races with janitors has one winner: it is done, or given back.
+/// G1.2: an end that races with janitors has one outcome: finished or reverted.
 pub(super) async fn an_end_races_with_janitors(t: &Stage) {
     for home in t.homes().await {
         for n in 0..20 {
@@ -239,7 +239,7 @@ pub(super) async fn an_end_races_with_janitors(t: &Stage) {
     }
 }
 
-/// G1.2: a heartbeat that races with the janitor is heard, or the holder learns that it lost.
+/// G1.2: a heartbeat that races with the janitor is recorded, or its sender learns that it lost the claim.
 pub(super) async fn a_heartbeat_races_with_the_janitor(t: &Stage) {
     for home in t.homes().await {
         for n in 0..20 {
@@ -265,7 +265,7 @@ pub(super) async fn a_heartbeat_races_with_the_janitor(t: &Stage) {
     }
 }
 
-/// S1.40: a beginning that races with the janitor finds the entity claimed, or free.
+/// S1.40: an operation that races with the janitor finds the entity claimed or free.
 pub(super) async fn a_beginning_races_with_the_janitor(t: &Stage) {
     for home in t.homes().await {
         for n in 0..20 {
@@ -299,7 +299,7 @@ pub(super) async fn a_beginning_races_with_the_janitor(t: &Stage) {
     }
 }
 
-/// A sweep for rows that nothing holds never takes one that is being claimed.
+/// A sweep for stray rows never reverts a row while an operation claims it.
 pub(super) async fn a_beginning_races_with_the_sweep_for_strays(t: &Stage) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     for n in 0..20 {
@@ -316,7 +316,7 @@ pub(super) async fn a_beginning_races_with_the_sweep_for_strays(t: &Stage) {
     }
 }
 
-/// Sweeps at once give each stray back once.
+/// Concurrent sweeps revert each stray row once.
 pub(super) async fn sweeps_at_once_give_each_stray_back_once(t: &Stage) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     for n in 0..30 {
@@ -337,7 +337,7 @@ pub(super) async fn sweeps_at_once_give_each_stray_back_once(t: &Stage) {
     }
 }
 
-/// Of those who make one entity at once one does.
+/// Of many callers that create one entity concurrently, one succeeds.
 pub(super) async fn of_those_who_make_one_entity_one_does(t: &Stage) {
     let outcomes = at_once((0..32).map(|n| {
         let store = t.store.clone();

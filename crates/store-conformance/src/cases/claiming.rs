@@ -11,7 +11,7 @@ use hapax_engine::store::{ClaimRuns, StartOutcome};
 use crate::fixture::*;
 use crate::must;
 
-/// S0.23, S0.24: a grant takes one version, raises the fence, and says when the run was first driven.
+/// S0.23, S0.24: a grant takes one version, increments the fence, and records when the run was first driven.
 pub(super) async fn a_claim_grants_a_lease(t: &Stage) {
     let run = t.pending().await;
     t.pass(SECOND);
@@ -28,7 +28,7 @@ pub(super) async fn a_claim_grants_a_lease(t: &Stage) {
     assert_eq!(t.claim_one(BOB).await.started_at, first_driven, "the first start wins");
 }
 
-/// Higher priority first, then the longest due, then the smaller id.
+/// Runs are granted by priority, then by due time, then by id.
 pub(super) async fn runs_are_granted_in_order(t: &Stage) {
     let low = t.order().priority(Priority::Low).start().await;
     let last = t.order().due_in(2 * SECOND).start().await;
@@ -44,7 +44,7 @@ pub(super) async fn runs_are_granted_in_order(t: &Stage) {
     assert_eq!(granted, order);
 }
 
-/// The order holds across the workflows that are served.
+/// The order holds across all workflows that the worker serves.
 pub(super) async fn runs_of_several_workflows_are_granted_in_one_order(t: &Stage) {
     let mut order = Vec::new();
     for workflow in ["refund", "order", "refund", "order"] {
@@ -55,7 +55,7 @@ pub(super) async fn runs_of_several_workflows_are_granted_in_one_order(t: &Stage
     assert_eq!(granted, order[..3]);
 }
 
-/// Invariant 47: due at the instant, and not before.
+/// Invariant 47: a run is granted at its due time, and not before.
 pub(super) async fn a_run_is_granted_when_it_is_due(t: &Stage) {
     let run = t.order().due_in(HOUR).start().await;
     t.pass(HOUR - std::time::Duration::from_millis(1));
@@ -66,7 +66,7 @@ pub(super) async fn a_run_is_granted_when_it_is_due(t: &Stage) {
     assert_eq!(t.claim_one(ANN).await.id(), run.id());
 }
 
-/// A worker gets only what it has the code of, name and version.
+/// A worker gets only the workflow names and versions it has code for.
 pub(super) async fn only_served_workflows_are_granted(t: &Stage) {
     let old = t.order().start().await;
     let new = t.order().workflow("order", 2).start().await;
@@ -80,8 +80,8 @@ pub(super) async fn only_served_workflows_are_granted(t: &Stage) {
     assert_eq!(t.claim_one(ANN).await.id(), old.id());
 }
 
-/// Two workspaces may have workflows of one name that are not the same. A worker gets the runs of those it has the code of, and those of others
-/// neither stand in the way nor make it come again.
+/// Two workspaces may have different workflows with the same name. A worker gets only runs whose code it has. Runs of
+/// other workspaces neither block it nor make it poll again.
 pub(super) async fn only_served_workspaces_are_granted(t: &Stage) {
     let abroad = t.order().workspace("abroad").start().await;
     t.pass(SECOND);
@@ -99,7 +99,7 @@ pub(super) async fn only_served_workspaces_are_granted(t: &Stage) {
     let none = t.store.claim_runs(claim(&serves, 10)).await.unwrap();
     assert!(none.runs.is_empty() && none.next_wake_at.is_none(), "{none:?}");
     assert_eq!(t.head(&abroad).await, abroad, "nobody touched it");
-    // One that vanished is taken over only by who serves its workspace.
+    // Only a worker that serves the workspace takes over an abandoned run.
     serves.insert(Some(&abroad.facts.workspace), workflow("order", 1));
     let both = t.store.claim_runs(claim(&serves, 10)).await.unwrap();
     assert_eq!(both.runs.iter().map(|run| run.id()).collect::<Vec<_>>(), [abroad.id()]);
@@ -108,21 +108,21 @@ pub(super) async fn only_served_workspaces_are_granted(t: &Stage) {
     other.insert(Some(&home.facts.workspace), workflow("order", 1));
     assert!(t.store.claim_runs(claim(&other, 10)).await.unwrap().runs.is_empty());
     assert_eq!(t.store.claim_runs(claim(&serves, 10)).await.unwrap().runs.len(), 1);
-    // Nor is one offered to be driven at once, or woken into the hands of somebody who cannot.
+    // A run is also not granted at its start or wake-up to a worker that does not serve its workspace.
     let offer = Grant { owner: ANN, lease_for: LEASE, serves: Arc::new(other) };
     let mut new = t.order().workspace("abroad").new_run();
     new.grant = Some(offer);
     must!(t.store.start_run(new).await.unwrap(), StartOutcome::Created(head) if head.state.lease().is_none());
 }
 
-/// Runs of all workspaces are served.
+/// Runs of all workspaces are granted.
 pub(super) async fn runs_of_every_workspace_are_granted(t: &Stage) {
     t.order().start().await;
     t.order().workspace("abroad").start().await;
     assert_eq!(t.claim(ANN).await.len(), 2);
 }
 
-/// The answer says when to come again: at once if more is due, else when time alone makes something due.
+/// The answer says when to poll again: at once if more runs are due, else at the next due time.
 pub(super) async fn a_claim_says_when_to_come_again(t: &Stage) {
     assert_eq!(t.claim_upto(1, ANN).await.next_wake_at, None);
     let (_, second) = (t.pending().await, t.pending().await);
@@ -138,7 +138,7 @@ pub(super) async fn a_claim_says_when_to_come_again(t: &Stage) {
     assert_eq!(last.next_wake_at, Some(first.runs[0].state.wake_at().unwrap()), "a lease ends by time alone");
 }
 
-/// Runs that only an arrival or a person can move make nobody come again.
+/// A run that only an arrival or a person can wake sets no poll time.
 pub(super) async fn resting_runs_are_not_due(t: &Stage) {
     let run = t.driven().await;
     t.write(&run).await.awaits_signal("go").parks().done().await;
@@ -151,7 +151,7 @@ pub(super) async fn resting_runs_are_not_due(t: &Stage) {
     assert!(claimed.runs.is_empty() && claimed.next_wake_at.is_none(), "{claimed:?}");
 }
 
-/// S3.12, S0.21, invariants 17, 19: a living lease is not taken; one that has ended is, under a higher fence.
+/// S3.12, S0.21, invariants 17, 19: an active lease is not taken. An expired lease is taken under a higher fence.
 pub(super) async fn only_an_ended_lease_is_taken_over(t: &Stage) {
     let held = t.driven().await;
     t.pass(LEASE - std::time::Duration::from_millis(1));
@@ -163,14 +163,14 @@ pub(super) async fn only_an_ended_lease_is_taken_over(t: &Stage) {
     assert_eq!(t.history(&held).await, [EventKind::Started, EventKind::TakenOver]);
 }
 
-/// Lesson 8, invariant 22: even its own owner gets a run only under a new fence.
+/// Lesson 8, invariant 22: even its own owner gets a run again only under a new fence.
 pub(super) async fn an_owner_takes_over_from_itself_under_a_new_fence(t: &Stage) {
     let held = t.driven().await;
     t.pass(LEASE);
     assert_eq!(t.claim_one(ANN).await.fence, held.fence.next());
 }
 
-/// A run that was released is granted without a stall.
+/// A released run is granted without delay.
 pub(super) async fn a_released_run_is_granted_at_once(t: &Stage) {
     let held = t.driven().await;
     t.write(&held).await.releases().done().await;
@@ -179,7 +179,7 @@ pub(super) async fn a_released_run_is_granted_at_once(t: &Stage) {
     assert_eq!(t.history(&held).await, [EventKind::Started, EventKind::Released, EventKind::Claimed]);
 }
 
-/// Fault 44, invariant 35: a run that loses its worker too often is put aside, written, and not granted.
+/// Fault 44, invariant 35: a run that loses its worker too often is quarantined in a write, and not granted.
 pub(super) async fn a_run_that_keeps_losing_its_worker_is_put_aside(t: &Stage) {
     let held = t.driven().await;
     for _ in 0..MAX_STALLS {
@@ -202,7 +202,7 @@ pub(super) async fn a_run_that_keeps_losing_its_worker_is_put_aside(t: &Stage) {
     );
 }
 
-/// Progress forgives lost leases.
+/// Progress resets the count of lost leases.
 pub(super) async fn progress_forgives_lost_leases(t: &Stage) {
     t.driven().await;
     t.pass(LEASE);
@@ -224,7 +224,8 @@ pub(super) async fn a_timer_wakes_a_waiting_run(t: &Stage) {
     assert!(t.claim(BOB).await.is_empty());
 }
 
-/// A run that nobody takes, or whose holder is gone, is seen by those who watch: over workspaces, workflows, versions and priorities.
+/// Monitoring sees a run that no worker claims, or whose worker crashed, across workspaces, workflows, versions and
+/// priorities.
 pub(super) async fn the_longest_due_run_is_known_whoever_serves_it(t: &Stage) {
     let longest = || async { t.store.find_oldest_due_at().await.unwrap() };
     assert_eq!(longest().await, None);

@@ -1,4 +1,4 @@
-//! How operations begin: the status flips before the action, and one caller wins.
+//! The start of operations: the status changes before the action, and one caller wins.
 
 use hapax_engine::model::{
     BeginOperationOutcome, EntityJournalEntry, EntityStorage, FinishOperationOutcome, OperationEnd,
@@ -8,7 +8,7 @@ use hapax_engine::model::{
 use crate::fixture::*;
 use crate::must;
 
-/// S1.3, S1.24, S1.25: beginning flips the status and the version before the action, in the same write as the operation.
+/// S1.3, S1.24, S1.25: the start changes status and version before the action, in the same write as the operation.
 pub(super) async fn a_claim_flips_the_status_before_the_action(t: &Stage) {
     for home in t.homes().await {
         let before = t.invoice(&home, "i1", "approved").await;
@@ -24,7 +24,7 @@ pub(super) async fn a_claim_flips_the_status_before_the_action(t: &Stage) {
     }
 }
 
-/// All that was asked for is recorded, with the status it began in and the version after the claim.
+/// Every field of the request is recorded, with the status before the operation and the version after the claim.
 pub(super) async fn all_that_was_asked_for_is_recorded(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "overdue").await;
@@ -62,7 +62,7 @@ pub(super) async fn the_second_caller_learns_who_won(t: &Stage) {
     for home in t.homes().await {
         let winner = t.closing(&home, "i1").await;
         let operation = winner.now().await;
-        // With the version that the first saw, with the one it left, and for another step.
+        // With the version that the first caller saw, with the version after it, and for another step.
         let losers = [
             t.close(&home, "i1"),
             t.close(&home, "i1").seen(2),
@@ -80,7 +80,7 @@ pub(super) async fn the_second_caller_learns_who_won(t: &Stage) {
     }
 }
 
-/// S1.26: a caller that saw an older version looks again; the step may still apply.
+/// S1.26: a caller that saw an older version reads again; the step may still apply.
 pub(super) async fn a_caller_that_saw_an_older_version_looks_again(t: &Stage) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
@@ -95,7 +95,7 @@ pub(super) async fn a_caller_that_saw_an_older_version_looks_again(t: &Stage) {
     }
 }
 
-/// A step that does not apply in the status is not begun, and nothing is recorded of it.
+/// A step that does not apply in the current status does not begin, and nothing is recorded.
 pub(super) async fn a_step_that_does_not_apply_is_not_begun(t: &Stage) {
     for home in t.homes().await {
         let draft = t.invoice(&home, "i1", "draft").await;
@@ -108,7 +108,7 @@ pub(super) async fn a_step_that_does_not_apply_is_not_begun(t: &Stage) {
     }
 }
 
-/// Every status that the step names will do.
+/// A step begins from each status that it names.
 pub(super) async fn a_step_applies_in_each_of_its_statuses(t: &Stage) {
     for home in t.homes().await {
         for (id, status) in [("i1", "approved"), ("i2", "overdue")] {
@@ -118,7 +118,7 @@ pub(super) async fn a_step_applies_in_each_of_its_statuses(t: &Stage) {
     }
 }
 
-/// S1.35: what is in a transient status without an operation is somebody else's claim.
+/// S1.35: an entity in a transient status without an operation is claimed by someone else.
 pub(super) async fn a_transient_status_without_an_operation_is_a_claim(t: &Stage) {
     for home in t.homes().await {
         for (id, status) in [("i1", "closing"), ("i2", "paying")] {
@@ -131,7 +131,7 @@ pub(super) async fn a_transient_status_without_an_operation_is_a_claim(t: &Stage
     }
 }
 
-/// Nothing is begun on what is not there.
+/// No operation begins on an entity that does not exist.
 pub(super) async fn nothing_is_begun_on_what_is_not_there(t: &Stage) {
     for home in t.homes().await {
         for close in [t.close(&home, "i1").key("k"), t.close(&home, "i1").irreversible().returning()] {
@@ -142,7 +142,8 @@ pub(super) async fn nothing_is_begun_on_what_is_not_there(t: &Stage) {
     }
 }
 
-/// S1.1, S1.8, S1.6, S1.7, S1.13: without a claim two may act; the first to finish wins, and the other fails cleanly.
+/// S1.1, S1.8, S1.6, S1.7, S1.13: without a claim two callers may act. The first to finish wins, and the other fails
+/// cleanly.
 pub(super) async fn without_a_claim_the_first_to_finish_wins(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -164,7 +165,7 @@ pub(super) async fn without_a_claim_the_first_to_finish_wins(t: &Stage) {
     }
 }
 
-/// S1.13: without a claim, a row that was changed and has its status again was changed all the same.
+/// S1.13: without a claim, a row that changed and returned to its status still counts as changed.
 pub(super) async fn without_a_claim_every_change_counts(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -176,7 +177,7 @@ pub(super) async fn without_a_claim_every_change_counts(t: &Stage) {
     }
 }
 
-/// An operation without a claim does not keep others from claiming.
+/// An operation without a claim does not block claims by others.
 pub(super) async fn without_a_claim_nobody_is_kept_away(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -191,7 +192,7 @@ pub(super) async fn without_a_claim_nobody_is_kept_away(t: &Stage) {
     }
 }
 
-/// Operations on other entities, of other kinds and in other workspaces are not kept away.
+/// Operations on other entities, kinds and workspaces are not blocked.
 pub(super) async fn a_claim_holds_one_entity(t: &Stage) {
     for home in t.homes().await {
         t.closing(&home, "i1").await;
@@ -199,13 +200,13 @@ pub(super) async fn a_claim_holds_one_entity(t: &Stage) {
         assert_eq!(t.operation_ids(t.all_operations(&home)).await.len(), 2);
     }
     if let Some(home) = t.homes().await.into_iter().find(is_table) {
-        // The row is the same, so it is in a transient status; but no operation of that workspace holds it.
+        // The row is the same, so its status is transient, but no operation of that workspace holds it.
         let abroad = t.close(&home, "i1").workspace("abroad").seen(2);
         must!(abroad.send().await, BeginOperationOutcome::ClaimFailed(None));
     }
 }
 
-/// A row that the user's own code changed is judged as it is now.
+/// A row that the user's code changed is judged by its current values.
 pub(super) async fn a_row_that_the_user_changed_is_judged_as_it_is(t: &Stage) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     t.invoice(&home, "i1", "approved").await;
@@ -220,7 +221,7 @@ pub(super) async fn a_row_that_the_user_changed_is_judged_as_it_is(t: &Stage) {
     assert_eq!(held.operation.version, Version::new(13));
 }
 
-/// Entities of the store's own table are claimed by the operations of their own workspace alone.
+/// Operations of one workspace cannot claim entities of another in the store's own table.
 pub(super) async fn workspaces_do_not_share_claims(t: &Stage) {
     t.closing(&EntityStorage::BuiltIn, "i1").await;
     must!(

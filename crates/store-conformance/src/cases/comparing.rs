@@ -1,4 +1,4 @@
-//! Random requests and items, sent to the store and to the memory store: both answer alike.
+//! Random requests and catalog changes, sent to the store and to the memory store: both answer alike.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::fixture::*;
 
 const REQUESTS: usize = 1_000;
 
-/// What must have been met with, so that the comparison says something.
+/// Outcomes that the random requests must reach for the comparison to mean anything.
 const WANTED: [&str; 15] = [
     "begun: yours",
     "begun: taken over",
@@ -32,7 +32,7 @@ const WANTED: [&str; 15] = [
     "put: stale or missing",
 ];
 
-/// What the docs of the key book and the catalog leave unsaid, the memory store says.
+/// The memory store defines the behaviour that the documentation of request keys and the catalog leaves open.
 pub(super) async fn random_requests_are_answered_as_by_the_memory_store(t: &Stage) {
     let model: Arc<dyn Store> = Arc::new(MemoryStore::new(t.clock.clone()));
     let mut rng = Rng::with_seed(7);
@@ -77,7 +77,7 @@ pub(super) async fn random_requests_are_answered_as_by_the_memory_store(t: &Stag
     assert!(missing.is_empty(), "never met: {missing:?}");
 }
 
-/// A request under one of few keys: new, or one that was sent before.
+/// Draws a request under one of a few keys: a new one, or one sent before.
 fn draw<'a>(t: &'a Stage, rng: &mut Rng, sent: &[Ask<'a>]) -> Ask<'a> {
     match rng.choice(sent).filter(|_| rng.u32(..4) == 0) {
         Some(again) => again.clone(),
@@ -104,7 +104,7 @@ async fn begin(t: &Stage, model: &dyn Store, ask: &Ask<'_>, n: usize) -> &'stati
 }
 
 async fn finish(t: &Stage, model: &dyn Store, rng: &mut Rng, begun: &[Ask<'_>], n: usize) -> &'static str {
-    // Mostly the last ones, which may still have what they began.
+    // Usually one of the latest, which may still hold its key.
     let Some(ask) = begun.iter().rev().nth(rng.usize(..4)) else { return "finish: nothing" };
     let grace = *rng.choice(&[Duration::ZERO, GRACE]).unwrap();
     let end = match rng.u32(..4) {

@@ -1,4 +1,4 @@
-//! Many callers at once: one wins, and nothing is lost or done twice.
+//! Concurrent callers: one wins, and nothing is lost or done twice.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ async fn start_at_once(t: &Stage, orders: Vec<Order<'_>>) -> Vec<StartOutcome> {
     .await
 }
 
-/// S2.13, S2.33, G0.1, invariants 7, 9: of 64 starts with one key one creates, and all have the same run.
+/// S2.13, S2.33, G0.1, invariants 7, 9: of 64 starts with one key one creates the run, and all return it.
 pub(super) async fn starts_with_one_key_make_one_run(t: &Stage) {
     let outcomes = start_at_once(t, (0..64).map(|_| t.order().key("k")).collect()).await;
     let (mut created, mut ids) = (0, BTreeSet::new());
@@ -35,7 +35,7 @@ pub(super) async fn starts_with_one_key_make_one_run(t: &Stage) {
     assert_eq!((created, ids.len(), t.list(100, None).await.runs.len()), (1, 1, 1));
 }
 
-/// Invariants 7, 10: of starts with one key and many inputs one wins, and the rest learn which.
+/// Invariants 7, 10: of starts with one key and different inputs one wins, and the others learn which run has the key.
 pub(super) async fn starts_with_one_key_and_many_inputs_conflict(t: &Stage) {
     let orders = (0..32).map(|n| t.order().key("k").input(&format!("{}", n % 4))).collect();
     let outcomes = start_at_once(t, orders).await;
@@ -52,7 +52,7 @@ pub(super) async fn starts_with_one_key_and_many_inputs_conflict(t: &Stage) {
     assert_eq!(counts, [1, 7, 24]);
 }
 
-/// S2.44: of starts on one subject one wins.
+/// S2.44: of concurrent starts with one subject one wins.
 pub(super) async fn starts_on_one_subject_make_one_run(t: &Stage) {
     let outcomes =
         start_at_once(t, (0..32).map(|n| t.order().key(&format!("k{n}")).subject("s")).collect()).await;
@@ -61,7 +61,7 @@ pub(super) async fn starts_on_one_subject_make_one_run(t: &Stage) {
     assert_eq!((created, busy), (1, 31));
 }
 
-/// S0.21, invariant 19: concurrent claims never grant one run twice, and grant all.
+/// S0.21, invariant 19: concurrent claims grant every run, and none twice.
 pub(super) async fn claims_never_grant_one_run_twice(t: &Stage) {
     for _ in 0..100 {
         t.pending().await;
@@ -79,7 +79,7 @@ pub(super) async fn claims_never_grant_one_run_twice(t: &Stage) {
     }
 }
 
-/// S0.23, S0.39, invariant 18: of concurrent writes on one version one wins, and the others changed nothing.
+/// S0.23, S0.39, invariant 18: of concurrent writes on one version one wins, and the others change nothing.
 pub(super) async fn of_writes_on_one_version_one_wins(t: &Stage) {
     let held = t.driven().await;
     let mut writes = Vec::new();
@@ -97,7 +97,7 @@ pub(super) async fn of_writes_on_one_version_one_wins(t: &Stage) {
     assert_eq!(t.log(&held).await.steps.len(), 1);
 }
 
-/// One write sent many times at once takes effect once.
+/// One write sent many times concurrently takes effect once.
 pub(super) async fn one_write_sent_many_times_takes_effect_once(t: &Stage) {
     let held = t.driven().await;
     let write = t.write(&held).await.does("charge").completes("1").advance();
@@ -113,7 +113,7 @@ pub(super) async fn one_write_sent_many_times_takes_effect_once(t: &Stage) {
     assert_eq!(t.events(&held).await.len(), 2);
 }
 
-/// Invariants 39, 40: of settlements with many values one wins, and all learn which.
+/// Invariants 39, 40: of settlements with different values one wins, and all callers get its value.
 pub(super) async fn of_many_settlements_one_wins(t: &Stage) {
     let held = t.driven().await;
     let parked = t.write(&held).await.awaits_promise("payment", None).parks().done().await;
@@ -129,7 +129,7 @@ pub(super) async fn of_many_settlements_one_wins(t: &Stage) {
     assert_eq!(t.head(&parked).await.arrivals, 1);
 }
 
-/// Concurrent claims never grant one after-effect twice, and grant all.
+/// Concurrent claims grant every after-effect, and none twice.
 pub(super) async fn after_effects_are_never_claimed_twice(t: &Stage) {
     let run = t.driven().await;
     let mut write = t.write(&run).await;
@@ -150,7 +150,7 @@ pub(super) async fn after_effects_are_never_claimed_twice(t: &Stage) {
     assert!(claims.iter().flatten().all(|post| stored.contains(post)), "each holder has what the store has");
 }
 
-/// Invariant 44: concurrent signals each have their place, and one sent many times has one.
+/// Invariant 44: each concurrent signal gets its own position, and a signal sent many times gets one.
 pub(super) async fn signals_each_have_their_place(t: &Stage) {
     let run = t.pending().await;
     let outcomes = at_once((0..32).map(|n| {
@@ -169,7 +169,7 @@ pub(super) async fn signals_each_have_their_place(t: &Stage) {
     assert_eq!(places, (1..=16).collect());
 }
 
-/// Invariant 41: a park that races with a signal never sleeps over it.
+/// Invariant 41: a park that races with a signal never misses it.
 pub(super) async fn a_park_never_sleeps_over_a_racing_signal(t: &Stage) {
     for _ in 0..50 {
         let held = t.driven().await;
@@ -186,7 +186,7 @@ pub(super) async fn a_park_never_sleeps_over_a_racing_signal(t: &Stage) {
     }
 }
 
-/// Of many who bring an arrival and offer to drive, one gets the run.
+/// Of many callers that deliver an arrival and offer to drive the run, one gets it.
 pub(super) async fn of_many_offers_one_is_taken(t: &Stage) {
     let held = t.driven().await;
     let parked = t.write(&held).await.awaits_signal("go").parks().done().await;
@@ -206,7 +206,7 @@ pub(super) async fn of_many_offers_one_is_taken(t: &Stage) {
     assert_eq!((now.fence, now.state.lease()), (granted[0].fence, granted[0].state.lease()));
 }
 
-/// Invariants 25, 45: a cancellation that races with the end is either heard or told that it is over.
+/// Invariants 25, 45: a cancellation that races with the end is either recorded or answered with the end.
 pub(super) async fn a_cancellation_races_with_the_end(t: &Stage) {
     for _ in 0..50 {
         let held = t.driven().await;
@@ -234,7 +234,7 @@ pub(super) async fn a_cancellation_races_with_the_end(t: &Stage) {
     }
 }
 
-/// Invariant 12: a start that races with the purge of its key ends in the old run or one new one.
+/// Invariant 12: a start that races with the purge of its key returns the old run or one new run.
 pub(super) async fn a_start_races_with_the_purge_of_its_key(t: &Stage) {
     for n in 0..25 {
         let key = format!("k{n}");
@@ -252,7 +252,7 @@ pub(super) async fn a_start_races_with_the_purge_of_its_key(t: &Stage) {
     }
 }
 
-/// Invariant 61: two purges at once delete everything once.
+/// Invariant 61: two concurrent purges delete everything once.
 pub(super) async fn two_purges_at_once_delete_everything_once(t: &Stage) {
     for n in 0..20 {
         let held = t.order().key(&format!("k{n}")).keep_key_for(SECOND).granted_to(ANN).start().await;

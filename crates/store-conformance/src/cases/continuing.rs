@@ -1,4 +1,4 @@
-//! Beginning again with a new input and an empty history.
+//! Continue-as-new: a new generation with a new input and no records.
 
 use hapax_engine::model::{EventKind, Generation, Promise, PromiseId, StepId, Timestamp, WorkspaceId};
 use hapax_engine::store::{CommitOutcome, SettleOutcome, SignalOutcome, StartOutcome};
@@ -6,7 +6,7 @@ use hapax_engine::store::{CommitOutcome, SettleOutcome, SignalOutcome, StartOutc
 use crate::fixture::*;
 use crate::must;
 
-/// The run keeps its id, key, lease and history of events, and begins with no records.
+/// The run keeps its id, key, lease and event history, and has no records.
 pub(super) async fn a_run_continues_with_a_new_input_and_no_records(t: &Stage) {
     let held = t.order().key("k").input(r#"{"item":1}"#).granted_to(ANN).start().await;
     let held = t.write(&held).await.does("charge").awaits_promise("payment", None).done().await;
@@ -24,7 +24,8 @@ pub(super) async fn a_run_continues_with_a_new_input_and_no_records(t: &Stage) {
     assert_eq!(t.log(&next).await.steps.len(), 1, "step ids begin afresh");
 }
 
-/// Records of the generation that ends go, also those of the very write; those of the next stay.
+/// Records of the ending generation are deleted, including those in the same write. Records of the next generation
+/// stay.
 pub(super) async fn records_of_one_write_fall_to_their_generations(t: &Stage) {
     let held = t.driven().await;
     let held = t.write(&held).await.begins("charge").done().await;
@@ -34,7 +35,7 @@ pub(super) async fn records_of_one_write_fall_to_their_generations(t: &Stage) {
     assert_eq!(left, ["pack", "go"]);
 }
 
-/// A promise that the write opens is one of the next generation.
+/// A promise opened in the same write belongs to the next generation.
 pub(super) async fn a_promise_opened_while_continuing_stays(t: &Stage) {
     let held = t.driven().await;
     let held = t.write(&held).await.awaits_promise("payment", None).done().await;
@@ -48,7 +49,7 @@ pub(super) async fn a_promise_opened_while_continuing_stays(t: &Stage) {
     must!(t.settle(&next, "payment", "1").await, SettleOutcome::Settled { .. });
 }
 
-/// Signals that nobody asked for yet wait for the next generation; ids that were seen stay seen.
+/// Unconsumed signals wait for the next generation. Signal ids stay known.
 pub(super) async fn unconsumed_signals_wait_for_the_next_generation(t: &Stage) {
     let held = t.driven().await;
     for (name, id) in [("a", "s1"), ("b", "s2"), ("c", "s3")] {
@@ -64,7 +65,7 @@ pub(super) async fn unconsumed_signals_wait_for_the_next_generation(t: &Stage) {
     }
 }
 
-/// A run may continue and end, or park, in one write.
+/// A run may continue and end, or continue and park, in one write.
 pub(super) async fn a_run_may_continue_and_park_in_one_write(t: &Stage) {
     let held = t.driven().await;
     let until = t.now().plus(HOUR);

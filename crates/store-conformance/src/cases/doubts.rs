@@ -1,4 +1,4 @@
-//! Steps in doubt: found by people until somebody says what happened.
+//! Steps in doubt: listed until a person resolves them.
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
@@ -16,7 +16,7 @@ fn lost() -> Failure {
     Failure::unknown("its worker vanished")
 }
 
-/// Which steps of which runs are in doubt.
+/// Run and step name of each doubt.
 fn names(doubts: &[StoredDoubt]) -> Vec<(RunId, &str)> {
     doubts.iter().map(|doubt| (doubt.run, doubt.step.id.as_str())).collect()
 }
@@ -34,7 +34,7 @@ fn place_of(doubt: &StoredDoubt) -> DoubtCursor {
     }
 }
 
-/// A doubt says since when and why, and shows the record as the run has it.
+/// A doubt says when and why it began, and shows the run's current record.
 pub(super) async fn a_doubt_says_since_when_and_why(t: &Stage) {
     let run = t.driven().await;
     t.pass(SECOND);
@@ -46,7 +46,7 @@ pub(super) async fn a_doubt_says_since_when_and_why(t: &Stage) {
     assert_eq!(t.doubts().await, [StoredDoubt { workspace, run: run.id(), step }]);
 }
 
-/// The longest in doubt comes first, then the smaller run, then the smaller step, page by page.
+/// The oldest doubt comes first, then the smaller run id, then the smaller step id, page by page.
 pub(super) async fn the_longest_in_doubt_comes_first(t: &Stage) {
     let (one, two) = (t.driven().await, t.driven().await);
     let two = t.write(&two).await.loses("b", lost()).done().await;
@@ -70,7 +70,7 @@ pub(super) async fn the_longest_in_doubt_comes_first(t: &Stage) {
     assert_eq!(names(&page(t, 9, Some(between)).await), expected[3..]);
 }
 
-/// A list may be of one workspace.
+/// The list can be limited to one workspace.
 pub(super) async fn doubts_are_narrowed_to_a_workspace(t: &Stage) {
     let here = t.driven().await;
     let abroad = t.order().workspace("abroad").granted_to(ANN).start().await;
@@ -88,7 +88,7 @@ pub(super) async fn doubts_are_narrowed_to_a_workspace(t: &Stage) {
     assert_eq!(t.doubts().await.len(), 2);
 }
 
-/// However a doubt is settled, it is no longer listed, and may come again.
+/// A doubt leaves the list however it is resolved, and may appear again later.
 pub(super) async fn a_settled_doubt_is_gone(t: &Stage) {
     let now = t.now();
     let ways = [
@@ -113,7 +113,7 @@ pub(super) async fn a_settled_doubt_is_gone(t: &Stage) {
     }
 }
 
-/// A run may end and leave a doubt; it is kept, and listed, until people have ruled.
+/// A run may end with an open doubt. The run is kept, and the doubt listed, until people have ruled.
 pub(super) async fn an_ended_run_may_leave_a_doubt(t: &Stage) {
     let run = t.driven().await;
     let write = t.write(&run).await.loses("wire", lost()).asks_people("wire").fails("in doubt");
@@ -129,7 +129,7 @@ pub(super) async fn an_ended_run_may_leave_a_doubt(t: &Stage) {
     assert_eq!(t.doubts().await, []);
 }
 
-/// A retry does not run again what may have happened; one that leaves the doubt alone goes ahead.
+/// A retry does not repeat a step in doubt. A retry that leaves that step alone succeeds.
 pub(super) async fn a_retry_does_not_run_again_what_is_in_doubt(t: &Stage) {
     let run = t.driven().await;
     let run =
@@ -147,7 +147,7 @@ pub(super) async fn a_retry_does_not_run_again_what_is_in_doubt(t: &Stage) {
     assert_eq!(names(&t.doubts().await), [(run.id(), "wire")]);
 }
 
-/// However many are asked for, a page holds so many and no more.
+/// A page has a maximum size, whatever the caller asks for.
 pub(super) async fn a_page_of_doubts_is_cut_to_its_limit(t: &Stage) {
     let run = t.driven().await;
     let mut write = t.write(&run).await;

@@ -1,4 +1,4 @@
-//! Entities in the store's own table and in tables of the user's: made, found and listed.
+//! Entities in the store's own table and in the user's tables: creation, lookup and lists.
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{EntityStorage, Name, TableRef, Version, WorkspaceId};
@@ -17,7 +17,7 @@ async fn create_in(t: &Stage, workspace: &str, kind: &str, id: &str, data: &str)
     t.entities().create_entity(new).await.unwrap()
 }
 
-/// S1.5: an entity begins with version 1, and is found as it was made.
+/// S1.5: a new entity has version 1, and reads back unchanged.
 pub(super) async fn an_entity_is_made_once(t: &Stage) {
     let made =
         must!(t.create("i1", "approved", r#"{"total":7}"#).await, CreateEntityOutcome::Created(made) => made);
@@ -30,14 +30,14 @@ pub(super) async fn an_entity_is_made_once(t: &Stage) {
     assert_eq!(t.find_invoice(&EntityStorage::BuiltIn, "i1").await, Some(made));
 }
 
-/// A second making of an entity finds it as it is by now.
+/// Creating an existing entity returns its current state.
 pub(super) async fn making_an_entity_again_shows_how_it_stands(t: &Stage) {
     t.closing(&EntityStorage::BuiltIn, "i1").await;
     let again = t.create("i1", "approved", "{}").await;
     must!(again, CreateEntityOutcome::Exists(entity) if entity.status == name("closing"));
 }
 
-/// An entity that is not there is not found, wherever it would live.
+/// A missing entity is not found, in either kind of table.
 pub(super) async fn what_never_was_is_no_entity(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -45,7 +45,7 @@ pub(super) async fn what_never_was_is_no_entity(t: &Stage) {
     }
 }
 
-/// What is known of an entity is kept byte for byte.
+/// Data of an entity is stored byte for byte.
 pub(super) async fn data_of_entities_is_kept_byte_for_byte(t: &Stage) {
     let texts = [
         "{}",
@@ -63,7 +63,7 @@ pub(super) async fn data_of_entities_is_kept_byte_for_byte(t: &Stage) {
     assert_eq!(listed.iter().map(|entity| entity.data.as_str()).collect::<Vec<_>>(), texts);
 }
 
-/// Ids are compared exactly: by case, by blanks, and by what SQL would take for a pattern.
+/// Ids are compared exactly, including case, whitespace and characters that SQL treats as patterns.
 pub(super) async fn ids_of_entities_are_compared_exactly(t: &Stage) {
     let ids = [" a", "A", "a", "a ", "a%", "a'b", "a_b", "ab"];
     for home in t.homes().await {
@@ -83,7 +83,7 @@ pub(super) async fn ids_of_entities_are_compared_exactly(t: &Stage) {
     );
 }
 
-/// An entity of another workspace or another kind with the same id is another.
+/// Entities with the same id in different workspaces or of different kinds are separate.
 pub(super) async fn entities_are_told_apart_by_workspace_and_kind(t: &Stage) {
     let places = [("default", "invoice"), ("default", "order"), ("abroad", "invoice")];
     for (n, (workspace, kind)) in places.into_iter().enumerate() {
@@ -155,7 +155,7 @@ pub(super) async fn entities_are_listed_by_status(t: &Stage) {
     }
 }
 
-/// A page of entities is bounded, whatever is asked for.
+/// A page of entities has a maximum size, whatever the caller asks for.
 pub(super) async fn a_page_of_entities_is_bounded(t: &Stage) {
     for n in 0..=MAX_PAGE {
         must!(t.create(&format!("{n:05}"), "approved", "{}").await, CreateEntityOutcome::Created(_));
@@ -164,7 +164,7 @@ pub(super) async fn a_page_of_entities_is_bounded(t: &Stage) {
     assert_eq!(t.entity_ids(request).await.len(), MAX_PAGE);
 }
 
-/// A row of the user's shows its status, its version, when it was changed, and the columns that are asked for.
+/// A row in the user's table shows its status, its version, its time of change and the configured columns.
 pub(super) async fn a_row_of_the_users_is_an_entity(t: &Stage) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     t.put_row("i1", "overdue", 41).await;
@@ -185,7 +185,7 @@ pub(super) async fn a_row_of_the_users_is_an_entity(t: &Stage) {
     assert_eq!(found.unwrap().entity, order, "the row is whatever the workflow says it is");
 }
 
-/// A table that is not there is refused with words, by every verb.
+/// Every verb refuses a missing table with a message.
 pub(super) async fn a_table_that_is_not_there_is_refused(t: &Stage) {
     let table = TableRef::new("nowhere_at_all").unwrap();
     let home = EntityStorage::UserTable(table.clone());
@@ -204,7 +204,7 @@ pub(super) async fn a_table_that_is_not_there_is_refused(t: &Stage) {
     assert!(t.operation_ids(t.all_operations(&home)).await.is_empty());
 }
 
-/// A table of the user's that can be used is not refused; one that lacks a column is, with words.
+/// A usable table of the user is accepted. A table without a required column is refused with a message.
 pub(super) async fn a_table_that_lacks_a_column_is_refused(t: &Stage) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     let table = home.table().expect("it is one").clone();

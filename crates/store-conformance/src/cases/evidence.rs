@@ -1,4 +1,4 @@
-//! What is known of attempts at effects, and the counts of those that happened twice or may have.
+//! Evidence about attempts at effects, and the counts of effects that happened twice or may have.
 
 use hapax_engine::model::{
     Actor, EffectClass, EffectKey, EffectTally, Evidence, Failure, JournalEntry, JournalEvent, Occurrence,
@@ -29,7 +29,7 @@ async fn tallies(t: &Stage) -> Vec<TallyCount> {
     t.store.count_tallies(None).await.unwrap()
 }
 
-/// CONTRACT 6, 13: what was said of an attempt in whatever order, the strongest counts, and saying it twice changes nothing.
+/// CONTRACT 6, 13: the strongest evidence about an attempt counts, in any order, and repeating it changes nothing.
 pub(super) async fn the_strongest_evidence_of_each_attempt_counts(t: &Stage) {
     let run = t.driven().await;
     assert_eq!(tallies(t).await, []);
@@ -60,15 +60,15 @@ pub(super) async fn the_strongest_evidence_of_each_attempt_counts(t: &Stage) {
     assert_eq!(tallies(t).await, expected);
 }
 
-/// The effect was found by its key after so many attempts.
+/// Evidence that the effect was found by its key after `attempt` attempts.
 fn found(run: &RunHead, step: &str, attempt: u32) -> JournalEntry {
     let mut note = seen(run, step, attempt, Happened);
     note.evidence.as_mut().expect("it is evidence").by_key = true;
     note
 }
 
-/// CONTRACT 6: that a probe or a person finds an effect by its key is explained by any attempt until then. It is one more only if none of
-/// them is known to have made it.
+/// CONTRACT 6: any earlier attempt can explain an effect that a probe or a person finds by its key. It counts as an
+/// extra effect only if no attempt can have made it.
 pub(super) async fn an_effect_that_is_found_by_its_key_is_one_of_its_attempts(t: &Stage) {
     let run = t.driven().await;
     type Case<'a> = (&'a [Occurrence], &'a [u32], (u32, u32));
@@ -101,7 +101,7 @@ pub(super) async fn an_effect_that_is_found_by_its_key_is_one_of_its_attempts(t:
     assert_eq!(tallies(t).await, expected, "it happened once");
 }
 
-/// Counts of one workspace leave out the effects of the others.
+/// The counts of one workspace exclude the effects of others.
 pub(super) async fn effects_of_one_workspace_are_counted_apart(t: &Stage) {
     let here = t.driven().await;
     let there = t.order().workspace("abroad").granted_to(ANN).start().await;
@@ -109,7 +109,7 @@ pub(super) async fn effects_of_one_workspace_are_counted_apart(t: &Stage) {
         let notes = vec![seen(run, "wire", 1, Happened), seen(run, "wire", 2, Happened)];
         t.store.append_journal(notes).await.unwrap();
     }
-    // The same key in two workspaces is two effects.
+    // The same key in two workspaces is two separate effects.
     let abroad = WorkspaceId::new("abroad").unwrap();
     let same = JournalEntry { workspace: abroad.clone(), ..seen(&here, "wire", 1, Happened) };
     t.store.append_journal(vec![same]).await.unwrap();
@@ -120,7 +120,7 @@ pub(super) async fn effects_of_one_workspace_are_counted_apart(t: &Stage) {
     assert_eq!(of(&WorkspaceId::new("nowhere").unwrap()).await, []);
 }
 
-/// An effect that goes well costs nothing in the journal; every other attempt is in it with the write that tells of it.
+/// A successful effect adds nothing to the journal. Every other attempt is recorded in the write that reports it.
 pub(super) async fn a_step_tried_again_leaves_evidence_and_a_clean_one_none(t: &Stage) {
     let run = t.driven().await;
     let run = t.write(&run).await.does("ship").done().await;
@@ -140,7 +140,7 @@ pub(super) async fn a_step_tried_again_leaves_evidence_and_a_clean_one_none(t: &
     assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 1, 1, 1)]);
 }
 
-/// CONTRACT 6: a retry of a run forgets no attempt, and attempts are counted on.
+/// CONTRACT 6: a retry of a run keeps all evidence about attempts, and continues their numbers.
 pub(super) async fn a_retry_keeps_what_is_known_of_the_records_it_drops(t: &Stage) {
     let run = t.driven().await;
     t.write(&run).await.does("charge").does("ship").fails("no room").done().await;
@@ -159,7 +159,7 @@ pub(super) async fn a_retry_keeps_what_is_known_of_the_records_it_drops(t: &Stag
     assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 2, 0, 1)]);
 }
 
-/// A retry may drop the record of an effect that only its key proves. What was not known of its last attempt is not known then either.
+/// A retry may drop the record of an effect that only its key proves. The outcome of the last attempt stays unknown.
 pub(super) async fn a_retry_does_not_learn_from_a_record_that_only_the_key_proves(t: &Stage) {
     let run = t.driven().await;
     let claimed = StepKind::Claimed;
@@ -187,7 +187,7 @@ pub(super) async fn a_retry_does_not_learn_from_a_record_that_only_the_key_prove
     }
 }
 
-/// The ledger of a run that is gone is gone, and the counts with it.
+/// A deleted run takes its ledger and its counts with it.
 pub(super) async fn evidence_goes_with_its_run(t: &Stage) {
     let run = t.driven().await;
     let notes = vec![seen(&run, "wire", 1, Happened), seen(&run, "wire", 2, Happened)];

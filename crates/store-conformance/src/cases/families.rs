@@ -1,4 +1,4 @@
-//! Families: a root with all runs that descend from it.
+//! Families: a root run with all its descendants.
 
 use hapax_engine::model::{
     ChildrenRefused, ClosePolicy, EventKind, PendingRequest, RunHead, RunId, RunStatus, StepId, Subscribers,
@@ -16,12 +16,12 @@ fn book(t: &Stage) -> &dyn FamilyStore {
     t.store.family_store().expect("a store keeps families")
 }
 
-/// A child that goes on when its parent ends.
+/// A child that continues when its parent ends.
 fn abandoned<'s>(t: &'s Stage, parent: &RunHead, step: &str) -> Order<'s> {
     t.order().parent(parent.facts.as_parent(StepId::from_stored(step), ClosePolicy::Abandon))
 }
 
-/// A driven root with two abandoned children, of which BOB drives the first, and a grandchild below that one.
+/// A driven root with two abandoned children and a grandchild below the first, which BOB drives.
 async fn family(t: &Stage) -> [RunHead; 4] {
     let root = t.driven().await;
     let (first, second) = (abandoned(t, &root, "a").granted_to(BOB), abandoned(t, &root, "b"));
@@ -49,7 +49,7 @@ async fn unswept(t: &Stage) -> Vec<RunId> {
     families.into_iter().map(|(_, root)| root).collect()
 }
 
-/// Tries to start one child, where the root may have `most` descendants.
+/// Tries to start one child while the root is limited to `most` descendants.
 async fn start_one(t: &Stage, parent: &RunHead, step: &str, most: u64) -> CommitOutcome {
     let order = abandoned(t, parent, step);
     let mut advance = t.write(parent).await.awaits_child(step, &order).advance();
@@ -57,7 +57,7 @@ async fn start_one(t: &Stage, parent: &RunHead, step: &str, most: u64) -> Commit
     t.store.commit_run(advance).await.unwrap()
 }
 
-/// A child knows the root of its family, and how deep it is in it.
+/// A child knows the root of its family, and its depth below the root.
 pub(super) async fn descendants_know_their_root(t: &Stage) {
     let [root, first, second, grandchild] = family(t).await;
     for (run, depth) in [(&first, 1), (&second, 1), (&grandchild, 2)] {
@@ -67,7 +67,7 @@ pub(super) async fn descendants_know_their_root(t: &Stage) {
     assert_eq!((root.facts.root(), root.facts.depth()), (root.id(), 0));
 }
 
-/// All descendants of a root count, wherever in the family they are started. A write beyond the limit changes nothing.
+/// All descendants count towards the root's limit, wherever they are started. A write over the limit changes nothing.
 pub(super) async fn a_root_has_so_many_descendants_and_no_more(t: &Stage) {
     let [root, first, _, _] = family(t).await;
     for parent in [&root, &first] {
@@ -85,7 +85,7 @@ pub(super) async fn a_root_has_so_many_descendants_and_no_more(t: &Stage) {
     must!(start_one(t, &other, "d", 1).await, CommitOutcome::Committed { .. });
 }
 
-/// A write that is sent again finds its own children, which count once.
+/// A repeated write finds its own children, which count once.
 pub(super) async fn a_write_sent_again_counts_its_children_once(t: &Stage) {
     let root = t.driven().await;
     let order = abandoned(t, &root, "a");
@@ -99,7 +99,7 @@ pub(super) async fn a_write_sent_again_counts_its_children_once(t: &Stage) {
     must!(start_one(t, &root, "c", 2).await, CommitOutcome::ChildrenRefused(_));
 }
 
-/// A root that lives for ever may start children for ever.
+/// Continue-as-new resets the count of descendants, so a root can start children without end.
 pub(super) async fn a_root_that_continues_as_new_begins_a_new_count(t: &Stage) {
     let root = t.driven().await;
     must!(start_one(t, &root, "a", 1).await, CommitOutcome::Committed { .. });
@@ -109,7 +109,7 @@ pub(super) async fn a_root_that_continues_as_new_begins_a_new_count(t: &Stage) {
     must!(start_one(t, &root, "a", 1).await, CommitOutcome::Committed { .. });
 }
 
-/// Who no longer holds the run is told so, whatever its children would have come to.
+/// A writer that lost the run gets that answer, whatever else is wrong with its children.
 pub(super) async fn a_stale_writer_hears_nothing_of_the_family(t: &Stage) {
     let root = t.driven().await;
     must!(start_one(t, &root, "a", 1).await, CommitOutcome::Committed { .. });
@@ -119,7 +119,7 @@ pub(super) async fn a_stale_writer_hears_nothing_of_the_family(t: &Stage) {
     must!(start_one(t, &root, "b", 1).await, CommitOutcome::LeaseLost);
 }
 
-/// From the moment a family is cancelled on, nobody is born into it, so that a sweep reaches all there are.
+/// No child starts in a cancelled family, so a sweep reaches every member.
 pub(super) async fn nobody_is_born_into_a_cancelled_family(t: &Stage) {
     let [root, first, _, _] = family(t).await;
     must!(cancel_family(t, &root).await, CancelFamilyOutcome::Cancelled(head) if head == t.head(&root).await);
@@ -133,7 +133,7 @@ pub(super) async fn nobody_is_born_into_a_cancelled_family(t: &Stage) {
     assert_eq!(t.list(10, None).await.runs.len(), 4);
 }
 
-/// A sweep asks all open members to cancel, abandoned ones as well, a few at a time, and can be begun again after a crash.
+/// A sweep cancels all open members in small batches, including abandoned ones, and can resume after a crash.
 pub(super) async fn a_sweep_reaches_every_member_of_a_cancelled_family(t: &Stage) {
     let [root, first, second, grandchild] = family(t).await;
     let bystander = t.pending().await;
@@ -166,7 +166,7 @@ pub(super) async fn a_sweep_reaches_every_member_of_a_cancelled_family(t: &Stage
     assert_eq!(t.head(&bystander).await, bystander);
 }
 
-/// The root of a family that gets out of hand may have ended long ago.
+/// A family can be cancelled even if its root ended long ago.
 pub(super) async fn the_family_of_an_ended_root_is_cancelled_as_well(t: &Stage) {
     let [root, first, second, _] = family(t).await;
     let root = t.write(&root).await.gives_up("a").gives_up("b").completes("1").done().await;
@@ -178,7 +178,7 @@ pub(super) async fn the_family_of_an_ended_root_is_cancelled_as_well(t: &Stage) 
     assert_eq!(t.head(&second).await.status(), RunStatus::Cancelled);
 }
 
-/// Only a root has a family, only in its workspace, and only as it was seen.
+/// Only a root's family can be cancelled, only in its workspace, and only under the version that the caller saw.
 pub(super) async fn only_the_family_of_a_root_is_cancelled(t: &Stage) {
     let [root, first, ..] = family(t).await;
     must!(cancel_family(t, &first).await, CancelFamilyOutcome::NotRoot(run) if run == root.id());
@@ -199,7 +199,7 @@ pub(super) async fn only_the_family_of_a_root_is_cancelled(t: &Stage) {
     must!(seen, CancelFamilyOutcome::Cancelled(_));
 }
 
-/// What is kept of a family goes with the last run of it.
+/// The data of a family is deleted with its last run.
 pub(super) async fn a_family_is_forgotten_with_its_last_member(t: &Stage) {
     let root = t.driven().await;
     let child = abandoned(t, &root, "a").granted_to(BOB);

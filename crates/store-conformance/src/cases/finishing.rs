@@ -1,4 +1,4 @@
-//! How operations end: the guarded write after the action.
+//! The end of operations: the guarded write after the action.
 
 use hapax_engine::model::{
     EntityStorage, Failure, FinishBy, FinishOperation, FinishOperationOutcome, OperationEnd, OperationId,
@@ -14,7 +14,7 @@ fn ends() -> [OperationEnd; 3] {
     [done(r#"{ "id" : 1.0 }"#), OperationEnd::Rejected(declined), OperationEnd::Failed(failure())]
 }
 
-/// S1.21, S1.28: success flips the transient status to the one after it.
+/// S1.21, S1.28: success changes the transient status to the final one.
 pub(super) async fn success_flips_to_the_status_after_it(t: &Stage) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
@@ -32,12 +32,12 @@ pub(super) async fn success_flips_to_the_status_after_it(t: &Stage) {
     }
 }
 
-/// S1.22, S1.23, S1.29 to S1.33: a failure or a rejection gives the claim back at once, to where the claim says.
+/// S1.22, S1.23, S1.29 to S1.33: a failure or rejection reverts the claim at once, to the status that the claim names.
 pub(super) async fn failure_gives_the_claim_back(t: &Stage) {
     for home in t.homes().await {
         for (n, end) in ends().into_iter().skip(1).enumerate() {
             let id = format!("i{n}");
-            // It began elsewhere; the claim says where it goes back to.
+            // It began in another status; the claim names the status to revert to.
             t.invoice(&home, &id, "overdue").await;
             let held = t.close(&home, &id).begins().await;
             t.pass(SECOND);
@@ -61,7 +61,7 @@ pub(super) async fn failure_gives_the_claim_back(t: &Stage) {
     }
 }
 
-/// What the action learned is laid over what is known of an entity.
+/// The data that the action returns is merged over the entity's data.
 pub(super) async fn success_lays_data_over_what_is_known(t: &Stage) {
     must!(
         t.create("i1", "approved", r#"{"total":7,"paid":{"a":1}}"#).await,
@@ -77,7 +77,7 @@ pub(super) async fn success_lays_data_over_what_is_known(t: &Stage) {
     assert_eq!(known, serde_json::json!({"total": 7, "paid": {"b": 2}, "by": "meg"}));
 }
 
-/// Data that is not an object is refused, and nothing is written.
+/// Data that is not a JSON object is refused, and nothing is written.
 pub(super) async fn data_that_is_no_object_is_refused(t: &Stage) {
     let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
     let end = held.own_end(OperationEnd::Done { result: json("1"), data: Some(json("[1]")) });
@@ -88,7 +88,7 @@ pub(super) async fn data_that_is_no_object_is_refused(t: &Stage) {
     assert!(t.posts().await.is_empty() && t.noted_on(&EntityStorage::BuiltIn, "i1").await.is_empty());
 }
 
-/// S1.11: after-effects and notes are there with the end, and only with it.
+/// S1.11: after-effects and notes are written with the end, and only with it.
 pub(super) async fn after_effects_and_notes_come_with_the_end(t: &Stage) {
     for home in t.homes().await {
         for (n, end) in ends().into_iter().enumerate() {
@@ -109,7 +109,7 @@ pub(super) async fn after_effects_and_notes_come_with_the_end(t: &Stage) {
     assert_eq!(t.claim_outbox(ANN, &[("mail", 100)]).await.posts.len(), mails, "they are due");
 }
 
-/// S1.11: an after-effect that is there stays as it is.
+/// S1.11: an existing after-effect is not overwritten.
 pub(super) async fn an_after_effect_that_is_there_stays(t: &Stage) {
     let (one, two) =
         (t.closing(&EntityStorage::BuiltIn, "i1").await, t.closing(&EntityStorage::BuiltIn, "i2").await);
@@ -130,7 +130,7 @@ pub(super) async fn an_after_effect_that_is_there_stays(t: &Stage) {
     must!(kept.state, OutboxState::Delivered { .. });
 }
 
-/// G1.3: an end that is sent again, because its acknowledgement was lost, stands and writes nothing more.
+/// G1.3: an end repeated after a lost acknowledgement is recognised, and writes nothing more.
 pub(super) async fn an_end_sent_again_stands(t: &Stage) {
     for home in t.homes().await {
         for (n, end) in ends().into_iter().enumerate() {
@@ -147,7 +147,7 @@ pub(super) async fn an_end_sent_again_stands(t: &Stage) {
             must!(held.send(request.clone()).await, FinishOperationOutcome::Again(again) if *again == operation);
             assert_eq!((held.now().await, t.entity(&home, &id).await), (operation, entity));
             assert_eq!(t.noted_on(&home, &id).await.len(), 1);
-            // Also when others have moved the entity since.
+            // Even if others have changed the entity since.
             let next =
                 t.close(&home, &id).seen(3).with(|request| request.from.push(name("closed"))).begins().await;
             must!(held.send(request).await, FinishOperationOutcome::Again(_));
@@ -157,7 +157,7 @@ pub(super) async fn an_end_sent_again_stands(t: &Stage) {
     }
 }
 
-/// Another end than the one that stands is not the holder's to write.
+/// A holder cannot replace the recorded end with a different one.
 pub(super) async fn another_end_than_the_one_that_stands_is_lost(t: &Stage) {
     for home in t.homes().await {
         for (n, end) in ends().into_iter().enumerate() {
@@ -180,7 +180,7 @@ pub(super) async fn another_end_than_the_one_that_stands_is_lost(t: &Stage) {
     }
 }
 
-/// Who does not hold the operation writes nothing, after-effects and notes included.
+/// A caller that does not hold the operation writes nothing, including after-effects and notes.
 pub(super) async fn who_does_not_hold_it_writes_nothing(t: &Stage) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
@@ -217,7 +217,7 @@ pub(super) async fn who_does_not_hold_it_writes_nothing(t: &Stage) {
     }
 }
 
-/// G1.2: who comes back after the janitor gave its claim back persists nothing, whatever it says.
+/// G1.2: a holder that returns after its claim was reverted writes nothing, whatever the outcome.
 pub(super) async fn a_zombie_persists_nothing(t: &Stage) {
     for home in t.homes().await {
         let zombie = t.closing(&home, "i1").await;
@@ -230,7 +230,7 @@ pub(super) async fn a_zombie_persists_nothing(t: &Stage) {
             };
             must!(zombie.send(request).await, FinishOperationOutcome::Lost(Some(found)) if *found == reverted);
         }
-        // Somebody else does it meanwhile.
+        // Another engine begins the step in between.
         let next = t.close(&home, "i1").seen(3).owner(BOB).begins().await;
         must!(zombie.done("1").await, FinishOperationOutcome::Lost(Some(found)) if *found == reverted);
         assert_eq!(t.standing(&home, "i1").await, ("closing".into(), 4));
@@ -241,14 +241,14 @@ pub(super) async fn a_zombie_persists_nothing(t: &Stage) {
     }
 }
 
-/// G1.2: nor does it if the operation is tried again: the attempt is another.
+/// G1.2: the same holds if the operation is retried, because that is a different attempt.
 pub(super) async fn a_zombie_of_an_earlier_attempt_persists_nothing(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").key("k");
         let zombie = close.begins().await;
         zombie.reverted().await;
-        // Even by the same engine.
+        // Even if the same engine retries it.
         let next = close.again().seen(3).begins().await;
         assert_eq!((next.id(), next.operation.attempt), (zombie.id(), 2));
         for end in ends() {
@@ -260,7 +260,7 @@ pub(super) async fn a_zombie_of_an_earlier_attempt_persists_nothing(t: &Stage) {
     }
 }
 
-/// A row that somebody else moved out of the transient status is not flipped: success cannot be written, and nothing is.
+/// If someone else moved the row out of the transient status, success is refused and nothing is written.
 pub(super) async fn a_row_that_was_moved_meanwhile_is_not_flipped(t: &Stage) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     let held = t.closing(&home, "i1").await;
@@ -274,7 +274,7 @@ pub(super) async fn a_row_that_was_moved_meanwhile_is_not_flipped(t: &Stage) {
     must!(held.send(request).await, FinishOperationOutcome::Stale(Some(found)) if found == moved);
     assert_eq!(held.now().await, held.operation);
     assert!(t.posts().await.is_empty() && t.noted_on(&home, "i1").await.is_empty());
-    // A failure has nothing to flip back, and ends the operation.
+    // A failure has no status to revert, and ends the operation.
     must!(
         held.finish(OperationEnd::Failed(failure())).await,
         FinishOperationOutcome::Finished { entity: None, .. }
@@ -283,7 +283,7 @@ pub(super) async fn a_row_that_was_moved_meanwhile_is_not_flipped(t: &Stage) {
     assert_eq!(held.status().await, OperationStatus::Failed);
 }
 
-/// A row in its transient status that the user's code changed otherwise is flipped, from the version it has by now.
+/// A row that the user's code changed within its transient status is updated from its current version.
 pub(super) async fn a_row_that_was_changed_in_its_transient_status_is_flipped(t: &Stage) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     for (id, end, status) in
@@ -296,7 +296,7 @@ pub(super) async fn a_row_that_was_changed_in_its_transient_status_is_flipped(t:
     }
 }
 
-/// A claim that ended holds nothing: the next may begin at once.
+/// An ended operation releases its claim, so the next one can begin at once.
 pub(super) async fn an_ended_operation_holds_nothing(t: &Stage) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;

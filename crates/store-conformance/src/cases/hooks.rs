@@ -1,4 +1,4 @@
-//! Webhooks that came in: each event is taken in once.
+//! Inbound webhooks: each event is stored once.
 
 use hapax_engine::model::{InboundEventId, InboundEventStatus, WorkspaceId};
 use hapax_engine::store::{
@@ -43,7 +43,7 @@ fn finish(id: InboundEventId, attempts: u32, status: InboundEventStatus) -> Fini
     FinishInboundEvent { id, attempts, status, outcome: Some(json(r#"{"run":"run_1"}"#)) }
 }
 
-/// CONTRACT 9: an event is taken in byte for byte, once; what comes again is counted and changes nothing.
+/// CONTRACT 9: an event is stored once, byte for byte. A redelivery is counted and changes nothing else.
 pub(super) async fn an_event_is_taken_in_once(t: &Stage) {
     let hook = must!(receive(t, event("stripe", "evt_1")).await, ReceiveOutcome::New(hook) => hook);
     assert_eq!(hook.body, b"{\"a\": 1}\n\x00\xff");
@@ -61,7 +61,7 @@ pub(super) async fn an_event_is_taken_in_once(t: &Stage) {
     assert_eq!(book(t).find_inbound_event(&event("stripe", "evt_2")).await.unwrap(), None);
 }
 
-/// Must hold: a hundred deliveries of one event at once are one event.
+/// Must hold: a hundred concurrent deliveries of one event store one event.
 pub(super) async fn of_many_deliveries_at_once_one_is_new(t: &Stage) {
     let store = t.store.clone();
     let deliveries = (0..100).map(|_| {
@@ -75,7 +75,7 @@ pub(super) async fn of_many_deliveries_at_once_one_is_new(t: &Stage) {
     assert_eq!(book(t).find_inbound_event(&event("stripe", "evt_1")).await.unwrap().unwrap().duplicates, 99);
 }
 
-/// What became of an event is written by whoever processed it as it was; one that comes late changes nothing.
+/// The outcome of an event is recorded by the node that processed its current state. A late outcome changes nothing.
 pub(super) async fn what_became_of_an_event_is_written_once(t: &Stage) {
     must!(receive(t, event("stripe", "evt_1")).await, ReceiveOutcome::New(_));
     t.pass(SECOND);
@@ -104,7 +104,7 @@ pub(super) async fn what_became_of_an_event_is_written_once(t: &Stage) {
     assert_eq!((hook.status, hook.attempts), (InboundEventStatus::Applied, 2));
 }
 
-/// Lists go from the newest on, by source and status, page by page.
+/// Lists are ordered newest first, filtered by source and status, page by page.
 pub(super) async fn events_are_listed_newest_first(t: &Stage) {
     for (source, id) in [("stripe", "e1"), ("github", "e2"), ("stripe", "e3"), ("stripe", "e4")] {
         must!(receive(t, event(source, id)).await, ReceiveOutcome::New(_));
@@ -128,7 +128,7 @@ pub(super) async fn events_are_listed_newest_first(t: &Stage) {
     assert!(listed(t, elsewhere).await.is_empty());
 }
 
-/// An event whose taker is gone is found again; one that has been processed is forgotten in time.
+/// An event whose node crashed is found again. A processed event is purged after its retention.
 pub(super) async fn unprocessed_events_are_found_and_old_ones_forgotten(t: &Stage) {
     must!(receive(t, event("stripe", "e1")).await, ReceiveOutcome::New(_));
     must!(receive(t, event("stripe", "e2")).await, ReceiveOutcome::New(_));
@@ -148,8 +148,8 @@ pub(super) async fn unprocessed_events_are_found_and_old_ones_forgotten(t: &Stag
     must!(receive(t, event("stripe", "e2")).await, ReceiveOutcome::New(_));
 }
 
-/// Those that nobody can process keep nobody from those behind them: a page goes on where the one before ended, and one that is put off
-/// keeps its place, with why.
+/// Events that cannot be processed do not block later ones: each page continues after the one before. A postponed event
+/// keeps its position, with the reason.
 pub(super) async fn unprocessed_events_are_listed_page_by_page(t: &Stage) {
     for number in 0..5 {
         must!(receive(t, event("stripe", &format!("e{number}"))).await, ReceiveOutcome::New(_));

@@ -1,4 +1,4 @@
-//! Holders that vanish: heartbeats, what the janitor gives back or leaves to people, and rows that nothing holds.
+//! Crashed holders: heartbeats, the operations that the janitor reverts or leaves to people, and stray rows.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::must;
 
 const WINDOW: Duration = Duration::from_secs(300);
 
-/// G1.2: a holder that says that it lives is heard of, and keeps its operations.
+/// G1.2: a heartbeat is recorded, and its sender keeps its operations.
 pub(super) async fn a_living_holder_is_heard_of(t: &Stage) {
     for home in t.homes().await {
         let (slow, dead) = (t.closing(&home, "i1").await, t.closing(&home, "i2").await);
@@ -33,7 +33,7 @@ pub(super) async fn a_living_holder_is_heard_of(t: &Stage) {
     }
 }
 
-/// A holder learns which operations it has lost, and those are not heard of.
+/// A heartbeat returns the operations that its sender has lost, and does not record them as alive.
 pub(super) async fn a_holder_learns_what_it_lost(t: &Stage) {
     for home in t.homes().await {
         let held = t.closing(&home, "held").await;
@@ -70,7 +70,7 @@ pub(super) async fn a_holder_learns_what_it_lost(t: &Stage) {
     }
 }
 
-/// Too many operations at once are refused.
+/// A heartbeat for too many operations is refused.
 pub(super) async fn too_many_heartbeats_are_refused(t: &Stage) {
     let held = t.closing(&EntityStorage::BuiltIn, "i1").await.held();
     let heard = t.entities().heartbeat_operations(ANN, vec![held.clone(); MAX_HEARTBEATS]).await;
@@ -79,7 +79,7 @@ pub(super) async fn too_many_heartbeats_are_refused(t: &Stage) {
     must!(refused, Err(StoreError::Refused(_)));
 }
 
-/// S1.40: the janitor finds the operations of its module that were not heard of since, the longest unheard first.
+/// S1.40: the janitor finds operations of its module without a recent heartbeat, the oldest heartbeat first.
 pub(super) async fn a_janitor_finds_what_was_not_heard_of(t: &Stage) {
     for home in t.homes().await {
         let mut held = Vec::new();
@@ -91,7 +91,7 @@ pub(super) async fn a_janitor_finds_what_was_not_heard_of(t: &Stage) {
         let other = t.close(&home, "other").module("shipping").begins().await;
         t.invoice(&home, "bare", "approved").await;
         let bare = t.close(&home, "bare").unclaimed().begins().await;
-        // Heard of again, so that the order is not that of the ids.
+        // Send another heartbeat, so the order differs from the order of the ids.
         t.pass(SECOND);
         assert!(t.hear(ANN, &[&held[0]]).await.is_empty());
         let doubted = t.closing(&home, "doubt").await;
@@ -120,7 +120,7 @@ pub(super) async fn a_janitor_finds_what_was_not_heard_of(t: &Stage) {
     }
 }
 
-/// A janitor looks after every workspace, and after so many at once.
+/// A janitor covers every workspace, in bounded batches.
 pub(super) async fn a_janitor_looks_after_every_workspace_in_bounds(t: &Stage) {
     must!(t.create("i1", "approved", "{}").await, hapax_engine::store::CreateEntityOutcome::Created(_));
     for _ in 0..MAX_STALE_CLAIMS {
@@ -157,7 +157,7 @@ pub(super) async fn a_janitor_looks_after_every_workspace_in_bounds(t: &Stage) {
     assert_eq!(list(usize::MAX).await, [there.operation]);
 }
 
-/// S1.38, S1.40, S1.41: the janitor gives back what its holder left, and its history tells it (G1.6).
+/// S1.38, S1.40, S1.41: the janitor reverts abandoned operations, and the history records it (G1.6).
 pub(super) async fn a_janitor_gives_back_what_its_holder_left(t: &Stage) {
     for home in t.homes().await {
         let dead = t.closing(&home, "i1").await;
@@ -173,7 +173,7 @@ pub(super) async fn a_janitor_gives_back_what_its_holder_left(t: &Stage) {
         assert_eq!((entity.status.as_str(), entity.version.get()), ("approved", 3));
         assert_eq!(entity.updated_at, t.now());
         assert_eq!((dead.now().await, t.entity(&home, "i1").await), (operation.clone(), entity));
-        // Another janitor that saw the same is told that it stands.
+        // A second janitor that saw the same state learns that the revert is done.
         t.pass(SECOND);
         must!(dead.send(request).await, FinishOperationOutcome::Again(again) if *again == operation);
         assert_eq!(t.noted_on(&home, "i1").await.len(), 1);
@@ -181,7 +181,7 @@ pub(super) async fn a_janitor_gives_back_what_its_holder_left(t: &Stage) {
     }
 }
 
-/// G1.2: a holder that was heard of meanwhile keeps its claim.
+/// G1.2: a holder whose heartbeat arrived in between keeps its claim.
 pub(super) async fn a_janitor_takes_nothing_from_who_was_heard_of_meanwhile(t: &Stage) {
     for home in t.homes().await {
         let slow = t.closing(&home, "i1").await;
@@ -204,7 +204,8 @@ pub(super) async fn a_janitor_takes_nothing_from_who_was_heard_of_meanwhile(t: &
     }
 }
 
-/// G1.4: what may not be repeated is held for people: the entity stays claimed, and others learn by what.
+/// G1.4: an operation that must not be repeated is left to people: the entity stays claimed, and others learn which
+/// operation holds it.
 pub(super) async fn what_may_not_be_repeated_is_held_for_people(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -236,7 +237,7 @@ pub(super) async fn what_may_not_be_repeated_is_held_for_people(t: &Stage) {
     }
 }
 
-/// S2.48: people say whether what is in doubt happened; the entity goes on or back, and is free.
+/// S2.48: people rule whether the operation in doubt happened. The entity moves forward or back, and is free.
 pub(super) async fn people_decide_on_what_is_in_doubt(t: &Stage) {
     let decisions = [
         (done(r#"{"seen":true}"#), "closed", OperationStatus::Done),
@@ -268,7 +269,8 @@ pub(super) async fn people_decide_on_what_is_in_doubt(t: &Stage) {
     }
 }
 
-/// A run that carried an operation out says how it ended, whoever saw it; nobody says so of one without a run.
+/// A run that executed an operation reports its end, whichever engine saw it. An operation without a run has no such
+/// report.
 pub(super) async fn a_run_says_how_its_operation_ended(t: &Stage) {
     for home in t.homes().await {
         for (id, end, status) in
@@ -288,7 +290,7 @@ pub(super) async fn a_run_says_how_its_operation_ended(t: &Stage) {
     }
 }
 
-/// An operation without a claim whose holder vanished ends, and the entity is not touched.
+/// An unclaimed operation of a crashed holder ends, and the entity is unchanged.
 pub(super) async fn an_unclaimed_operation_is_given_back_without_a_change(t: &Stage) {
     for home in t.homes().await {
         let entity = t.invoice(&home, "i1", "approved").await;
@@ -303,7 +305,7 @@ pub(super) async fn an_unclaimed_operation_is_given_back_without_a_change(t: &St
     }
 }
 
-/// A row that was moved out of the transient status by the user's own code is not moved by the janitor.
+/// The janitor does not change a row that the user's code moved out of the transient status.
 pub(super) async fn a_janitor_does_not_move_what_was_moved(t: &Stage) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     let dead = t.closing(&home, "i1").await;
@@ -324,7 +326,7 @@ async fn strays(t: &Stage, request: RevertStrays) -> Vec<String> {
     ids
 }
 
-/// S1.40: rows that something else left in a transient status are given back, if nothing holds them and they are old enough.
+/// S1.40: stray rows in a transient status are reverted if no operation holds them and they are old enough.
 pub(super) async fn rows_that_nothing_holds_are_given_back(t: &Stage) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     t.invoice(&home, "stray", "closing").await;
@@ -360,7 +362,7 @@ pub(super) async fn rows_that_nothing_holds_are_given_back(t: &Stage) {
     t.close(&home, "stray").seen(2).begins().await;
 }
 
-/// Strays are given back in bounded batches.
+/// Stray rows are reverted in bounded batches.
 pub(super) async fn strays_are_given_back_in_bounded_batches(t: &Stage) {
     if t.tables.is_none() {
         return;

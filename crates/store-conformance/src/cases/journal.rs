@@ -1,4 +1,4 @@
-//! The journal: appended to with what it is about, and never changed.
+//! The journal: append-only entries, each with its subject.
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
@@ -16,7 +16,7 @@ fn entered(run: &RunHead, attempt: u32) -> JournalEntry {
     note_of(run, JournalEvent::Claimed { attempt })
 }
 
-/// A note of each kind, with and without each of its parts.
+/// An entry of each kind, with and without each optional field.
 fn every_kind(run: &RunHead) -> Vec<JournalEntry> {
     let failure = || Failure::unknown("the \"line\" broke: ü").with_code("408").retry_after(SECOND);
     let origin = Origin {
@@ -76,7 +76,7 @@ fn every_kind(run: &RunHead) -> Vec<JournalEntry> {
     all.into_iter().enumerate().map(note).collect()
 }
 
-/// What a write notes is there with it, in its order and with all it says.
+/// The entries of a write are stored with it, in order and with all fields.
 pub(super) async fn a_write_brings_its_notes(t: &Stage) {
     let run = t.driven().await;
     let notes = every_kind(&run);
@@ -86,7 +86,7 @@ pub(super) async fn a_write_brings_its_notes(t: &Stage) {
     assert_eq!(t.notes().await, notes);
 }
 
-/// Invariant 3: a write that is refused notes nothing.
+/// Invariant 3: a refused write adds no entries.
 pub(super) async fn a_refused_write_notes_nothing(t: &Stage) {
     let run = t.driven().await;
     let late = t.write(&run).await.does("charge").notes(entered(&run, 1)).advance();
@@ -98,7 +98,7 @@ pub(super) async fn a_refused_write_notes_nothing(t: &Stage) {
     assert_eq!(t.notes().await, []);
 }
 
-/// A write that is sent again is recognised, and notes nothing twice.
+/// A repeated write is recognised, and adds no entries.
 pub(super) async fn a_write_sent_again_notes_nothing_twice(t: &Stage) {
     let run = t.driven().await;
     let write = t.write(&run).await.does("charge").notes(entered(&run, 1)).advance();
@@ -108,7 +108,7 @@ pub(super) async fn a_write_sent_again_notes_nothing_twice(t: &Stage) {
     assert_eq!(t.notes().await, write.notes);
 }
 
-/// Only the settlement that settles a promise is noted.
+/// Only the settlement that settles a promise is recorded.
 pub(super) async fn only_what_settles_a_promise_is_noted(t: &Stage) {
     let run = t.driven().await;
     let soon = t.now().plus(SECOND);
@@ -126,7 +126,7 @@ pub(super) async fn only_what_settles_a_promise_is_noted(t: &Stage) {
     assert_eq!(t.notes().await, [noted_by(MEG, &run, "first")]);
 }
 
-/// Only a command that is carried out is noted.
+/// Only a command that takes effect is recorded.
 pub(super) async fn only_a_command_that_is_carried_out_is_noted(t: &Stage) {
     let run = t.pending().await;
     let failed = t.driven().await;
@@ -163,7 +163,7 @@ pub(super) async fn only_a_command_that_is_carried_out_is_noted(t: &Stage) {
     assert_eq!(notes, expected.map(|(run, why)| noted_by(MEG, run, why)));
 }
 
-/// Whoever no longer holds a run may still note what they saw, also about a run that is gone.
+/// A worker that lost a run may still append its observations, even about a deleted run.
 pub(super) async fn notes_are_appended_without_a_guard(t: &Stage) {
     let run = t.driven().await;
     t.pass(LEASE);
@@ -180,7 +180,7 @@ pub(super) async fn notes_are_appended_without_a_guard(t: &Stage) {
     assert_eq!(t.head(&run).await.version.get(), 2, "the run is not touched");
 }
 
-/// The journal is read oldest first, in pages, from any place on.
+/// The journal is read oldest first, in pages, from any position.
 pub(super) async fn notes_are_read_in_order_and_in_pages(t: &Stage) {
     let run = t.driven().await;
     let notes: Vec<JournalEntry> = (1..=5).map(|attempt| entered(&run, attempt)).collect();
@@ -203,7 +203,7 @@ pub(super) async fn notes_are_read_in_order_and_in_pages(t: &Stage) {
     assert!(t.placed_notes(ListJournal { after: u64::MAX, ..t.all_notes() }).await.is_empty());
 }
 
-/// A list may be of one run, of what people did, or of both, and is always of one workspace.
+/// A list can be filtered by run, by people's actions, or by both, and always covers one workspace.
 pub(super) async fn the_journal_is_narrowed(t: &Stage) {
     let (one, two) = (t.driven().await, t.driven().await);
     let abroad = t.order().workspace("abroad").granted_to(ANN).start().await;
@@ -237,7 +237,7 @@ pub(super) async fn the_journal_is_narrowed(t: &Stage) {
     }
 }
 
-/// A new generation does not forget what happened in the ones before.
+/// A new generation keeps the entries of the earlier ones.
 pub(super) async fn notes_outlive_their_generation(t: &Stage) {
     let run = t.driven().await;
     let before = entered(&run, 1);
@@ -247,7 +247,7 @@ pub(super) async fn notes_outlive_their_generation(t: &Stage) {
     assert_eq!(next.generation.get(), 1);
 }
 
-/// A purged run takes its notes along, but not those that people made: they are the audit log.
+/// A purged run takes its entries along, except for people's actions, which are the audit log.
 pub(super) async fn what_people_did_outlives_the_run(t: &Stage) {
     let (gone, kept) = (t.driven().await, t.driven().await);
     for run in [&gone, &kept] {
@@ -262,7 +262,7 @@ pub(super) async fn what_people_did_outlives_the_run(t: &Stage) {
     assert_eq!(t.notes().await, left);
 }
 
-/// A place is given once, also if its entry is gone: whoever has read so far misses nothing.
+/// A position is never reused, even if its entry is deleted, so a reader that resumes from it misses nothing.
 pub(super) async fn a_place_is_never_given_twice(t: &Stage) {
     let run = t.driven().await;
     let noted = t.write(&run).await.does("charge").notes(entered(&run, 1)).completes("1").done().await;
@@ -275,7 +275,7 @@ pub(super) async fn a_place_is_never_given_twice(t: &Stage) {
     assert_eq!(later.len(), 1, "whoever read up to {last} sees what came since");
 }
 
-/// However much is asked for, a page holds so many and no more.
+/// A page has a maximum size, whatever the caller asks for.
 pub(super) async fn a_page_of_the_journal_is_cut_to_its_limit(t: &Stage) {
     let run = t.driven().await;
     let notes = (0..=MAX_PAGE as u32).map(|attempt| noted_by(MEG, &run, &attempt.to_string())).collect();

@@ -1,4 +1,4 @@
-//! Keys: which run they name, and for how long.
+//! Keys: the run that each one names, and for how long.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::must;
 
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// S0.10, G3.3, S0.5, S0.11, S0.12, invariant 9: the same key finds the same run, as it is by now.
+/// S0.10, G3.3, S0.5, S0.11, S0.12, invariant 9: the same key returns the same run in its current state.
 pub(super) async fn the_same_key_finds_the_same_run(t: &Stage) {
     let first = t.order().key("process-order-789").start().await;
     must!(t.order().key("process-order-789").send().await, StartOutcome::Existing(run) if run == first);
@@ -21,13 +21,13 @@ pub(super) async fn the_same_key_finds_the_same_run(t: &Stage) {
     assert_eq!(t.list(10, None).await.runs.len(), 1, "no second run was made");
 }
 
-/// S0.12: without a key every start is a new run.
+/// S0.12: every start without a key creates a new run.
 pub(super) async fn without_a_key_every_start_is_a_new_run(t: &Stage) {
     let (first, second) = (t.pending().await, t.pending().await);
     assert_ne!(first.id(), second.id());
 }
 
-/// S2.12, S2.32, G0.2, invariant 10: the same key for something else is refused and changes nothing.
+/// S2.12, S2.32, G0.2, invariant 10: the same key with a different request is refused and changes nothing.
 pub(super) async fn a_key_with_another_input_is_a_conflict(t: &Stage) {
     let first = t.order().key("k").input(r#"{"amount":1}"#).start().await;
     let seen_at = t.now();
@@ -44,7 +44,7 @@ pub(super) async fn a_key_with_another_input_is_a_conflict(t: &Stage) {
     assert_eq!(t.head(&first).await, first);
 }
 
-/// S0.9, invariant 14: the scope of a key is its workspace.
+/// S0.9, invariant 14: keys are scoped to a workspace.
 pub(super) async fn the_same_key_in_two_workspaces_is_two_keys(t: &Stage) {
     let here = t.order().key("k").input("1").start().await;
     let there = t.order().key("k").workspace("abroad").input("2").start().await;
@@ -56,7 +56,7 @@ pub(super) async fn the_same_key_in_two_workspaces_is_two_keys(t: &Stage) {
     assert_eq!(t.key("k").await.unwrap().run(), Some(here.id()));
 }
 
-/// What a key stands for can be read.
+/// A key's record can be read.
 pub(super) async fn a_key_says_what_it_stands_for(t: &Stage) {
     let run = t.order().key("k").start().await;
     let fingerprint = run.facts.fingerprint.unwrap();
@@ -70,7 +70,7 @@ pub(super) async fn a_key_says_what_it_stands_for(t: &Stage) {
     assert_eq!(t.key("k").await, Some(record));
 }
 
-/// Keys are told apart by every character.
+/// Keys are compared byte by byte.
 pub(super) async fn keys_are_compared_exactly(t: &Stage) {
     for key in ["k", "K", "k ", " k", "k%", "k_", "k:1", "k:2", "k\\", "k'"] {
         t.order().key(key).start().await;
@@ -78,7 +78,7 @@ pub(super) async fn keys_are_compared_exactly(t: &Stage) {
     assert_eq!(t.list(100, None).await.runs.len(), 10);
 }
 
-/// Invariant 8, lesson 7: the key of an open run does not age.
+/// Invariant 8, lesson 7: the key of an open run never expires.
 pub(super) async fn a_key_never_expires_while_its_run_is_open(t: &Stage) {
     let run = t.order().key("k").keep_key_for(SECOND).granted_to(ANN).start().await;
     t.write(&run).await.awaits_signal("go").parks().done().await;
@@ -93,7 +93,7 @@ async fn completed_run(t: &Stage, key: &str) -> RunHead {
     t.write(&run).await.does("charge").completes("1").done().await
 }
 
-/// G0.3, S2.23, S2.24, S4.27, invariant 8: after the end of the run and its retention the key is as if never used.
+/// G0.3, S2.23, S2.24, S4.27, invariant 8: after the end of the run and its retention, the key can be used again.
 pub(super) async fn a_key_outlives_its_run_by_its_retention(t: &Stage) {
     let run = completed_run(t, "k").await;
     assert_eq!(t.key("k").await.unwrap().expires_at, Some(t.now().plus(HOUR)));
@@ -107,7 +107,7 @@ pub(super) async fn a_key_outlives_its_run_by_its_retention(t: &Stage) {
     assert_eq!(t.head(&run).await, run, "the old run is not touched");
 }
 
-/// CONTRACT 4: without a number the key lives for ever.
+/// CONTRACT 4: a key without a retention never expires.
 pub(super) async fn a_key_without_an_end_lives_for_ever(t: &Stage) {
     let run = t.order().key("k").granted_to(ANN).start().await;
     let run = t.write(&run).await.completes("1").done().await;
@@ -116,7 +116,7 @@ pub(super) async fn a_key_without_an_end_lives_for_ever(t: &Stage) {
     must!(t.order().key("k").send().await, StartOutcome::Existing(found) if found == run);
 }
 
-/// CONTRACT 4: a run that failed keeps its key unless it was declared otherwise.
+/// CONTRACT 4: a failed run keeps its key unless declared otherwise.
 pub(super) async fn a_failed_run_keeps_its_key(t: &Stage) {
     let run = t.order().key("k").granted_to(ANN).start().await;
     let run = t.write(&run).await.fails("no").done().await;
@@ -137,14 +137,14 @@ pub(super) async fn a_failed_or_cancelled_run_frees_its_key_if_so_declared(t: &S
     }
 }
 
-/// A command that ends a run has the same consequences for its key.
+/// A command that ends a run affects its key in the same way.
 pub(super) async fn a_run_cancelled_from_outside_frees_its_key_if_so_declared(t: &Stage) {
     let run = t.order().key("k").release_key_on_failure().start().await;
     assert_eq!(t.steered(&run, cancel()).await.status(), RunStatus::Cancelled);
     assert_ne!(t.order().key("k").start().await.id(), run.id());
 }
 
-/// The end of a run does not touch a key that names another run by now.
+/// The end of a run does not change a key that now names another run.
 pub(super) async fn a_key_given_on_is_not_touched_by_its_first_run(t: &Stage) {
     let first = t.order().key("k").release_key_on_failure().granted_to(ANN).start().await;
     let first = t.write(&first).await.fails_at("charge").fails("no").done().await;
@@ -157,7 +157,7 @@ pub(super) async fn a_key_given_on_is_not_touched_by_its_first_run(t: &Stage) {
     assert_eq!((record.run(), record.expires_at), (Some(second.id()), None));
 }
 
-/// CONTRACT 4, invariant 60: the key of a purged run still refuses a second operation.
+/// CONTRACT 4, invariant 60: the key of a purged run still refuses a second start.
 pub(super) async fn the_key_of_a_purged_run_still_stands(t: &Stage) {
     let run = completed_run(t, "k").await;
     t.pass(SECOND);
@@ -168,7 +168,7 @@ pub(super) async fn the_key_of_a_purged_run_still_stands(t: &Stage) {
     t.order().key("k").input("2").start().await;
 }
 
-/// S4.28: keys that have expired can be read until they are purged.
+/// S4.28: an expired key can be read until it is purged.
 pub(super) async fn an_expired_key_is_there_until_it_is_purged(t: &Stage) {
     let run = completed_run(t, "k").await;
     t.pass(2 * HOUR);
@@ -177,7 +177,7 @@ pub(super) async fn an_expired_key_is_there_until_it_is_purged(t: &Stage) {
     assert!(t.key("k").await.is_none());
 }
 
-/// Keys are listed in order, across workspaces, after any place.
+/// Keys are listed in order, in all workspaces, from any position.
 pub(super) async fn keys_are_listed_in_order(t: &Stage) {
     let mut all = Vec::new();
     for workspace in ["b", "a", "default"] {
@@ -197,7 +197,7 @@ pub(super) async fn keys_are_listed_in_order(t: &Stage) {
     }
 }
 
-/// The end of time is an end that keys can have.
+/// The end of time is a valid expiry of a key.
 pub(super) async fn a_retention_beyond_all_time_is_kept(t: &Stage) {
     let run =
         t.order().key("k").keep_key_for(Duration::from_millis(i64::MAX as u64)).granted_to(ANN).start().await;

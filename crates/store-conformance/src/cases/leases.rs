@@ -1,4 +1,4 @@
-//! Keeping leases alive.
+//! Lease renewal.
 
 use hapax_engine::limits::MAX_RENEWALS;
 use hapax_engine::model::{Fence, RunHead};
@@ -7,7 +7,7 @@ use hapax_engine::store::{HeldLease, RenewLeases, StoreError};
 use crate::fixture::*;
 use crate::must;
 
-/// CONTRACT 5: a renewed lease ends later, and nothing else about the run changes.
+/// CONTRACT 5: a renewal extends the lease, and changes nothing else about the run.
 pub(super) async fn a_renewed_lease_ends_later(t: &Stage) {
     let held = t.driven().await;
     t.pass(LEASE / 2);
@@ -21,7 +21,7 @@ pub(super) async fn a_renewed_lease_ends_later(t: &Stage) {
     t.write(&held).await.does("charge").done().await;
 }
 
-/// Invariant 20: a write of the holder does not shorten the lease that was renewed meanwhile.
+/// Invariant 20: a write by the holder does not shorten a lease that was renewed in between.
 pub(super) async fn a_write_does_not_shorten_a_renewed_lease(t: &Stage) {
     let held = t.driven().await;
     t.pass(LEASE / 2);
@@ -35,12 +35,12 @@ pub(super) async fn a_write_does_not_shorten_a_renewed_lease(t: &Stage) {
     assert!(t.claim(BOB).await.is_empty());
 }
 
-/// The run as a holder knows it that heard of no renewal.
+/// The run as seen by a holder that missed the renewal.
 fn held_at(first: &RunHead, now: &RunHead) -> RunHead {
     RunHead { state: first.state, ..now.clone() }
 }
 
-/// Time goes by the store's clock: a lease that ended but was not taken is still the caller's.
+/// The store's clock counts: a holder can still renew an expired lease that no other worker has claimed.
 pub(super) async fn an_ended_lease_that_nobody_took_is_prolonged(t: &Stage) {
     let held = t.driven().await;
     t.pass(2 * LEASE);
@@ -48,7 +48,7 @@ pub(super) async fn an_ended_lease_that_nobody_took_is_prolonged(t: &Stage) {
     assert!(t.claim(BOB).await.is_empty());
 }
 
-/// Invariants 17, 21: who lost the run is told, and prolongs nothing.
+/// Invariants 17, 21: a worker that lost the run learns so, and its renewal changes nothing.
 pub(super) async fn a_lease_that_was_taken_is_lost(t: &Stage) {
     let held = t.driven().await;
     t.pass(LEASE);
@@ -62,7 +62,7 @@ pub(super) async fn a_lease_that_was_taken_is_lost(t: &Stage) {
     assert_eq!(t.head(&held).await, back);
 }
 
-/// What was given back is not held.
+/// A released lease cannot be renewed.
 pub(super) async fn what_was_given_back_is_not_held(t: &Stage) {
     let released = t.driven().await;
     t.write(&released).await.releases().done().await;
@@ -78,7 +78,7 @@ pub(super) async fn what_was_given_back_is_not_held(t: &Stage) {
     assert_eq!(granted, [released.id(), pending.id()]);
 }
 
-/// A renewal of many names exactly those that are lost, in the order asked.
+/// A renewal of several leases returns exactly those that are lost, in the requested order.
 pub(super) async fn each_lease_is_judged_by_itself(t: &Stage) {
     let (first, second, third) = (t.driven().await, t.driven().await, t.driven().await);
     t.write(&second).await.releases().done().await;
@@ -90,7 +90,7 @@ pub(super) async fn each_lease_is_judged_by_itself(t: &Stage) {
     assert!(t.renew(ANN, &[]).await.is_empty());
 }
 
-/// Every batch has a limit.
+/// A batch of renewals has a maximum size.
 pub(super) async fn too_many_renewals_are_refused(t: &Stage) {
     let held = t.driven().await;
     let lease = HeldLease { workspace: held.facts.workspace.clone(), run: held.id(), fence: Fence::new(1) };

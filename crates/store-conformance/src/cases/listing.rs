@@ -1,4 +1,4 @@
-//! Bounded pages of what there is.
+//! Bounded pages of runs, history and keys.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn all() -> ListRuns {
     ListRuns { workspace: None, statuses: Vec::new(), workflow: None, before: None, limit: 100 }
 }
 
-/// Runs are listed newest first, page by page, each once, and the end is known.
+/// Runs are listed newest first, page by page, each once, and the last page is marked.
 pub(super) async fn runs_are_listed_newest_first(t: &Stage) {
     assert!(t.list(10, None).await.runs.is_empty());
     let mut runs = Vec::new();
@@ -50,7 +50,7 @@ pub(super) async fn a_page_shows_inputs_and_results(t: &Stage) {
     );
 }
 
-/// Lists are narrowed by workspace, status and workflow, all at once.
+/// Lists can be filtered by workspace, status and workflow, together.
 pub(super) async fn lists_are_narrowed(t: &Stage) {
     let pending = t.pending().await;
     let abroad = t.order().workspace("abroad").start().await;
@@ -72,7 +72,7 @@ pub(super) async fn lists_are_narrowed(t: &Stage) {
     assert!(ids(t, none).await.is_empty());
 }
 
-/// The pages of a narrowed list go on where the last one ended, though others lie between.
+/// Pages of a filtered list continue where the last one ended, even if other runs lie between.
 pub(super) async fn narrowed_pages_go_on_where_they_ended(t: &Stage) {
     let mut waiting = Vec::new();
     for n in 0..9 {
@@ -91,7 +91,7 @@ pub(super) async fn narrowed_pages_go_on_where_they_ended(t: &Stage) {
     assert_eq!(second.next, None);
 }
 
-/// A history is read from any version on, oldest first.
+/// A history is read oldest first, from any version.
 pub(super) async fn a_history_is_read_from_any_version_on(t: &Stage) {
     let run = t.pending().await;
     let held = t.claim_one(ANN).await;
@@ -105,7 +105,7 @@ pub(super) async fn a_history_is_read_from_any_version_on(t: &Stage) {
     assert_eq!(held.version.get(), 5);
 }
 
-/// A long history comes in pages.
+/// A long history is returned in pages.
 pub(super) async fn a_long_history_comes_in_pages(t: &Stage) {
     let held = t.driven().await;
     let mut write = t.write(&held).await;
@@ -120,7 +120,7 @@ pub(super) async fn a_long_history_comes_in_pages(t: &Stage) {
     assert_eq!(second.iter().map(|event| event.version).collect::<Vec<_>>(), [last.next()]);
 }
 
-/// Every page, list of keys and claim is cut to its limit, and what was cut comes next.
+/// Every page, key list and claim has a maximum size, and the rest follows on the next call.
 pub(super) async fn everything_is_cut_to_its_limit(t: &Stage) {
     let count = MAX_CLAIM + 3;
     let orders: Vec<_> = (0..count).map(|n| t.order().key(&format!("key-{n:05}")).new_run()).collect();

@@ -1,4 +1,4 @@
-//! What is known of the effect of an operation, under which key it acts, and under which document it begins.
+//! Effects of operations: their evidence, their effect keys, and the document version they begin under.
 
 use hapax_engine::model::{
     BeginOperationOutcome, CatalogKind, EntityStorage, Failure, FinishBy, FinishOperation,
@@ -13,7 +13,7 @@ async fn ended(held: &Held<'_>, end: OperationEnd) {
     must!(held.finish(end).await, FinishOperationOutcome::Finished { .. });
 }
 
-/// The ends after which an operation may have happened.
+/// Ends with an unknown outcome.
 fn unknown_ends(t: &Stage) -> Vec<(FinishBy, OperationEnd)> {
     vec![
         (FinishBy::Holder(ANN), OperationEnd::Failed(Failure::unknown("no answer"))),
@@ -21,7 +21,8 @@ fn unknown_ends(t: &Stage) -> Vec<(FinishBy, OperationEnd)> {
     ]
 }
 
-/// CONTRACT 8: the next operation of a claimed step reuses the effect key of one that may have happened, whatever it is given.
+/// CONTRACT 8: if an operation of a claimed step may have happened, the next one reuses its effect key, whatever key it
+/// brings.
 pub(super) async fn what_may_have_happened_goes_on_under_its_effect_key(t: &Stage) {
     for home in t.homes().await {
         for (n, (by, end)) in unknown_ends(t).into_iter().enumerate() {
@@ -41,7 +42,7 @@ pub(super) async fn what_may_have_happened_goes_on_under_its_effect_key(t: &Stag
     }
 }
 
-/// A result, a rejection and a known failure end an effect: the next operation has a key of its own.
+/// A result, a rejection or a known failure ends the effect: the next operation gets a new effect key.
 pub(super) async fn a_known_end_begins_a_new_effect(t: &Stage) {
     let ends = [
         done("1"),
@@ -60,7 +61,7 @@ pub(super) async fn a_known_end_begins_a_new_effect(t: &Stage) {
     }
 }
 
-/// That a later operation did not happen says nothing about an earlier one under the same key.
+/// A later operation that did not happen says nothing about an earlier one under the same key.
 pub(super) async fn a_doubt_is_passed_on_over_known_failures(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -75,7 +76,7 @@ pub(super) async fn a_doubt_is_passed_on_over_known_failures(t: &Stage) {
     }
 }
 
-/// CONTRACT 8: a ruling, or a probe, that says that it did not happen frees the step for anybody.
+/// CONTRACT 8: a ruling or probe that it did not happen frees the step for every caller.
 pub(super) async fn a_word_that_it_did_not_happen_frees_the_step(t: &Stage) {
     for home in t.homes().await {
         for (n, by) in [FinishBy::People, FinishBy::Probe].into_iter().enumerate() {
@@ -98,7 +99,7 @@ pub(super) async fn a_word_that_it_did_not_happen_frees_the_step(t: &Stage) {
     }
 }
 
-/// CONTRACT 8: `once` is barred when it is done, also if it was done before the last; `each` is not.
+/// CONTRACT 8: a `once` step is barred after it is done, even if another operation followed. An `each` step is not.
 pub(super) async fn once_is_once_and_each_is_each(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -116,7 +117,7 @@ pub(super) async fn once_is_once_and_each_is_each(t: &Stage) {
     }
 }
 
-/// Its holder puts on record that it tries again; it stays pending and is heard of.
+/// The holder records a retry. The operation stays pending, and the retry counts as a heartbeat.
 pub(super) async fn a_holder_may_try_again_and_nobody_else(t: &Stage) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
@@ -139,7 +140,7 @@ pub(super) async fn a_holder_may_try_again_and_nobody_else(t: &Stage) {
     }
 }
 
-/// CONTRACT 6: a late result settles an open doubt as happened, and nothing else; after a ruling it changes nothing.
+/// CONTRACT 6: a late result can only settle an open doubt as happened. After a ruling it changes nothing.
 pub(super) async fn a_late_result_settles_a_doubt_only_as_happened(t: &Stage) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
@@ -182,7 +183,7 @@ async fn put(t: &Stage, expected: Option<u64>) {
     must!(catalog.put_item(document(expected)).await.unwrap(), PutOutcome::Put(_));
 }
 
-/// CONTRACT 8: the version of the document guards the beginning; what has begun ends under its version.
+/// CONTRACT 8: an operation begins only under the current document version, and ends under the version it began with.
 pub(super) async fn an_operation_begins_only_under_the_document_as_it_is(t: &Stage) {
     let homes = t.homes().await;
     for home in &homes {
@@ -210,7 +211,7 @@ pub(super) async fn an_operation_begins_only_under_the_document_as_it_is(t: &Sta
         }
         assert_eq!(t.standing(home, "i2").await, ("approved".into(), 1));
         ended(held, done("1")).await;
-        // What is recorded is told, by whatever document somebody asks.
+        // A recorded result is returned whatever document version the caller names.
         must!(
             t.close(home, "i1").document("doc", 1).key("k").send().await,
             BeginOperationOutcome::Recorded(_)
@@ -219,7 +220,7 @@ pub(super) async fn an_operation_begins_only_under_the_document_as_it_is(t: &Sta
     }
 }
 
-/// Beginnings under the old document race with its replacement: once that is acknowledged, none begins any more.
+/// Starts under the old document race with its replacement. Once the replacement is acknowledged, none begins any more.
 pub(super) async fn who_replaces_a_document_comes_before_or_after_a_beginning(t: &Stage) {
     put(t, None).await;
     for n in 0..40 {
@@ -251,7 +252,7 @@ pub(super) async fn who_replaces_a_document_comes_before_or_after_a_beginning(t:
     }
 }
 
-/// Those in doubt are listed for the module that looks after them, the longest in doubt first, page by page.
+/// Operations in doubt are listed for their module, the oldest doubt first, page by page.
 pub(super) async fn those_in_doubt_are_listed_by_module(t: &Stage) {
     let mut expected = Vec::new();
     for n in 0..3 {
@@ -273,7 +274,7 @@ pub(super) async fn those_in_doubt_are_listed_by_module(t: &Stage) {
     assert_eq!(book.list_doubted_operations(&name("nobody"), None, 10).await.unwrap(), []);
 }
 
-/// What operations hold now is listed once each, over all workspaces; what is in doubt, unclaimed or over is not.
+/// Active operations are listed once each, in all workspaces. Operations in doubt, unclaimed or ended are not.
 pub(super) async fn open_claims_are_listed_once_each(t: &Stage) {
     assert_eq!(t.entities().list_open_claims(10).await.unwrap(), []);
     for id in ["i1", "i2"] {
@@ -294,7 +295,7 @@ pub(super) async fn open_claims_are_listed_once_each(t: &Stage) {
     assert_eq!(t.entities().list_open_claims(1).await.unwrap(), all[..1]);
 }
 
-/// However many operations an entity has had, one look finds the one that holds it and the newest of each step.
+/// However many operations an entity has had, one call finds the holder and the newest operation of each step.
 pub(super) async fn the_holder_and_the_newest_of_each_step_are_found(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;

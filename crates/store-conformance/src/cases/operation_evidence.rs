@@ -1,4 +1,5 @@
-//! What the journal keeps of each try of an operation's action, and the counts of those that happened twice or may have.
+//! Journal evidence about each attempt at an operation's action, and the counts of actions that happened twice or may
+//! have.
 
 use hapax_engine::model::{
     EffectClass, EffectKey, EffectTally, EntityJournalEntry, EntityStorage, Failure, FinishBy,
@@ -42,7 +43,7 @@ fn lost() -> OperationEnd {
     OperationEnd::Failed(Failure::unknown("no answer"))
 }
 
-/// CONTRACT 6: an action that ends in a known way at its first try costs nothing in the journal.
+/// CONTRACT 6: an action with a known outcome at its first attempt adds nothing to the journal.
 pub(super) async fn an_action_with_a_known_end_leaves_no_evidence(t: &Stage) {
     for home in t.homes().await {
         let ends = [
@@ -60,7 +61,7 @@ pub(super) async fn an_action_with_a_known_end_leaves_no_evidence(t: &Stage) {
     assert_eq!(tallies(t).await, []);
 }
 
-/// CONTRACT 8: a reverted action may have happened, so the one that goes on under its key may be the second.
+/// CONTRACT 8: a reverted action may have happened, so an operation that continues under its key may repeat the effect.
 pub(super) async fn a_reverted_action_may_have_happened(t: &Stage) {
     let first = t.closing(&EntityStorage::BuiltIn, "i1").await;
     first.reverted().await;
@@ -74,7 +75,7 @@ pub(super) async fn a_reverted_action_may_have_happened(t: &Stage) {
     assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 1, 1)]);
 }
 
-/// Every try under a key counts, and a write that is sent again counts once.
+/// Every attempt under a key counts, and a repeated write counts once.
 pub(super) async fn each_try_of_an_action_leaves_evidence(t: &Stage) {
     let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
     let again = FinishOperation { tries: Some(2), ..held.own_end(OperationEnd::TryAgain) };
@@ -90,7 +91,7 @@ pub(super) async fn each_try_of_an_action_leaves_evidence(t: &Stage) {
     assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 1, 1)]);
 }
 
-/// A write that changes nothing proves nothing.
+/// A write that changes nothing adds no evidence.
 pub(super) async fn a_refused_end_leaves_no_evidence(t: &Stage) {
     let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
     must!(held.send(held.end(FinishBy::Holder(BOB), lost())).await, FinishOperationOutcome::Lost(Some(_)));
@@ -101,7 +102,7 @@ pub(super) async fn a_refused_end_leaves_no_evidence(t: &Stage) {
     assert_eq!(evidence(t, &held).await, []);
 }
 
-/// CONTRACT 6: what people and probes say of a doubt is evidence, and speaks of every try under the key.
+/// CONTRACT 6: a ruling by a person or probe is evidence about every attempt under the key.
 pub(super) async fn a_ruling_is_evidence_about_every_try_under_the_key(t: &Stage) {
     for (n, by) in [FinishBy::People, FinishBy::Probe].into_iter().enumerate() {
         let id = format!("i{n}");
@@ -129,7 +130,7 @@ pub(super) async fn a_ruling_is_evidence_about_every_try_under_the_key(t: &Stage
     assert_eq!(tallies(t).await, []);
 }
 
-/// CONTRACT 6: a result that comes after a ruling changes the counts and nothing else.
+/// CONTRACT 6: a late result after a ruling changes only the counts.
 pub(super) async fn a_late_result_changes_the_counts_alone(t: &Stage) {
     t.invoice(&EntityStorage::BuiltIn, "i1", "approved").await;
     let first = t.close(&EntityStorage::BuiltIn, "i1").holding().begins().await;
@@ -147,7 +148,7 @@ pub(super) async fn a_late_result_changes_the_counts_alone(t: &Stage) {
     t.entities().append_entity_journal(vec![late]).await.unwrap();
     assert_eq!(tallies(t).await, [tally(EffectClass::Claimed, 2, 0)]);
     assert_eq!(t.standing(&EntityStorage::BuiltIn, "i1").await, ("closed".into(), 5));
-    // People see the note, and none of the entries that only count.
+    // People see the note, but not the entries that only count.
     let request = ListEntityJournal {
         workspace: WorkspaceId::default(),
         entity: entity_in(&EntityStorage::BuiltIn, "i1"),
@@ -159,8 +160,8 @@ pub(super) async fn a_late_result_changes_the_counts_alone(t: &Stage) {
     assert_eq!(notes.into_iter().map(|placed| placed.note.what).collect::<Vec<_>>(), [what]);
 }
 
-/// A late result proves one try, and a probe or a person finds the effect by its key. What they find may be that very try, in whatever order
-/// they speak.
+/// A late result proves one attempt, while a probe or person finds the effect by its key. Both may refer to the same
+/// attempt, in whichever order they arrive.
 pub(super) async fn a_late_result_and_a_found_key_may_be_one_effect(t: &Stage) {
     let mut n = 0;
     for by in [FinishBy::People, FinishBy::Probe] {
@@ -193,8 +194,8 @@ pub(super) async fn a_late_result_and_a_found_key_may_be_one_effect(t: &Stage) {
     }
 }
 
-/// Tries are told apart by their number under the effect key. An operation that people gave back is tried again under its own key, after others have gone on
-/// with its effect and yet others have had effects of their own.
+/// Each attempt under an effect key has its own number. A reverted operation is retried under its own key, after other
+/// operations have continued its effect and others have had separate effects.
 pub(super) async fn no_two_tries_under_a_key_have_the_same_number(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -217,7 +218,7 @@ pub(super) async fn no_two_tries_under_a_key_have_the_same_number(t: &Stage) {
     assert_eq!(tallies(t).await, [TallyCount { effects: homes, ..tally(EffectClass::Claimed, 2, 0) }]);
 }
 
-/// An unclaimed step may have more than one operation under an effect key at a time. Each enters its action under numbers of its own.
+/// An unclaimed step may have several concurrent operations under one effect key. Each has its own attempt numbers.
 pub(super) async fn tries_side_by_side_have_numbers_of_their_own(t: &Stage) {
     t.invoice(&EntityStorage::BuiltIn, "i1", "approved").await;
     let close = || t.close(&EntityStorage::BuiltIn, "i1").unclaimed();
@@ -243,7 +244,8 @@ pub(super) async fn tries_side_by_side_have_numbers_of_their_own(t: &Stage) {
     assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 1, 4)]);
 }
 
-/// The evidence about one effect is read in the order of tries, in pages, and apart from other effects and workspaces.
+/// Evidence about one effect is listed in the order of attempts, in pages, separately from other effects and
+/// workspaces.
 pub(super) async fn evidence_is_listed_by_effect_in_pages(t: &Stage) {
     let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
     let other = t.closing(&EntityStorage::BuiltIn, "i2").await;
@@ -263,7 +265,7 @@ pub(super) async fn evidence_is_listed_by_effect_in_pages(t: &Stage) {
     assert_eq!(t.entities().list_evidence(abroad).await.unwrap(), []);
 }
 
-/// An operation that is no longer kept leaves its evidence: the counts forget nothing.
+/// A deleted operation leaves its evidence, so the counts stay complete.
 pub(super) async fn evidence_outlives_its_operation(t: &Stage) {
     let first = t.closing(&EntityStorage::BuiltIn, "i1").await;
     ended(&first, lost()).await;

@@ -1,4 +1,4 @@
-//! Operations under keys, operations asked for again, and irreversible ones that may have happened.
+//! Operations under keys, repeated operations, and irreversible ones that may have happened.
 
 use hapax_engine::model::{
     BeginOperation, BeginOperationOutcome, EntityStorage, Failure, FinishOperationOutcome, JournalEvent,
@@ -13,7 +13,8 @@ async fn finished(held: &Held<'_>, end: OperationEnd) {
     must!(held.finish(end).await, FinishOperationOutcome::Finished { .. });
 }
 
-/// S2.16, S2.44: the same key finds the same operation, under way or with its result, however the entity stands by now.
+/// S2.16, S2.44: the same key finds the same operation, in progress or with its result, whatever the entity's current
+/// state.
 pub(super) async fn the_same_key_finds_the_same_operation(t: &Stage) {
     let ends = [
         None,
@@ -40,7 +41,7 @@ pub(super) async fn the_same_key_finds_the_same_operation(t: &Stage) {
     }
 }
 
-/// An operation in doubt is found by its key as well, without another attempt.
+/// The key of an operation in doubt also finds it, without another attempt.
 pub(super) async fn the_key_of_an_operation_in_doubt_finds_it(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -50,7 +51,7 @@ pub(super) async fn the_key_of_an_operation_in_doubt_finds_it(t: &Stage) {
     }
 }
 
-/// S2.12: a key that stands for something else is a conflict, however the other one stands.
+/// S2.12: a key that belongs to a different request is a conflict, whatever the state of that request.
 pub(super) async fn a_key_that_stands_for_something_else_is_a_conflict(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -85,7 +86,7 @@ pub(super) async fn a_key_that_stands_for_something_else_is_a_conflict(t: &Stage
     }
 }
 
-/// The same key in two workspaces is two keys, and keys are compared exactly.
+/// The same key in two workspaces is two keys, and keys are compared byte by byte.
 pub(super) async fn keys_of_operations_are_told_apart(t: &Stage) {
     for (workspace, id) in [("default", "i1"), ("abroad", "i1")] {
         let new = NewEntity {
@@ -111,7 +112,7 @@ pub(super) async fn keys_of_operations_are_told_apart(t: &Stage) {
     }
 }
 
-/// G1.6: an operation that was given back goes on under its key as another attempt, which its history tells.
+/// G1.6: a reverted operation continues under its key as another attempt, and its history says so.
 pub(super) async fn an_operation_that_was_given_back_is_tried_again_under_its_key(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "overdue").await;
@@ -142,7 +143,7 @@ pub(super) async fn an_operation_that_was_given_back_is_tried_again_under_its_ke
     }
 }
 
-/// An operation that was given back begins again by the same rules as any other.
+/// The retry of a reverted operation follows the same rules as any new operation.
 pub(super) async fn another_attempt_is_judged_like_the_first(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -158,7 +159,7 @@ pub(super) async fn another_attempt_is_judged_like_the_first(t: &Stage) {
     }
 }
 
-/// A request that is sent again because its acknowledgement was lost has begun what it began.
+/// A request repeated after a lost acknowledgement finds the operation that it began.
 pub(super) async fn a_beginning_sent_again_finds_its_own(t: &Stage) {
     for home in t.homes().await {
         for (id, keyed) in [("i1", true), ("i2", false)] {
@@ -180,7 +181,7 @@ pub(super) async fn a_beginning_sent_again_finds_its_own(t: &Stage) {
     }
 }
 
-/// Without a claim, what is sent again is one operation as well.
+/// The same holds without a claim.
 pub(super) async fn an_unclaimed_beginning_sent_again_finds_its_own(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -191,7 +192,7 @@ pub(super) async fn an_unclaimed_beginning_sent_again_finds_its_own(t: &Stage) {
     }
 }
 
-/// S2.17 to S2.20: who asks again for a step that gives its result is given it: the same capture, not a second one.
+/// S2.17 to S2.20: a repeated call of a step that returns its result gets the recorded result, not a second capture.
 pub(super) async fn who_asks_again_is_given_the_recorded_result(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -204,7 +205,7 @@ pub(super) async fn who_asks_again_is_given_the_recorded_result(t: &Stage) {
         }
         assert_eq!(t.keyed_operation(&home, "another").await, None);
         must!(close.again().seen(2).send().await, BeginOperationOutcome::Stale(_));
-        // A step that refuses, another step, and another entity have no such answer.
+        // A step that refuses repetition, another step, and another entity have no recorded answer.
         must!(t.close(&home, "i1").seen(3).send().await, BeginOperationOutcome::NotAllowed(_));
         must!(close.again().seen(3).step("pay").send().await, BeginOperationOutcome::NotAllowed(_));
         t.invoice(&home, "i2", "closed").await;
@@ -219,7 +220,7 @@ fn reopen(request: &mut BeginOperation) {
     request.claim = None;
 }
 
-/// The newest operation of the step is the one that answers.
+/// The newest operation of the step supplies the recorded result.
 pub(super) async fn the_newest_operation_of_the_step_answers(t: &Stage) {
     for home in t.homes().await {
         let first = t.closing(&home, "i1").await;
@@ -233,7 +234,7 @@ pub(super) async fn the_newest_operation_of_the_step_answers(t: &Stage) {
     }
 }
 
-/// A step that was not done has no result to give.
+/// A step that was not done has no recorded result.
 pub(super) async fn a_step_that_was_not_done_has_no_result(t: &Stage) {
     for home in t.homes().await {
         let rejected = t.closing(&home, "i1").await;
@@ -248,7 +249,7 @@ pub(super) async fn a_step_that_was_not_done_has_no_result(t: &Stage) {
     }
 }
 
-/// G1.4, S2.46: what cannot be taken back and may have happened is done only by a manager's word, which is audited.
+/// G1.4, S2.46: an irreversible step that may have happened needs a manager's override, which is audited.
 pub(super) async fn what_may_have_happened_is_done_only_by_a_managers_word(t: &Stage) {
     for home in t.homes().await {
         for way in 0..2 {
@@ -281,7 +282,7 @@ pub(super) async fn what_may_have_happened_is_done_only_by_a_managers_word(t: &S
     }
 }
 
-/// An irreversible step that certainly did not happen needs no such word.
+/// An irreversible step that certainly did not happen needs no override.
 pub(super) async fn what_certainly_did_not_happen_needs_no_word(t: &Stage) {
     let ends = [
         OperationEnd::Failed(Failure::permanent("no")),
@@ -296,7 +297,7 @@ pub(super) async fn what_certainly_did_not_happen_needs_no_word(t: &Stage) {
             let next = t.close(&home, &id).irreversible().seen(3);
             let next = if n == 0 { next.overridden("not needed") } else { next };
             finished(&next.begins().await, done("1")).await;
-            // A manager's word is noted, and that nothing stood in the way.
+            // A manager's override is recorded even if it was not needed.
             let said = JournalEvent::Overridden { operation: None, reason: "not needed".into() };
             let expected = if n == 0 { vec![said] } else { vec![] };
             assert_eq!(t.noted_on(&home, &id).await, expected);
@@ -304,7 +305,7 @@ pub(super) async fn what_certainly_did_not_happen_needs_no_word(t: &Stage) {
     }
 }
 
-/// What others did, and what can be taken back, needs no word either.
+/// Other steps, other entities and reversible steps need no override.
 pub(super) async fn only_the_same_step_on_the_same_entity_needs_a_word(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -317,7 +318,7 @@ pub(super) async fn only_the_same_step_on_the_same_entity_needs_a_word(t: &Stage
     }
 }
 
-/// What was done, or may have happened, in another workspace neither answers nor needs a word in this one.
+/// An operation in another workspace neither answers a request in this one nor makes it need an override.
 pub(super) async fn what_happened_in_another_workspace_does_not_matter(t: &Stage) {
     for (id, status) in [("i1", "approved"), ("i2", "approved")] {
         for workspace in ["default", "abroad"] {
@@ -348,7 +349,7 @@ pub(super) async fn what_happened_in_another_workspace_does_not_matter(t: &Stage
     t.close(&EntityStorage::BuiltIn, "i1").irreversible().begins().await;
 }
 
-/// An irreversible step without a claim that is under way or in doubt needs a word; with a claim it is held.
+/// An unclaimed irreversible step in progress or in doubt needs an override. With a claim, the entity is held.
 pub(super) async fn an_irreversible_step_under_way_needs_a_word(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -366,7 +367,7 @@ pub(super) async fn an_irreversible_step_under_way_needs_a_word(t: &Stage) {
     }
 }
 
-/// Another attempt of what cannot be taken back needs the word as well, and tells both.
+/// Another attempt of an irreversible step also needs an override, and its history records both.
 pub(super) async fn another_attempt_of_what_cannot_be_taken_back_needs_a_word(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;

@@ -1,4 +1,4 @@
-//! Operations and notes as people look through them, and the audit log.
+//! Lists of operations and notes, and the audit log.
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
@@ -10,7 +10,7 @@ use hapax_engine::store::{ListEntityJournal, ListJournal, ListOperations};
 use crate::fixture::*;
 use crate::must;
 
-/// G1.6: operations are listed newest first, by entity, step and standing.
+/// G1.6: operations are listed newest first, filtered by entity, step and status.
 pub(super) async fn operations_are_listed_by_what_is_asked_for(t: &Stage) {
     for home in t.homes().await {
         let rejected = t.closing(&home, "i1").await;
@@ -58,7 +58,7 @@ pub(super) async fn operations_are_listed_by_what_is_asked_for(t: &Stage) {
     }
 }
 
-/// Operations are told apart by workspace and kind.
+/// Operations are separated by workspace and kind.
 pub(super) async fn operations_are_seen_in_their_workspace_and_kind(t: &Stage) {
     let mut ids = Vec::new();
     for home in t.homes().await {
@@ -74,7 +74,7 @@ pub(super) async fn operations_are_seen_in_their_workspace_and_kind(t: &Stage) {
     assert_eq!(found.unwrap(), None);
 }
 
-/// Operations are listed page by page, in bounds.
+/// Operations are listed in bounded pages.
 pub(super) async fn operations_are_listed_page_by_page(t: &Stage) {
     t.invoice(&EntityStorage::BuiltIn, "i1", "approved").await;
     let requests: Vec<_> =
@@ -129,7 +129,7 @@ fn every_kind(t: &Stage, home: &EntityStorage) -> Vec<EntityJournalEntry> {
     all.into_iter().enumerate().map(note).collect()
 }
 
-/// S2.3: notes are kept with all they say, in their order, also beside a pending operation.
+/// S2.3: notes keep all their fields and their order, also while an operation is pending.
 pub(super) async fn notes_on_entities_are_kept(t: &Stage) {
     for home in t.homes().await {
         t.closing(&home, "i1").await;
@@ -143,7 +143,7 @@ pub(super) async fn notes_on_entities_are_kept(t: &Stage) {
     }
 }
 
-/// Notes are listed by entity and operation, page by page, in bounds.
+/// Notes are listed by entity and operation, in bounded pages.
 pub(super) async fn notes_on_entities_are_listed_page_by_page(t: &Stage) {
     let home = EntityStorage::BuiltIn;
     let notes = every_kind(t, &home);
@@ -183,7 +183,7 @@ pub(super) async fn notes_on_entities_are_listed_page_by_page(t: &Stage) {
     assert_eq!(t.placed_entity_notes(page).await.len(), MAX_PAGE);
 }
 
-/// S2.44, S2.46: what people did is in the audit log as well, in their order; what engines did is not.
+/// S2.44, S2.46: people's actions are in the audit log in order. Actions of engines are not.
 pub(super) async fn what_people_did_is_audited(t: &Stage) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;

@@ -1,4 +1,4 @@
-//! After-effects: committed with what caused them, and delivered at least once.
+//! After-effects: committed with the step that caused them, and delivered at least once.
 
 use hapax_engine::limits::{MAX_CLAIM, MAX_PAGE};
 use hapax_engine::model::{
@@ -12,7 +12,7 @@ use hapax_engine::store::{
 use crate::fixture::*;
 use crate::must;
 
-/// A driven run that has left one after-effect.
+/// A driven run with one after-effect.
 async fn left_one(t: &Stage) -> RunHead {
     let run = t.driven().await;
     t.write(&run).await.leaves("notify", "mail").done().await
@@ -32,7 +32,7 @@ fn due(at: Timestamp) -> OutboxState {
     OutboxState::Due { at }
 }
 
-/// Invariant 50: an after-effect is there with the step that left it, as it was given.
+/// Invariant 50: an after-effect is stored unchanged, in the same write as its step.
 pub(super) async fn an_after_effect_comes_with_its_step(t: &Stage) {
     let run = t.driven().await;
     let now = t.now();
@@ -49,7 +49,7 @@ pub(super) async fn an_after_effect_comes_with_its_step(t: &Stage) {
     assert!(t.posts().await.contains(&post_of(&run, run.generation, "notify", "mail", now)));
 }
 
-/// Invariant 3: a write that is refused leaves no after-effect.
+/// Invariant 3: a refused write adds no after-effect.
 pub(super) async fn a_refused_write_leaves_no_after_effect(t: &Stage) {
     let run = t.driven().await;
     let late = t.write(&run).await.leaves("notify", "mail").advance();
@@ -62,7 +62,7 @@ pub(super) async fn a_refused_write_leaves_no_after_effect(t: &Stage) {
     assert_eq!(t.claim_outbox(ANN, &[("mail", 10)]).await, Default::default());
 }
 
-/// A write that is sent again does not bring back an after-effect that is delivered.
+/// A repeated write does not restore an after-effect that was delivered.
 pub(super) async fn a_write_sent_again_leaves_nothing_twice(t: &Stage) {
     let run = t.driven().await;
     let write = t.write(&run).await.leaves("notify", "mail").advance();
@@ -72,7 +72,7 @@ pub(super) async fn a_write_sent_again_leaves_nothing_twice(t: &Stage) {
     assert_eq!(only(t).await.state.status(), OutboxStatus::Delivered);
 }
 
-/// A step that runs again finds its after-effect there, and it stays as it is.
+/// A repeated step finds its after-effect unchanged.
 pub(super) async fn an_after_effect_that_is_there_stays_as_it_is(t: &Stage) {
     let run = left_one(t).await;
     t.delivered(&t.claim_post(ANN).await).await;
@@ -86,7 +86,7 @@ pub(super) async fn an_after_effect_that_is_there_stays_as_it_is(t: &Stage) {
     assert_eq!(only(t).await, before);
 }
 
-/// The longest due is claimed first, then the smaller id, whatever its workspace; it is the claimer's for a while.
+/// After-effects are claimed by due time, then by id, in all workspaces. A claim lasts for a limited time.
 pub(super) async fn the_longest_due_is_claimed_first(t: &Stage) {
     let abroad = t.order().workspace("abroad").granted_to(ANN).start().await;
     let here = t.driven().await;
@@ -115,7 +115,7 @@ pub(super) async fn the_longest_due_is_claimed_first(t: &Stage) {
     assert_eq!(t.claim_outbox(BOB, &[("mail", 10)]).await.posts, []);
 }
 
-/// One target's many do not keep out another's few.
+/// A target with many after-effects does not starve a target with few.
 pub(super) async fn each_target_has_room_of_its_own(t: &Stage) {
     let run = t.driven().await;
     let mut write = t.write(&run).await;
@@ -136,7 +136,7 @@ pub(super) async fn each_target_has_room_of_its_own(t: &Stage) {
     assert_eq!(steps(&t.claim_outbox(BOB, &[("print", 1)]).await.posts), ["y"]);
 }
 
-/// A claim says when the next one will be due, of those it did not grant.
+/// A claim returns the next due time of the after-effects that it did not grant.
 pub(super) async fn a_claim_of_after_effects_says_when_to_come_again(t: &Stage) {
     let run = t.driven().await;
     let now = t.now();
@@ -158,7 +158,7 @@ pub(super) async fn a_claim_of_after_effects_says_when_to_come_again(t: &Stage) 
     assert_eq!((hook.posts.len(), hook.next_due_at), (1, None), "what is claimed now does not count");
 }
 
-/// A claim that ended without word is due again at its end, also for another.
+/// An expired delivery claim makes the after-effect due again, for any node.
 pub(super) async fn an_ended_claim_is_due_again(t: &Stage) {
     left_one(t).await;
     let first = t.claim_post(ANN).await;
@@ -173,7 +173,7 @@ pub(super) async fn an_ended_claim_is_due_again(t: &Stage) {
     assert_eq!(t.claim_post(BOB).await.attempts, 3);
 }
 
-/// Only who delivers it, and in the attempt that is under way, says how it went, once.
+/// Only the holder of the current attempt can report its outcome, once.
 pub(super) async fn only_the_holder_says_how_it_went(t: &Stage) {
     left_one(t).await;
     let first = t.claim_post(ANN).await;
@@ -199,7 +199,7 @@ pub(super) async fn only_the_holder_says_how_it_went(t: &Stage) {
     assert_eq!(only(t).await, OutboxMessage { state: done, ..second });
 }
 
-/// The end of a claim that nobody took is not the end of the attempt.
+/// The holder can still report after its claim expired, as long as no other node has claimed the delivery.
 pub(super) async fn an_ended_claim_that_nobody_took_still_counts(t: &Stage) {
     left_one(t).await;
     let claimed = t.claim_post(ANN).await;
@@ -208,8 +208,8 @@ pub(super) async fn an_ended_claim_that_nobody_took_still_counts(t: &Stage) {
     assert_eq!(only(t).await.state, OutboxState::Delivered { at: t.now() });
 }
 
-/// A delivery that failed is due later and says why; one that is given up, or done, is never claimed again. Whoever watches sees
-/// how much waits.
+/// A failed delivery is due later, with its reason. An abandoned or finished delivery is never claimed again.
+/// Monitoring sees how many are waiting.
 pub(super) async fn a_delivery_is_done_tried_again_or_given_up(t: &Stage) {
     let measure = || async { t.store.measure_outbox().await.unwrap() };
     assert_eq!(measure().await, OutboxDepth::default());
@@ -250,7 +250,7 @@ pub(super) async fn a_delivery_is_done_tried_again_or_given_up(t: &Stage) {
     assert_eq!(t.claim_outbox(BOB, &[("mail", 5)]).await, Default::default());
 }
 
-/// What has been due the longest is known whatever its target, so that one whom nobody serves is seen behind all others.
+/// Monitoring sees the most overdue after-effect of any target, including one that no node serves.
 pub(super) async fn the_first_due_is_known_whatever_its_target(t: &Stage) {
     let run = t.driven().await;
     let now = t.now();
@@ -276,7 +276,7 @@ pub(super) async fn the_first_due_is_known_whatever_its_target(t: &Stage) {
     }
 }
 
-/// People may have a settled one delivered once more: it counts anew, and the journal says who wanted it.
+/// A person may redeliver a settled after-effect. Its attempts count from the start, and the journal names the person.
 pub(super) async fn a_settled_one_may_be_delivered_once_more(t: &Stage) {
     let run = left_one(t).await;
     let claimed = t.claim_post(ANN).await;
@@ -317,7 +317,7 @@ pub(super) async fn a_settled_one_may_be_delivered_once_more(t: &Stage) {
     assert_eq!(noted, reasons.map(|reason| JournalEvent::Redelivered { reason: reason.into() }));
 }
 
-/// After-effects are listed by workspace and id, narrowed, and page by page.
+/// After-effects are listed by workspace and id, filtered, page by page.
 pub(super) async fn after_effects_are_listed_in_order(t: &Stage) {
     let here = t.driven().await;
     let abroad = t.order().workspace("abroad").granted_to(ANN).start().await;
@@ -367,7 +367,7 @@ pub(super) async fn after_effects_are_listed_in_order(t: &Stage) {
     assert_eq!(list(ListOutbox { limit: 0, ..any }).await.len(), 1, "a page is not empty");
 }
 
-/// A closed run stays until what came from it is settled, and takes it along then.
+/// A closed run stays until its after-effects are settled, then they are deleted together.
 pub(super) async fn a_run_stays_while_its_after_effects_are_under_way(t: &Stage) {
     let run = t.driven().await;
     t.write(&run).await.leaves("a", "mail").leaves("b", "hook").completes("1").done().await;
@@ -387,7 +387,7 @@ pub(super) async fn a_run_stays_while_its_after_effects_are_under_way(t: &Stage)
     assert_eq!(t.redeliver(&mail).await, RedeliverOutcome::NoSuchMessage);
 }
 
-/// A redelivery keeps its run as well.
+/// A redelivery also keeps its run.
 pub(super) async fn a_run_stays_while_something_is_delivered_once_more(t: &Stage) {
     let run = left_one(t).await;
     t.write(&run).await.completes("1").done().await;
@@ -400,7 +400,7 @@ pub(super) async fn a_run_stays_while_something_is_delivered_once_more(t: &Stage
     assert_eq!(t.purge().await.runs, 1);
 }
 
-/// However many are asked for, a claim and a page hold so many and no more.
+/// A claim and a page each have a maximum size, whatever the caller asks for.
 pub(super) async fn claims_and_pages_are_cut_to_their_limits(t: &Stage) {
     let run = t.driven().await;
     let mut write = t.write(&run).await;

@@ -1,4 +1,4 @@
-//! A lost acknowledgement: the same request sent again finds its own write.
+//! Lost acknowledgements: a repeated request finds its own write.
 
 use hapax_engine::model::{RunCommand, RunStatus};
 use hapax_engine::store::{CommitOutcome, RunCommandOutcome, SettleOutcome, SignalOutcome, StartOutcome};
@@ -6,7 +6,7 @@ use hapax_engine::store::{CommitOutcome, RunCommandOutcome, SettleOutcome, Signa
 use crate::fixture::*;
 use crate::must;
 
-/// Lesson 9, invariant 4: a start sent again is not a conflict with itself.
+/// Lesson 9, invariant 4: a repeated start does not conflict with itself.
 pub(super) async fn a_start_sent_again_finds_its_own_run(t: &Stage) {
     for order in [t.order().key("k").subject("s").granted_to(ANN), t.order()] {
         let run = order.start().await;
@@ -19,7 +19,7 @@ pub(super) async fn a_start_sent_again_finds_its_own_run(t: &Stage) {
     assert_eq!(t.list(10, None).await.runs.len(), 2);
 }
 
-/// A start sent again after its run has ended does not begin it anew.
+/// A start repeated after the run has ended does not start it again.
 pub(super) async fn a_start_sent_again_after_the_end_finds_the_end(t: &Stage) {
     let order = t.order().key("k").release_key_on_failure().granted_to(ANN);
     let run = order.start().await;
@@ -29,7 +29,7 @@ pub(super) async fn a_start_sent_again_after_the_end_finds_the_end(t: &Stage) {
     assert_eq!(t.key("k").await.unwrap().run(), Some(next.id()));
 }
 
-/// S0.30, invariant 4: a write sent again took effect once.
+/// S0.30, invariant 4: a repeated write takes effect once.
 pub(super) async fn a_write_sent_again_takes_effect_once(t: &Stage) {
     let held = t.driven().await;
     let _ = t.signal(&held, "go").await;
@@ -48,7 +48,7 @@ pub(super) async fn a_write_sent_again_takes_effect_once(t: &Stage) {
     t.write(&after.0).await.does("next").done().await;
 }
 
-/// What others did to the run since does not make the write a stranger's.
+/// A writer's repeated write is recognised even if others have changed the run since.
 pub(super) async fn a_write_sent_again_after_others_changed_the_run_is_still_its_own(t: &Stage) {
     let held = t.driven().await;
     let advance = t.write(&held).await.does("charge").advance();
@@ -63,7 +63,7 @@ pub(super) async fn a_write_sent_again_after_others_changed_the_run_is_still_its
     assert_eq!(t.log(&held).await.steps.len(), 1);
 }
 
-/// Only the last write is known again: one before it is stale, and one before another holder's is lost.
+/// Only the last write is recognised. An earlier write is stale, and a write before another holder's is lost.
 pub(super) async fn an_older_write_sent_again_is_refused(t: &Stage) {
     let held = t.driven().await;
     let first = t.write(&held).await.does("charge").advance();
@@ -78,7 +78,7 @@ pub(super) async fn an_older_write_sent_again_is_refused(t: &Stage) {
     must!(t.store.commit_run(second).await.unwrap(), CommitOutcome::LeaseLost);
 }
 
-/// A park, a release and an end sent again are known again, though the lease is gone.
+/// A repeated park, release or end is recognised although the lease is gone.
 pub(super) async fn a_write_that_gave_the_lease_back_is_known_again(t: &Stage) {
     for way in 0..4 {
         let held = t.driven().await;
@@ -97,7 +97,7 @@ pub(super) async fn a_write_that_gave_the_lease_back_is_known_again(t: &Stage) {
     }
 }
 
-/// An end sent again tells the parent once.
+/// A repeated end notifies the parent once.
 pub(super) async fn an_end_sent_again_is_one_arrival(t: &Stage) {
     let parent = t.driven().await;
     let order = t.child_of(&parent, "ship").granted_to(BOB);
@@ -109,7 +109,7 @@ pub(super) async fn an_end_sent_again_is_one_arrival(t: &Stage) {
     assert_eq!(t.head(&parent).await.arrivals, parent.arrivals + 1);
 }
 
-/// A command sent again is told that it was heard.
+/// A repeated command is acknowledged and changes nothing.
 pub(super) async fn a_command_sent_again_changes_nothing(t: &Stage) {
     let held = t.driven().await;
     for command in [RunCommand::Pause, cancel()] {
@@ -123,7 +123,7 @@ pub(super) async fn a_command_sent_again_changes_nothing(t: &Stage) {
     must!(t.steer(&pending, cancel()).await, RunCommandOutcome::Refused(_, head) if head == closed);
 }
 
-/// Invariants 40, 44: a signal and a settlement sent again change nothing.
+/// Invariants 40, 44: a repeated signal or settlement changes nothing.
 pub(super) async fn an_arrival_sent_again_arrives_once(t: &Stage) {
     let held = t.driven().await;
     let held = t.write(&held).await.awaits_promise("payment", None).done().await;

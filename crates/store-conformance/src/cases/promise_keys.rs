@@ -1,4 +1,4 @@
-//! Promises by business key: found by it, one promise to a key, and settlements that come first.
+//! Promises under business keys: lookup, uniqueness, and early settlements.
 
 use std::time::Duration;
 
@@ -27,13 +27,13 @@ fn book(t: &Stage) -> &dyn PromiseStore {
     t.store.promise_store().expect("it keeps promises by key")
 }
 
-/// A write in which the run waits for a promise under a key.
+/// A write that makes the run wait for a promise under a key.
 async fn opening<'t>(t: &'t Stage, run: &RunHead, step: &str, text: &str) -> Write<'t> {
     let promise = Promise::pending(promise_of(run, step), run.id(), t.now(), None);
     t.write(run).await.waits_for(step, keyed(promise, text))
 }
 
-/// A driven run that waits for a payment under the key, and parked.
+/// A parked run that waits for a payment under the key.
 async fn parked(t: &Stage, text: &str) -> RunHead {
     let run = t.driven().await;
     opening(t, &run, "payment", text).await.parks().done().await
@@ -74,7 +74,7 @@ fn value(settled: &PromiseState) -> &Settlement {
     }
 }
 
-/// S4.5-S4.7, S4.25: whoever knows the key finds the promise, and settling it wakes the run.
+/// S4.5-S4.7, S4.25: a caller finds the promise by its key, and settling it wakes the run.
 pub(super) async fn a_promise_is_found_and_settled_by_its_key(t: &Stage) {
     let run = parked(t, "stripe:ch_1").await;
     let found = find(t, "stripe:ch_1").await.expect("it is there");
@@ -88,7 +88,7 @@ pub(super) async fn a_promise_is_found_and_settled_by_its_key(t: &Stage) {
     must!(settle(t, "stripe:ch_1", "2").await, SettleOutcome::AlreadySettled { same: false, .. });
 }
 
-/// S4.14: keys are kept by workspace and exactly.
+/// S4.14: keys are scoped to a workspace and compared byte by byte.
 pub(super) async fn a_key_names_a_promise_only_in_its_workspace_and_exactly(t: &Stage) {
     parked(t, "stripe:ch_1").await;
     let elsewhere = WorkspaceId::new("elsewhere").unwrap();
@@ -100,7 +100,7 @@ pub(super) async fn a_key_names_a_promise_only_in_its_workspace_and_exactly(t: &
     assert_eq!(find(t, "stripe:ch_1").await.unwrap().state, PromiseState::Pending);
 }
 
-/// G4.4: the same text may name a run and a promise.
+/// G4.4: the same key may name a run and a promise.
 pub(super) async fn a_run_and_a_promise_may_have_the_same_key(t: &Stage) {
     let started = t.order().key("k").start().await;
     let run = parked(t, "k").await;
@@ -112,7 +112,8 @@ pub(super) async fn a_run_and_a_promise_may_have_the_same_key(t: &Stage) {
     assert_eq!(t.store.list_keys(None).await.unwrap().len(), 2);
 }
 
-/// S4.26, G4.5: a key of another promise is not given away; the run is told which has it, and is not left waiting.
+/// S4.26, G4.5: a key that another promise holds is not reassigned. The run learns which promise holds it, and does not
+/// keep waiting.
 pub(super) async fn a_key_of_another_promise_is_told_to_the_run(t: &Stage) {
     let first = parked(t, "stripe:ch_1").await;
     let second = t.driven().await;
@@ -135,7 +136,7 @@ pub(super) async fn a_key_of_another_promise_is_told_to_the_run(t: &Stage) {
     assert_eq!((held.id(), held.arrivals), (second.id(), 1));
 }
 
-/// A promise that lost its key is judged anew when it is opened again, as after a retry.
+/// A promise that lost its key is checked again when it is reopened, for example after a retry.
 pub(super) async fn a_promise_that_lost_its_key_is_judged_anew(t: &Stage) {
     let first = parked(t, "stripe:ch_1").await;
     let second = t.driven().await;
@@ -165,7 +166,7 @@ pub(super) async fn an_expired_key_is_given_to_the_next_promise(t: &Stage) {
     assert_eq!(*value(&t.log(&first).await.promises[0].state), Settlement::Resolved(json("1")));
 }
 
-/// G4.2: the key of a promise that can still be settled never expires, whatever its time to live.
+/// G4.2: the key of an open promise never expires, whatever its time to live.
 pub(super) async fn a_key_never_expires_before_its_promise(t: &Stage) {
     let run = t.driven().await;
     let deadline = t.now().plus(30 * DAY);
@@ -184,7 +185,7 @@ pub(super) async fn a_key_never_expires_before_its_promise(t: &Stage) {
     must!(settle(t, "open", "1").await, SettleOutcome::Settled { .. });
 }
 
-/// G4.1: a settlement that comes before its promise is kept, shown, and given to it.
+/// G4.1: an early settlement is stored, listed, and applied to its promise.
 pub(super) async fn a_settlement_that_comes_first_is_kept_for_its_promise(t: &Stage) {
     let until = t.now().plus(KEPT);
     must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::KeptEarly { until: kept } if kept == until);
@@ -216,7 +217,7 @@ async fn early(t: &Stage) -> Vec<StoredEarlySettlement> {
     book(t).list_early_settlements(request).await.unwrap()
 }
 
-/// A run that goes on under its lease hears of an early settlement from the write itself.
+/// A running run gets an early settlement in the answer to its own write.
 pub(super) async fn an_early_settlement_is_told_to_a_run_that_goes_on(t: &Stage) {
     must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::KeptEarly { .. });
     let run = t.driven().await;
@@ -229,7 +230,7 @@ pub(super) async fn an_early_settlement_is_told_to_a_run_that_goes_on(t: &Stage)
     t.write(&head).await.gets("payment").done().await;
 }
 
-/// An early settlement is forgotten after its time, counted, and its key is free.
+/// An unused early settlement is purged after its retention and counted, and its key is free.
 pub(super) async fn an_early_settlement_is_forgotten_in_time(t: &Stage) {
     must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::KeptEarly { .. });
     t.pass(KEPT - Duration::from_millis(1));
@@ -245,7 +246,7 @@ pub(super) async fn an_early_settlement_is_forgotten_in_time(t: &Stage) {
     must!(settle(t, "other", "2").await, SettleOutcome::KeptEarly { .. });
 }
 
-/// A settler that does not want it kept is told that there is no promise.
+/// A caller that does not allow early settlement learns that there is no promise.
 pub(super) async fn a_settlement_is_kept_only_if_asked_for(t: &Stage) {
     let request = SettlePromise { keep_for: None, ..by_key("stripe:ch_1", "1") };
     must!(t.store.settle_promise(request).await.unwrap(), SettleOutcome::NoSuchPromise);
@@ -253,7 +254,7 @@ pub(super) async fn a_settlement_is_kept_only_if_asked_for(t: &Stage) {
     assert!(t.store.list_keys(None).await.unwrap().is_empty());
 }
 
-/// S4.10: a promise goes with its key, when its run continues as new or is purged.
+/// S4.10: a promise's key is deleted with it, when its run continues as new or is purged.
 pub(super) async fn a_key_goes_with_its_promise(t: &Stage) {
     let run = t.driven().await;
     let run = opening(t, &run, "payment", "first").await.done().await;
@@ -268,7 +269,7 @@ pub(super) async fn a_key_goes_with_its_promise(t: &Stage) {
     assert!(t.store.list_keys(None).await.unwrap().is_empty());
 }
 
-/// People may free the key of a promise that is over, or whose run is; not of one that somebody waits for.
+/// A person may release the key of a settled promise or of a closed run's promise, but not while a run waits for it.
 pub(super) async fn a_promise_key_is_freed_by_people(t: &Stage) {
     let place = |text: &str| KeyRef::Promise { workspace: WorkspaceId::default(), key: key(text) };
     let run = parked(t, "waits").await;
@@ -295,7 +296,7 @@ pub(super) async fn a_promise_key_is_freed_by_people(t: &Stage) {
     assert_eq!(t.book().find_key_usage(&place("left")).await.unwrap(), KeyUsage::default(), "counted anew");
 }
 
-/// A promise that stands alone is made once, with all that its maker says, and settled like any other.
+/// A standalone promise is created once, with all its fields, and settled like any other.
 pub(super) async fn a_promise_may_stand_alone(t: &Stage) {
     let promise = Promise {
         create_key: Some(key("maker")),
@@ -336,7 +337,7 @@ pub(super) async fn a_promise_may_stand_alone(t: &Stage) {
     must!(settle(t, "approval:7", "2").await, SettleOutcome::AlreadySettled { same: false, .. });
 }
 
-/// G4.1 for promises that stand alone.
+/// G4.1 also holds for standalone promises.
 pub(super) async fn a_promise_that_stands_alone_takes_an_early_settlement(t: &Stage) {
     must!(settle(t, "approval:7", "1").await, SettleOutcome::KeptEarly { .. });
     let made =
@@ -349,7 +350,7 @@ fn waits_for<'t>(t: &Stage, write: Write<'t>, id: &str) -> Write<'t> {
     write.waits_for("promise", alone(t, id))
 }
 
-/// Many runs wait for one promise that stands alone, and each is woken; whether it was made before or by them.
+/// Settling a standalone promise wakes every run that waits for it, whether a caller or a run created it.
 pub(super) async fn many_runs_wait_for_one_promise(t: &Stage) {
     let first = t.driven().await;
     let first = waits_for(t, t.write(&first).await, "go").parks().done().await;
@@ -377,7 +378,7 @@ pub(super) async fn many_runs_wait_for_one_promise(t: &Stage) {
     assert_eq!(t.claim_one(BOB).await.id(), late.id());
 }
 
-/// A run that begins to wait for one that has a deadline is told of that, so that it can wait for the deadline, too.
+/// A run that starts to wait for a promise with a deadline learns the deadline, so that it can wake then.
 pub(super) async fn a_deadline_is_told_to_those_who_wait(t: &Stage) {
     let deadline = t.now().plus(HOUR);
     must!(
@@ -392,7 +393,7 @@ pub(super) async fn a_deadline_is_told_to_those_who_wait(t: &Stage) {
     assert_eq!(t.claim_one(BOB).await.arrivals, 1);
 }
 
-/// Lists show promises as they stand now, by run and by status, page by page, and none by which people rule on doubts.
+/// Lists show the current state of promises, by run and status, page by page. Promises of doubts are not listed.
 pub(super) async fn promises_are_listed_as_they_stand(t: &Stage) {
     let run = t.driven().await;
     let soon = t.now().plus(SECOND);
@@ -432,7 +433,7 @@ pub(super) async fn promises_are_listed_as_they_stand(t: &Stage) {
     assert!(ask(None, Some("resolved"), None, 10).await.is_empty());
 }
 
-/// A token finds its promise, is bound to it, and goes with it.
+/// A token names one promise, is bound to it, and is deleted with it.
 pub(super) async fn a_token_is_for_one_promise(t: &Stage) {
     must!(create(t, alone(t, "a")).await, CreateOutcome::Created(_));
     let token = |id: &str, digest: u8| SettleToken {
@@ -454,7 +455,7 @@ pub(super) async fn a_token_is_for_one_promise(t: &Stage) {
     assert_eq!(book(t).find_settle_token(&[1; 32]).await.unwrap(), None);
 }
 
-/// Promises that stand alone are forgotten when they have been over for long, unless an open run waits for them.
+/// A standalone promise is purged some time after it is settled, unless an open run waits for it.
 pub(super) async fn promises_that_are_over_are_forgotten(t: &Stage) {
     let run = t.driven().await;
     waits_for(t, t.write(&run).await, "awaited").done().await;
@@ -486,7 +487,7 @@ pub(super) async fn promises_that_are_over_are_forgotten(t: &Stage) {
     assert_eq!(left.iter().map(|promise| promise.id.as_str()).collect::<Vec<_>>(), ["awaited", "open"]);
 }
 
-/// S4.21, S4.36, must hold: of many concurrent makings under one key one wins, and the others are told.
+/// S4.21, S4.36, must hold: of many concurrent creations under one key one wins, and the others learn which.
 pub(super) async fn of_many_makings_under_one_key_one_wins(t: &Stage) {
     let makings = (0..20).map(|n| {
         let promise = keyed(alone(t, &format!("p{n}")), "one");
@@ -508,7 +509,7 @@ pub(super) async fn of_many_makings_under_one_key_one_wins(t: &Stage) {
     }
 }
 
-/// Invariant 41, must hold: settling by key and beginning to wait, in either order and at once, never lose the wake-up.
+/// Invariant 41, must hold: a settlement by key and the start of a wait never miss each other, in any order.
 pub(super) async fn settling_by_key_and_waiting_never_miss_each_other(t: &Stage) {
     for n in 0..20 {
         let text = format!("stripe:{n}");

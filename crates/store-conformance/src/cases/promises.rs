@@ -1,4 +1,4 @@
-//! Promises: settled once, or timed out.
+//! Promises: settled or timed out, once.
 
 use hapax_engine::model::{
     Failure, PromiseState, RunHead, RunStatus, SettleRequest, Settlement, StepState, WorkspaceId,
@@ -8,7 +8,7 @@ use hapax_engine::store::{CommitOutcome, SettleOutcome, SettlePromise};
 use crate::fixture::*;
 use crate::must;
 
-/// A run that waits for a payment, for an hour at most.
+/// A run that waits at most an hour for a payment.
 async fn waiting(t: &Stage) -> RunHead {
     let run = t.driven().await;
     let deadline = t.now().plus(HOUR);
@@ -20,7 +20,7 @@ async fn state(t: &Stage, run: &RunHead) -> PromiseState {
     t.store.find_promise(&WorkspaceId::default(), &id).await.unwrap().expect("it is there").state
 }
 
-/// S4.24: a promise is opened in the write of the step that waits for it.
+/// S4.24: a promise is opened in the same write as the step that waits for it.
 pub(super) async fn a_promise_is_opened_with_its_step(t: &Stage) {
     let run = waiting(t).await;
     let promise =
@@ -31,7 +31,8 @@ pub(super) async fn a_promise_is_opened_with_its_step(t: &Stage) {
     assert!(matches!(t.step(&run, "payment").await.unwrap().state, StepState::Waiting { until: Some(_) }));
 }
 
-/// S4.3, G4.3, invariants 39, 40: the first settlement stands; the same again is the same, another is told what stands.
+/// S4.3, G4.3, invariants 39, 40: the first settlement stands. An identical one is acknowledged, and a different one
+/// gets the stored value.
 pub(super) async fn the_first_settlement_stands(t: &Stage) {
     let run = waiting(t).await;
     t.pass(SECOND);
@@ -56,7 +57,7 @@ pub(super) async fn the_first_settlement_stands(t: &Stage) {
     assert_eq!(t.head(&run).await.arrivals, 1, "only the first is an arrival");
 }
 
-/// A rejection is a settlement with all it says.
+/// A rejection is a settlement, stored with all its fields.
 pub(super) async fn a_rejection_is_a_settlement(t: &Stage) {
     let run = waiting(t).await;
     let why = Failure::permanent("card \"ü\" declined").with_code("declined").retry_after(SECOND);
@@ -81,7 +82,7 @@ pub(super) async fn a_settlement_outlasts_the_deadline(t: &Stage) {
     assert!(matches!(state(t, &run).await, PromiseState::Settled { .. }));
 }
 
-/// CONTRACT 7, invariant 43: from its deadline on a promise has timed out, whether or not anybody wrote so.
+/// CONTRACT 7, invariant 43: a promise has timed out from its deadline on, even before anyone records the timeout.
 pub(super) async fn a_promise_times_out_by_the_clock_alone(t: &Stage) {
     let run = waiting(t).await;
     t.pass(HOUR - std::time::Duration::from_millis(1));
@@ -93,7 +94,7 @@ pub(super) async fn a_promise_times_out_by_the_clock_alone(t: &Stage) {
     assert_eq!(t.log(&run).await.promises[0].state, PromiseState::Pending, "a replay sees what was written");
 }
 
-/// A timeout is written with the step that saw it, and stands.
+/// A timeout is recorded with the step that observes it, and stands.
 pub(super) async fn a_timeout_is_written_with_its_step(t: &Stage) {
     waiting(t).await;
     t.pass(HOUR);
@@ -106,7 +107,7 @@ pub(super) async fn a_timeout_is_written_with_its_step(t: &Stage) {
     must!(t.store.commit_run(again).await.unwrap(), CommitOutcome::Stale(_));
 }
 
-/// Invariant 43: of timeout and settlement exactly one wins, and the loser is told.
+/// Invariant 43: either the timeout or the settlement wins, and the loser learns which.
 pub(super) async fn a_timeout_loses_to_an_earlier_settlement(t: &Stage) {
     let run = t.driven().await;
     let held = t.write(&run).await.awaits_promise("payment", Some(t.now().plus(HOUR))).done().await;
@@ -119,7 +120,7 @@ pub(super) async fn a_timeout_loses_to_an_earlier_settlement(t: &Stage) {
     t.write(&now).await.gets("payment").done().await;
 }
 
-/// A promise that never was cannot time out.
+/// A promise that does not exist cannot time out.
 pub(super) async fn an_unknown_promise_does_not_time_out(t: &Stage) {
     let held = t.driven().await;
     let mut advance = t.write(&held).await.does("charge").advance();
@@ -135,7 +136,7 @@ pub(super) async fn a_promise_may_open_and_time_out_in_one_write(t: &Stage) {
     assert_eq!(t.log(&held).await.promises[0].state, PromiseState::TimedOut);
 }
 
-/// Invariant 42: the same program point after a crash gives the same promise.
+/// Invariant 42: after a crash, the same program point gets the same promise.
 pub(super) async fn opening_a_promise_again_leaves_it_as_it_is(t: &Stage) {
     let held = t.driven().await;
     let held = t.write(&held).await.awaits_promise("payment", None).done().await;
@@ -148,7 +149,7 @@ pub(super) async fn opening_a_promise_again_leaves_it_as_it_is(t: &Stage) {
     assert_eq!(t.log(&held).await.promises, [opened]);
 }
 
-/// A promise whose run has ended can be settled; it wakes nobody.
+/// A promise of a closed run can be settled, and wakes no run.
 pub(super) async fn a_promise_of_an_ended_run_can_be_settled(t: &Stage) {
     let held = t.driven().await;
     let held = t.write(&held).await.awaits_promise("payment", None).done().await;
@@ -163,7 +164,7 @@ pub(super) async fn a_promise_of_an_ended_run_can_be_settled(t: &Stage) {
     assert!(t.claim(BOB).await.is_empty());
 }
 
-/// Promises of one run are told apart.
+/// Promises of one run are settled independently.
 pub(super) async fn each_promise_is_settled_by_itself(t: &Stage) {
     let held = t.driven().await;
     let held =

@@ -1,4 +1,4 @@
-//! Forgetting what need not be kept.
+//! Retention: purging runs and keys.
 
 use hapax_engine::model::{RunHead, RunId};
 use hapax_engine::store::{Purge, PurgeOutcome, SettleOutcome, SignalOutcome};
@@ -16,7 +16,7 @@ async fn purge(t: &Stage, limit: usize, after: Option<RunId>) -> PurgeOutcome {
     t.store.purge(request).await.unwrap()
 }
 
-/// Invariant 60: a run goes whole, with its records, history, promises and signals.
+/// Invariant 60: a run is purged with its records, history, promises and signals.
 pub(super) async fn an_old_closed_run_goes_with_all_its_rows(t: &Stage) {
     let held = t.driven().await;
     let held = t.write(&held).await.does("charge").awaits_promise("payment", None).done().await;
@@ -33,7 +33,7 @@ pub(super) async fn an_old_closed_run_goes_with_all_its_rows(t: &Stage) {
     must!(t.signal_as(&held, "go", "s1").await, SignalOutcome::NoSuchRun);
 }
 
-/// A run goes only if it closed before the instant, and an open one never.
+/// A run is purged only if it closed before the given instant. An open run is never purged.
 pub(super) async fn only_what_closed_before_goes(t: &Stage) {
     let old = closed(t).await;
     let open = t.pending().await;
@@ -48,7 +48,7 @@ pub(super) async fn only_what_closed_before_goes(t: &Stage) {
     }
 }
 
-/// Without an instant no run is looked at.
+/// Without an instant, no run is purged.
 pub(super) async fn without_an_instant_only_keys_go(t: &Stage) {
     let held = t.order().key("k").keep_key_for(SECOND).granted_to(ANN).start().await;
     t.write(&held).await.completes("1").done().await;
@@ -61,7 +61,7 @@ pub(super) async fn without_an_instant_only_keys_go(t: &Stage) {
     assert!(t.find(&held).await.is_some());
 }
 
-/// A child stays while its parent is open, because the parent may have yet to read its result.
+/// A child is kept while its parent is open, because the parent may not have read its result.
 pub(super) async fn a_child_stays_while_its_parent_is_open(t: &Stage) {
     let parent = t.driven().await;
     let order = t.child_of(&parent, "ship").granted_to(BOB);
@@ -77,7 +77,7 @@ pub(super) async fn a_child_stays_while_its_parent_is_open(t: &Stage) {
     assert!(t.find(&child).await.is_none());
 }
 
-/// A child goes also if its parent went before it.
+/// A child is purged even if its parent was purged first.
 pub(super) async fn a_child_goes_after_its_parent(t: &Stage) {
     let parent = t.driven().await;
     let order = t.child_of(&parent, "ship").abandoned().granted_to(BOB);
@@ -92,7 +92,7 @@ pub(super) async fn a_child_goes_after_its_parent(t: &Stage) {
     assert!(t.find(&child).await.is_none());
 }
 
-/// Invariant 61: the work is bounded, in the order of ids, and says where to go on.
+/// Invariant 61: a purge is bounded, goes in the order of ids, and returns where to continue.
 pub(super) async fn a_purge_is_bounded_and_says_where_to_go_on(t: &Stage) {
     let mut runs = Vec::new();
     for n in 0..5 {
@@ -115,7 +115,7 @@ pub(super) async fn a_purge_is_bounded_and_says_where_to_go_on(t: &Stage) {
     assert_eq!(t.list(10, None).await.runs.len(), 1);
 }
 
-/// A pass that ends exactly at its limit has reached the end.
+/// A pass that ends exactly at its limit reports the end.
 pub(super) async fn a_purge_that_just_fits_has_reached_the_end(t: &Stage) {
     closed(t).await;
     closed(t).await;
@@ -123,7 +123,7 @@ pub(super) async fn a_purge_that_just_fits_has_reached_the_end(t: &Stage) {
     assert_eq!(purge(t, 2, None).await, PurgeOutcome { keys: 0, early: 0, runs: 2, next: None });
 }
 
-/// S4.28, invariant 8: only keys that have expired go, the longest expired first.
+/// S4.28, invariant 8: only expired keys are purged, the earliest expiry first.
 pub(super) async fn expired_keys_go_the_longest_expired_first(t: &Stage) {
     for (key, hours) in [("c", 1), ("a", 2), ("b", 2), ("d", 9)] {
         let held = t.order().key(key).keep_key_for(hours * HOUR).granted_to(ANN).start().await;
@@ -141,7 +141,7 @@ pub(super) async fn expired_keys_go_the_longest_expired_first(t: &Stage) {
     assert!(t.key("d").await.is_some() && t.key("open").await.is_some());
 }
 
-/// A purged run is gone for claims and starts alike; its id may be used again by its starter only by chance.
+/// A purged run cannot be claimed or found by a start. Only a starter that draws the same id by chance could reuse it.
 pub(super) async fn a_purged_run_leaves_no_trace_in_claims(t: &Stage) {
     let subject = t.order().subject("s").granted_to(ANN).start().await;
     t.write(&subject).await.completes("1").done().await;

@@ -1,4 +1,4 @@
-//! Forgetting operations that others have taken the place of.
+//! Retention: purging superseded operations.
 
 use hapax_engine::model::{
     EntityStorage, FinishOperationOutcome, OperationEnd, OperationId, OutboxState, WorkspaceId,
@@ -13,7 +13,7 @@ async fn purge(t: &Stage, limit: usize, after: Option<OperationCursor>) -> Purge
     t.entities().purge_operations(request).await.unwrap()
 }
 
-/// How many operations and after-effects a pass over all deletes.
+/// Number of operations and after-effects that a full pass deletes.
 async fn gone(t: &Stage) -> (usize, usize) {
     let PurgeOperationsOutcome { operations, posts, next } = purge(t, 100, None).await;
     assert_eq!(next, None);
@@ -25,7 +25,7 @@ async fn is_there(t: &Stage, operation: &Held<'_>) -> bool {
     t.entities().find_operation(workspace, operation.id()).await.unwrap().is_some()
 }
 
-/// Invoices that were reminded of, so many times each, a second apart; every reminder has ended.
+/// Invoices with so many finished reminders each, one second apart.
 async fn reminded<'a>(t: &'a Stage, home: &EntityStorage, id: &str, times: u64) -> Vec<Held<'a>> {
     t.invoice(home, id, "approved").await;
     let mut reminders = Vec::new();
@@ -40,7 +40,8 @@ async fn reminded<'a>(t: &'a Stage, home: &EntityStorage, id: &str, times: u64) 
     reminders
 }
 
-/// An operation goes with its key, so that the key may name another; the newest of its step stays, however old it is.
+/// An operation is purged together with its key, which can then be reused. The newest operation of each step stays,
+/// however old it is.
 pub(super) async fn all_but_the_newest_of_a_step_go_with_their_keys(t: &Stage) {
     for home in t.homes().await {
         let reminders = reminded(t, &home, "i1", 3).await;
@@ -58,7 +59,7 @@ pub(super) async fn all_but_the_newest_of_a_step_go_with_their_keys(t: &Stage) {
     }
 }
 
-/// Other steps and other entities do not take its place: a retry of the step is told of this one.
+/// An operation of another step or entity does not supersede it, so a retry of the step still finds it.
 pub(super) async fn only_a_newer_one_of_the_same_step_and_entity_takes_its_place(t: &Stage) {
     for home in t.homes().await {
         reminded(t, &home, "i1", 1).await;
@@ -70,7 +71,7 @@ pub(super) async fn only_a_newer_one_of_the_same_step_and_entity_takes_its_place
     }
 }
 
-/// Only what ended before the instant goes.
+/// Only operations that ended before the instant are purged.
 pub(super) async fn what_ended_later_stays(t: &Stage) {
     for home in t.homes().await {
         let reminders = reminded(t, &home, "i1", 3).await;
@@ -82,7 +83,7 @@ pub(super) async fn what_ended_later_stays(t: &Stage) {
     }
 }
 
-/// What is under way or in doubt is no past, however long ago it began and whatever was begun after it.
+/// A pending operation or one in doubt is never purged, however old it is and whatever began after it.
 pub(super) async fn what_has_not_ended_stays(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
@@ -103,7 +104,7 @@ pub(super) async fn what_has_not_ended_stays(t: &Stage) {
     }
 }
 
-/// Whether it went well makes no difference, but the newest tells whether the step may have happened.
+/// Success and failure are purged alike, but the newest operation still tells whether the step may have happened.
 pub(super) async fn what_failed_goes_like_what_was_done(t: &Stage) {
     for home in t.homes().await {
         let first = t.closing(&home, "i1").await;
@@ -121,14 +122,14 @@ pub(super) async fn what_failed_goes_like_what_was_done(t: &Stage) {
     }
 }
 
-/// After-effects go with their operation; while one is to be delivered, the operation stays with all of them.
+/// After-effects are purged with their operation. While one is undelivered, the operation and all of them stay.
 pub(super) async fn after_effects_go_with_their_operation_once_they_are_settled(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let begin = t.close(&home, "i1").step("remind").unclaimed();
         let (told, newest) = (begin.begins().await, begin.again().begins().await);
         for operation in [&told, &newest] {
-            // Which changes nothing of the entity, so that both can end.
+            // The step does not change the entity, so both can end.
             let mut end = operation.own_end(OperationEnd::Rejected(failure()));
             end.posts = vec![operation.post("mail"), operation.post("bank")];
             must!(operation.send(end).await, FinishOperationOutcome::Finished { .. });
@@ -145,7 +146,7 @@ pub(super) async fn after_effects_go_with_their_operation_once_they_are_settled(
         let of_told = mine(&claimed, &told);
         t.delivered(&of_told[0]).await;
         assert_eq!(gone(t).await, (0, 0), "one is being delivered");
-        // Given up is settled as well.
+        // An abandoned after-effect is settled too.
         assert!(t.finish(&of_told[1], OutboxState::Dead { at: t.now() }).await);
         for post in mine(&claimed, &newest) {
             t.delivered(&post).await;
@@ -162,7 +163,7 @@ pub(super) async fn after_effects_go_with_their_operation_once_they_are_settled(
     }
 }
 
-/// What was noted about it stays with its entity.
+/// Notes about a purged operation stay with its entity.
 pub(super) async fn notes_outlive_their_operation(t: &Stage) {
     let reminders = reminded(t, &EntityStorage::BuiltIn, "i1", 2).await;
     let remark = reminders[0].remark("seen");
@@ -172,7 +173,7 @@ pub(super) async fn notes_outlive_their_operation(t: &Stage) {
     assert_eq!(t.noted_on(&EntityStorage::BuiltIn, "i1").await, [remark.what]);
 }
 
-/// One pass looks at so many, of all workspaces in the order of their names, and tells where to go on.
+/// A pass is bounded, covers all workspaces in the order of their names, and returns where to continue.
 pub(super) async fn a_pass_is_bounded_and_goes_on_where_it_stopped(t: &Stage) {
     let mut all: Vec<(WorkspaceId, OperationId)> = Vec::new();
     for workspace in ["default", "abroad"] {
@@ -204,7 +205,7 @@ pub(super) async fn a_pass_is_bounded_and_goes_on_where_it_stopped(t: &Stage) {
     let first = purge(t, 2, None).await;
     assert_eq!(first, PurgeOperationsOutcome { operations: 2, posts: 0, next: place(1) });
     let second = purge(t, 2, first.next).await;
-    // The newest abroad stays, and one of the other workspace goes.
+    // The newest in the other workspace stays, and an older one there is purged.
     assert_eq!(second, PurgeOperationsOutcome { operations: 1, posts: 0, next: place(3) });
     let third = purge(t, 2, second.next).await;
     assert_eq!(third, PurgeOperationsOutcome { operations: 1, posts: 0, next: None });

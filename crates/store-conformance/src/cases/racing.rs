@@ -1,4 +1,4 @@
-//! Many requests under one key and many hands on one item at once: one wins, and the others hear of it.
+//! Concurrent requests under one key and concurrent changes of one item: one wins, and the others learn of it.
 
 use hapax_engine::model::{BeginOutcome, RequestState};
 use hapax_engine::store::{KeyUsageDelta, PutOutcome};
@@ -22,7 +22,7 @@ async fn put_at_once(t: &Stage, drafts: Vec<Draft<'_>>) -> Vec<PutOutcome> {
     .await
 }
 
-/// S2.13, S2.33: of 50 identical requests one is worked on and the others wait, also in a workspace that is new.
+/// S2.13, S2.33: of 50 identical requests one begins and the others wait, even in a new workspace.
 pub(super) async fn of_identical_requests_one_is_worked_on(t: &Stage) {
     for workspace in ["default", "new", "newer"] {
         let first = t.ask("k").workspace(workspace);
@@ -39,7 +39,7 @@ pub(super) async fn of_identical_requests_one_is_worked_on(t: &Stage) {
     }
 }
 
-/// S2.12: of requests that differ one is worked on, those like it wait, and the others are refused.
+/// S2.12: of different requests under one key one begins, identical ones wait, and the others are refused.
 pub(super) async fn of_different_requests_one_is_worked_on(t: &Stage) {
     let asks: Vec<_> = (0..32).map(|n| t.ask("k").amount(n % 4)).collect();
     let begun = begin_at_once(t, asks).await;
@@ -56,7 +56,7 @@ pub(super) async fn of_different_requests_one_is_worked_on(t: &Stage) {
     assert_eq!(counts, [1, 7, 24]);
 }
 
-/// Of those who would take over from one that vanished one does, under the same operation.
+/// Of many takeovers of an abandoned request one succeeds, under the same operation.
 pub(super) async fn of_takeovers_one_wins(t: &Stage) {
     let first = t.ask("k").begin().await;
     t.pass(HOLD);
@@ -67,7 +67,7 @@ pub(super) async fn of_takeovers_one_wins(t: &Stage) {
     assert_eq!(begun.iter().filter(|begun| matches!(begun, BeginOutcome::InFlight { .. })).count(), 31);
 }
 
-/// A key that is free again is given to one of those who come for it.
+/// A key that is free again goes to one of the callers that ask for it.
 pub(super) async fn a_free_key_is_given_to_one(t: &Stage) {
     let first = t.answered("k").await;
     t.pass(KEEP + GRACE);
@@ -77,7 +77,7 @@ pub(super) async fn a_free_key_is_given_to_one(t: &Stage) {
     assert_eq!(begun.iter().filter(|begun| matches!(begun, BeginOutcome::InFlight { .. })).count(), 31);
 }
 
-/// Requests under many keys do not get in each other's way.
+/// Requests under different keys do not block each other.
 pub(super) async fn requests_under_many_keys_are_all_worked_on(t: &Stage) {
     let asks: Vec<_> = (0..64).map(|n| t.ask(&format!("k{n}"))).collect();
     let begun = begin_at_once(t, asks.clone()).await;
@@ -92,7 +92,7 @@ pub(super) async fn requests_under_many_keys_are_all_worked_on(t: &Stage) {
     }
 }
 
-/// Ends sent several times at once count once.
+/// An end sent several times concurrently counts once.
 pub(super) async fn of_ends_of_one_request_one_counts(t: &Stage) {
     let ask = t.ask("k").begin().await;
     let ends = at_once((0..32u8).map(|n| {
@@ -105,7 +105,7 @@ pub(super) async fn of_ends_of_one_request_one_counts(t: &Stage) {
     must!(state, RequestState::Answered { answer: kept, .. } if counted.len() == 1 && kept == answer(&counted));
 }
 
-/// Counts that come at once are all added.
+/// Concurrent counts add up.
 pub(super) async fn counts_that_come_at_once_are_all_added(t: &Stage) {
     let asks = [t.ask("a").begin().await, t.ask("b").begin().await];
     t.order().key("k").start().await;
@@ -124,7 +124,7 @@ pub(super) async fn counts_that_come_at_once_are_all_added(t: &Stage) {
     }
 }
 
-/// Of puts that expect nothing one makes the item, and the others find it; the journal tells of one.
+/// Of concurrent puts that expect no item one creates it, and the others find it. The journal has one entry.
 pub(super) async fn of_puts_of_one_item_one_makes_it(t: &Stage) {
     for workspace in ["default", "new"] {
         let draft = |n: i32| t.item(workspace, "payout").workspace(workspace).body(&n.to_string());
@@ -137,7 +137,7 @@ pub(super) async fn of_puts_of_one_item_one_makes_it(t: &Stage) {
     assert_eq!(t.notes().await.len(), 2);
 }
 
-/// Of items that want one name one has it.
+/// Of several items with one name, one is stored.
 pub(super) async fn of_items_with_one_name_one_is_made(t: &Stage) {
     let outcomes = put_at_once(t, (0..32).map(|n| t.item(&format!("d{n}"), "payout")).collect()).await;
     let winner = t.find_named("payout").await.unwrap();
@@ -147,7 +147,7 @@ pub(super) async fn of_items_with_one_name_one_is_made(t: &Stage) {
     assert_eq!(t.list_ids(all_items()).await.len(), 1);
 }
 
-/// Of puts over one version one takes effect, and the others learn by which.
+/// Of concurrent puts over one version one takes effect, and the others learn which.
 pub(super) async fn of_puts_over_one_version_one_takes_effect(t: &Stage) {
     t.item("d1", "payout").put().await;
     for version in 1..4 {

@@ -1,4 +1,4 @@
-//! Requests under their keys: one is worked on, the others wait, are told the answer, or are refused.
+//! Requests under idempotency keys: one is processed, and the others wait, get its answer or are refused.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::must;
 
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// S2.13: while the first is worked on, the same request waits.
+/// S2.13: while the first request is processed, an identical one waits.
 pub(super) async fn the_first_is_worked_on_and_the_second_waits(t: &Stage) {
     let since = t.now();
     let first = t.ask("k").begin().await;
@@ -24,7 +24,7 @@ pub(super) async fn the_first_is_worked_on_and_the_second_waits(t: &Stage) {
     assert_eq!(first.record().await.id, first.id());
 }
 
-/// What a request key stands for can be read, in flight and answered.
+/// The record of a request key can be read, in flight and answered.
 pub(super) async fn a_request_is_kept_as_it_came(t: &Stage) {
     let ask = t.ask("k").amount(7).begin().await;
     let first_seen_at = t.now();
@@ -54,7 +54,7 @@ pub(super) async fn a_request_is_kept_as_it_came(t: &Stage) {
     assert_eq!(t.ask("other").find().await, None);
 }
 
-/// A begin sent again finds its own hold, and holds on for longer.
+/// A repeated begin finds its own hold and extends it.
 pub(super) async fn a_begin_sent_again_prolongs_its_own_hold(t: &Stage) {
     let ask = t.ask("k").begin().await;
     let since = t.now();
@@ -70,7 +70,7 @@ pub(super) async fn a_begin_sent_again_prolongs_its_own_hold(t: &Stage) {
     replayed(ask.send().await);
 }
 
-/// Who takes over from one that vanished goes on with the same operation, and the one before is too late.
+/// A caller that takes over an abandoned request continues the same operation, and the first caller's end is refused.
 pub(super) async fn a_takeover_keeps_the_operation(t: &Stage) {
     let first = t.ask("k").begin().await;
     let since = t.now();
@@ -90,7 +90,7 @@ pub(super) async fn a_takeover_keeps_the_operation(t: &Stage) {
     must!(record.state, RequestState::Answered { answer: kept, .. } if kept == answer(b"{}"));
 }
 
-/// An end of the hold that nobody noticed does not matter to its holder.
+/// The holder can still answer after its hold expired, as long as no other caller has taken over.
 pub(super) async fn a_hold_that_ended_and_that_nobody_took_still_answers(t: &Stage) {
     let ask = t.ask("k").begin().await;
     t.pass(10 * HOLD);
@@ -98,7 +98,7 @@ pub(super) async fn a_hold_that_ended_and_that_nobody_took_still_answers(t: &Sta
     replayed(ask.again().send().await);
 }
 
-/// S2.12, S2.32: the same key with another request is refused, in flight, after the hold, and answered.
+/// S2.12, S2.32: the same key with a different request is refused: in flight, after the hold, and once answered.
 pub(super) async fn another_request_is_a_conflict_in_flight_and_answered(t: &Stage) {
     let first = t.ask("k").begin().await;
     let other = first.again().amount(2);
@@ -113,7 +113,7 @@ pub(super) async fn another_request_is_a_conflict_in_flight_and_answered(t: &Sta
     assert_eq!(record.summary.outline.differences(&outline), ["/amount"]);
 }
 
-/// S2.31: an answer is given again byte for byte, whatever it is made of.
+/// S2.31: an answer is replayed byte for byte, whatever its parts.
 pub(super) async fn an_answer_is_given_again_byte_for_byte(t: &Stage) {
     let every_byte: Vec<u8> = (0..=255).collect();
     let large: Vec<u8> = (0..MAX_STORED_ANSWER_BYTES).map(|n| (n * 31 % 251) as u8).collect();
@@ -138,7 +138,8 @@ pub(super) async fn an_answer_is_given_again_byte_for_byte(t: &Stage) {
     }
 }
 
-/// S2.24, S2.29: an answer is given until it expires, refused as long as the grace lasts, and then the key is new.
+/// S2.24, S2.29: an answer is replayed until it expires. The key is then refused for the grace period, and free
+/// afterwards.
 pub(super) async fn an_answer_expires_and_then_its_key_is_free(t: &Stage) {
     let ask = t.answered("k").await;
     let expired = BeginOutcome::Expired { at: t.now().plus(KEEP) };
@@ -159,7 +160,7 @@ pub(super) async fn an_answer_expires_and_then_its_key_is_free(t: &Stage) {
     must!(record.state, RequestState::Answered { answer: given, .. } if given == answer(b"next"));
 }
 
-/// Without grace a key is free as soon as its answer expires.
+/// Without a grace period, a key is free as soon as its answer expires.
 pub(super) async fn without_grace_a_key_is_free_at_once(t: &Stage) {
     let ask = t.ask("k").begin().await;
     let end = RequestEnd::Answered { answer: answer(b"{}"), keep_for: SECOND, grace: Duration::ZERO };
@@ -168,7 +169,7 @@ pub(super) async fn without_grace_a_key_is_free_at_once(t: &Stage) {
     ask.again().begin().await;
 }
 
-/// The end of time is an end that answers and holds can have.
+/// The end of time is a valid end of an answer or hold.
 pub(super) async fn spans_beyond_all_time_are_kept(t: &Stage) {
     let ever = Duration::from_millis(i64::MAX as u64);
     let end_of_time = Timestamp::from_millis(i64::MAX);
@@ -180,7 +181,7 @@ pub(super) async fn spans_beyond_all_time_are_kept(t: &Stage) {
         if expires_at == end_of_time && free_at == end_of_time);
 }
 
-/// A request that ends without an answer that counts leaves its key as if never used.
+/// A request that ends without an answer to keep frees its key.
 pub(super) async fn a_request_that_began_nothing_leaves_its_key_free(t: &Stage) {
     let ask = t.ask("k").begin().await;
     t.count(&ask.place(), uses(1, 1)).await;
@@ -191,7 +192,7 @@ pub(super) async fn a_request_that_began_nothing_leaves_its_key_free(t: &Stage) 
     ask.again().amount(2).begin().await;
 }
 
-/// An end that was sent again, and that of somebody else, change nothing.
+/// A repeated end and an end by another caller change nothing.
 pub(super) async fn only_the_holder_says_how_it_ended_and_only_once(t: &Stage) {
     let ask = t.ask("k").begin().await;
     assert!(!ask.again().finish(kept(answer(b"stranger"))).await);
@@ -205,7 +206,7 @@ pub(super) async fn only_the_holder_says_how_it_ended_and_only_once(t: &Stage) {
     assert_eq!(ask.record().await, record);
 }
 
-/// S2.14, invariant 14: the same key of another caller or in another workspace is another key.
+/// S2.14, invariant 14: the same key of another caller or workspace is a different key.
 pub(super) async fn the_same_key_of_another_caller_is_another_key(t: &Stage) {
     let shop = t.answered("k").await;
     let bank = t.ask("k").by("bank").amount(2).begin().await;
@@ -217,7 +218,7 @@ pub(super) async fn the_same_key_of_another_caller_is_another_key(t: &Stage) {
     assert_eq!((bank.record().await.id, abroad.record().await.id), (bank.id(), abroad.id()));
 }
 
-/// Keys and callers are told apart by every character.
+/// Keys and callers are compared byte by byte.
 pub(super) async fn request_keys_are_compared_exactly(t: &Stage) {
     for key in ["k", "K", "k ", " k", "k%", "k_", "k:1", "k\\", "k'"] {
         t.ask(key).begin().await;
@@ -225,7 +226,7 @@ pub(super) async fn request_keys_are_compared_exactly(t: &Stage) {
     }
 }
 
-/// A request key and a run key are two keys.
+/// Request keys and run keys are separate.
 pub(super) async fn a_request_key_is_no_run_key(t: &Stage) {
     let run = t.order().key("k").start().await;
     let ask = t.ask("k").begin().await.answered(answer(b"{}")).await;
@@ -235,7 +236,7 @@ pub(super) async fn a_request_key_is_no_run_key(t: &Stage) {
     assert_eq!(t.key("k").await.unwrap().run(), Some(run.id()));
 }
 
-/// S2.30: a person frees the key of an answered request, and the journal says so.
+/// S2.30: a person releases the key of an answered request, and the journal records it.
 pub(super) async fn a_released_key_may_be_used_for_something_else(t: &Stage) {
     let ask = t.answered("k").await;
     t.count(&ask.place(), uses(2, 1)).await;
@@ -246,7 +247,7 @@ pub(super) async fn a_released_key_may_be_used_for_something_else(t: &Stage) {
     assert_eq!(t.uses(&next.place()).await, uses(0, 0));
 }
 
-/// A request whose answer is no longer given blocks its key until it is free: until then it can be released.
+/// An expired answer still blocks its key during the grace period. A person can release the key until then.
 pub(super) async fn an_expired_key_can_be_released(t: &Stage) {
     let ask = t.answered("k").await;
     t.pass(KEEP);
@@ -254,7 +255,7 @@ pub(super) async fn an_expired_key_can_be_released(t: &Stage) {
     ask.again().begin().await;
 }
 
-/// A key is not freed under whoever works on its request; once that one has vanished it is.
+/// A key cannot be released while its request is in progress. It can be once the holder is gone.
 pub(super) async fn a_request_that_is_worked_on_keeps_its_key(t: &Stage) {
     let ask = t.ask("k").begin().await;
     t.pass(HOLD - MOMENT);
@@ -266,7 +267,7 @@ pub(super) async fn a_request_that_is_worked_on_keeps_its_key(t: &Stage) {
     assert_eq!(ask.find().await, None);
 }
 
-/// There is nothing to free where nothing is, or where the key is free already.
+/// A missing key, or a key that is already free, cannot be released.
 pub(super) async fn a_free_key_is_not_released(t: &Stage) {
     let ask = t.answered("k").await;
     t.pass(KEEP + GRACE);
@@ -278,7 +279,7 @@ pub(super) async fn a_free_key_is_not_released(t: &Stage) {
     assert_eq!(t.notes().await, []);
 }
 
-/// The key of an open run is not freed; that of an ended one is, and names the next run.
+/// The key of an open run cannot be released. The key of a closed run can, and then names the next run.
 pub(super) async fn the_key_of_a_run_is_released_once_it_is_over(t: &Stage) {
     let run = t.order().key("k").granted_to(ANN).start().await;
     assert_eq!(t.release(run_key("k")).await, ReleaseOutcome::InUse { run: Some(run.id()) });
@@ -294,7 +295,7 @@ pub(super) async fn the_key_of_a_run_is_released_once_it_is_over(t: &Stage) {
     assert_eq!(t.key("k").await.unwrap().run(), Some(next.id()));
 }
 
-/// The key of a purged run can be freed as well.
+/// The key of a purged run can also be released.
 pub(super) async fn the_key_of_a_purged_run_is_released(t: &Stage) {
     let run = t.order().key("k").granted_to(ANN).start().await;
     t.write(&run).await.completes("1").done().await;
@@ -304,7 +305,7 @@ pub(super) async fn the_key_of_a_purged_run_is_released(t: &Stage) {
     t.order().key("k").input("2").start().await;
 }
 
-/// Uses add up, for each key by itself.
+/// Uses are counted per key.
 pub(super) async fn uses_add_up(t: &Stage) {
     let ask = t.ask("k").begin().await;
     t.order().key("k").start().await;
@@ -326,7 +327,7 @@ pub(super) async fn uses_add_up(t: &Stage) {
     assert_eq!(t.uses(&ask.place()).await, uses(3, 5), "an answer does not change them");
 }
 
-/// Keys that are not there are not counted, also not for whoever takes them later.
+/// Uses of a missing key are not counted, and do not count for its next owner.
 pub(super) async fn keys_that_are_not_there_are_not_counted(t: &Stage) {
     let ask = t.ask("k");
     for place in [ask.place(), run_key("k")] {
@@ -340,7 +341,7 @@ pub(super) async fn keys_that_are_not_there_are_not_counted(t: &Stage) {
     }
 }
 
-/// A takeover goes on counting; a key that is given to another operation or run is counted anew.
+/// A takeover continues the count. A key that moves to another operation or run starts a new count.
 pub(super) async fn a_key_that_is_given_on_is_counted_anew(t: &Stage) {
     let ask = t.ask("k").begin().await;
     t.count(&ask.place(), uses(1, 2)).await;
@@ -363,7 +364,7 @@ pub(super) async fn a_key_that_is_given_on_is_counted_anew(t: &Stage) {
     assert_eq!(t.uses(&run_key("k")).await, uses(0, 0));
 }
 
-/// A failed run that is retried takes its key up again, with its counts.
+/// A retried run gets its key back, with its counts.
 pub(super) async fn a_retried_run_keeps_the_counts_of_its_key(t: &Stage) {
     let run = t.order().key("k").release_key_on_failure().granted_to(ANN).start().await;
     t.count(&run_key("k"), uses(3, 4)).await;
@@ -373,7 +374,7 @@ pub(super) async fn a_retried_run_keeps_the_counts_of_its_key(t: &Stage) {
     assert_eq!(t.uses(&run_key("k")).await, uses(3, 4));
 }
 
-/// More counts than may come at once are refused as a whole.
+/// A batch of counts over the limit is refused as a whole.
 pub(super) async fn too_many_counts_are_refused(t: &Stage) {
     let ask = t.ask("k").begin().await;
     let counts = |many| vec![KeyUsageDelta { place: ask.place(), uses: uses(1, 0) }; many];
@@ -383,7 +384,7 @@ pub(super) async fn too_many_counts_are_refused(t: &Stage) {
     assert_eq!(t.uses(&ask.place()).await, uses(MAX_KEY_USAGE_BATCH as u64, 0));
 }
 
-/// S4.28: keys that are free are purged, with their answers and counts; all others stay.
+/// S4.28: only free keys are purged, with their answers and counts.
 pub(super) async fn only_free_requests_are_purged(t: &Stage) {
     let free = t.answered("free").await;
     t.count(&free.place(), uses(1, 1)).await;
@@ -405,7 +406,7 @@ pub(super) async fn only_free_requests_are_purged(t: &Stage) {
     assert_eq!(next.answered(answer(b"next")).await.record().await.first_seen_at, t.now());
 }
 
-/// A request whose process vanished, and that nobody sent again, is not kept for ever.
+/// An abandoned request that no caller repeats is purged in the end.
 pub(super) async fn what_nobody_took_over_is_purged_at_last(t: &Stage) {
     let left = t.ask("left").begin().await;
     t.pass(ABANDONED_REQUEST_FOR);
@@ -418,7 +419,7 @@ pub(super) async fn what_nobody_took_over_is_purged_at_last(t: &Stage) {
     assert_eq!(t.book().find_oldest_request().await.unwrap(), Some(held.record().await.first_seen_at));
 }
 
-/// The longest free go first, and never more than asked for.
+/// The keys that have been free the longest are purged first, and never more than requested.
 pub(super) async fn the_longest_free_are_purged_first(t: &Stage) {
     for (key, seconds) in [("b", 2), ("c", 3), ("a", 1), ("e", 5), ("d", 4)] {
         let ask = t.ask(key).begin().await;
@@ -436,7 +437,7 @@ pub(super) async fn the_longest_free_are_purged_first(t: &Stage) {
     }
 }
 
-/// How old the oldest request is, over all workspaces; free keys do not count, purged or not.
+/// Age of the oldest request in all workspaces. Free keys do not count, purged or not.
 pub(super) async fn the_oldest_request_is_known(t: &Stage) {
     let oldest = || async { t.book().find_oldest_request().await.unwrap() };
     assert_eq!(oldest().await, None);

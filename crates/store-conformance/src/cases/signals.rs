@@ -1,4 +1,4 @@
-//! Signals: kept until they are asked for, in order, each once.
+//! Signals: stored until consumed, in order, each once.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use hapax_engine::store::SignalOutcome;
 use crate::fixture::*;
 use crate::must;
 
-/// CONTRACT 5: a signal is stored, never dropped, also before anybody waits for it.
+/// CONTRACT 5: a signal is stored and never dropped, even before a run waits for it.
 pub(super) async fn a_signal_is_kept_before_anybody_waits_for_it(t: &Stage) {
     let run = t.pending().await;
     t.pass(SECOND);
@@ -23,7 +23,7 @@ pub(super) async fn a_signal_is_kept_before_anybody_waits_for_it(t: &Stage) {
     assert_eq!(signal.payload, json(r#"{"from":"outside"}"#));
 }
 
-/// Invariant 44: signals are kept in the order they were committed.
+/// Invariant 44: signals are stored in the order they were committed.
 pub(super) async fn signals_are_kept_in_order(t: &Stage) {
     let run = t.driven().await;
     let run = t.write(&run).await.awaits_promise("payment", None).done().await;
@@ -37,14 +37,14 @@ pub(super) async fn signals_are_kept_in_order(t: &Stage) {
     assert_eq!(order, [(1, "b".into()), (2, "a".into()), (4, "b".into())]);
 }
 
-/// Without an id every sending is a signal of its own.
+/// Without an id, every send creates a signal.
 pub(super) async fn without_an_id_every_sending_is_a_signal(t: &Stage) {
     let run = t.pending().await;
     let (_, _) = (t.signal(&run, "go").await, t.signal(&run, "go").await);
     assert_eq!(t.log(&run).await.signals.len(), 2);
 }
 
-/// CONTRACT 5, S2.45: an id that the run has seen is a duplicate, consumed or not, also after its end.
+/// CONTRACT 5, S2.45: an id that the run has received is a duplicate, consumed or not, even after the run's end.
 pub(super) async fn an_id_that_was_seen_is_a_duplicate_for_ever(t: &Stage) {
     let held = t.driven().await;
     must!(t.signal_as(&held, "go", "s1").await, SignalOutcome::Stored { .. });
@@ -57,7 +57,7 @@ pub(super) async fn an_id_that_was_seen_is_a_duplicate_for_ever(t: &Stage) {
     assert_eq!(t.head(&held).await.arrivals, 1);
 }
 
-/// Ids of signals are those of one run.
+/// Signal ids are scoped to one run.
 pub(super) async fn the_same_id_at_two_runs_is_two_signals(t: &Stage) {
     let (first, second) = (t.pending().await, t.pending().await);
     must!(t.signal_as(&first, "go", "s1").await, SignalOutcome::Stored { .. });
@@ -65,7 +65,7 @@ pub(super) async fn the_same_id_at_two_runs_is_two_signals(t: &Stage) {
     must!(t.signal_as(&second, "go", "S1").await, SignalOutcome::Stored { .. });
 }
 
-/// Invariant 44: a signal to a run that has ended is refused, not lost silently.
+/// Invariant 44: a signal to a closed run is refused, not silently lost.
 pub(super) async fn a_signal_to_an_ended_run_is_refused(t: &Stage) {
     let held = t.driven().await;
     let closed = t.write(&held).await.completes("1").done().await;
@@ -75,7 +75,7 @@ pub(super) async fn a_signal_to_an_ended_run_is_refused(t: &Stage) {
     assert!(t.log(&held).await.signals.is_empty());
 }
 
-/// Invariant 44: a signal is given to a step once, in the write that records the step.
+/// Invariant 44: a signal is delivered to one step, in the write that records the step.
 pub(super) async fn a_consumed_signal_is_gone_and_the_others_stay(t: &Stage) {
     let held = t.driven().await;
     for name in ["a", "b", "c"] {
@@ -87,7 +87,7 @@ pub(super) async fn a_consumed_signal_is_gone_and_the_others_stay(t: &Stage) {
     assert_eq!(left, [1, 3]);
 }
 
-/// Every list has a limit: a run holds only so many unconsumed signals.
+/// A run holds a limited number of unconsumed signals.
 pub(super) async fn a_run_holds_only_so_many_signals(t: &Stage) {
     let held = t.driven().await;
     for _ in 0..MAX_WAITING_SIGNALS / 500 {

@@ -1,4 +1,4 @@
-//! Making runs exist.
+//! Starting runs.
 
 use hapax_engine::model::{
     EventKind, Fence, Parent, Priority, RunState, RunStatus, StepId, Version, WorkspaceId,
@@ -8,7 +8,7 @@ use hapax_engine::store::{RunCommandOutcome, SettleOutcome, SignalOutcome, Start
 use crate::fixture::*;
 use crate::must;
 
-/// S0.14, S0.41: a run without an offer is PENDING at version 1, and its history says that it started.
+/// S0.14, S0.41: a run started without an offer is PENDING at version 1, and its history records the start.
 pub(super) async fn a_new_run_waits_to_be_claimed(t: &Stage) {
     let run = t.order().input(r#"{"item":7}"#).start().await;
     assert_eq!(run.state, RunState::Pending { due_at: t.now() });
@@ -21,7 +21,7 @@ pub(super) async fn a_new_run_waits_to_be_claimed(t: &Stage) {
     assert_eq!((events[0].kind, events[0].version, events[0].at), (EventKind::Started, run.version, t.now()));
 }
 
-/// S0.24: start and first lease are one write.
+/// S0.24: the start and the first lease are one write.
 pub(super) async fn a_run_offered_to_its_starter_is_born_leased(t: &Stage) {
     let run = t.order().granted_to(ANN).start().await;
     let lease = run.state.lease().expect("it is leased");
@@ -31,7 +31,7 @@ pub(super) async fn a_run_offered_to_its_starter_is_born_leased(t: &Stage) {
     assert!(t.claim(BOB).await.is_empty());
 }
 
-/// A process is not given a run that it has no code for.
+/// A process is not granted a run that it has no code for.
 pub(super) async fn an_offer_for_other_workflows_is_not_taken(t: &Stage) {
     let offer = grant_for(ANN, [workflow("order", 2), workflow("refund", 1)]);
     let run = t.order().offered(offer).start().await;
@@ -45,7 +45,7 @@ pub(super) async fn a_delayed_run_is_not_granted_early(t: &Stage) {
     assert!(t.claim(ANN).await.is_empty());
 }
 
-/// S0.42: every fact about a run reads back as it was given.
+/// S0.42: every fact about a run reads back unchanged.
 pub(super) async fn the_facts_of_a_run_are_kept_as_given(t: &Stage) {
     let parent = t.pending().await;
     let (run, root, step) = (parent.id(), t.pending().await.id(), StepId::from_stored("ship#2"));
@@ -69,7 +69,7 @@ pub(super) async fn the_facts_of_a_run_are_kept_as_given(t: &Stage) {
     assert_eq!(t.head(&plain).await.facts, plain.facts);
 }
 
-/// RELIABILITY "JSON": what is stored is what was sent, byte for byte.
+/// RELIABILITY "JSON": the input is stored byte for byte.
 pub(super) async fn inputs_are_kept_byte_for_byte(t: &Stage) {
     let long = format!("\"{}\"", "ü".repeat(500_000));
     for input in
@@ -81,7 +81,7 @@ pub(super) async fn inputs_are_kept_byte_for_byte(t: &Stage) {
     }
 }
 
-/// S0.9, invariant 55, CONTRACT 10: what belongs to another workspace is not there.
+/// S0.9, invariant 55, CONTRACT 10: a run in another workspace is not found.
 pub(super) async fn a_run_is_seen_only_in_its_workspace(t: &Stage) {
     let run = t.driven().await;
     let run = t.write(&run).await.awaits_promise("payment", None).parks().done().await;
@@ -102,7 +102,7 @@ pub(super) async fn a_run_is_seen_only_in_its_workspace(t: &Stage) {
     assert_eq!(t.head(&run).await, run);
 }
 
-/// Ids are made by the engine, so one that another workspace has is a fault and never an answer.
+/// The engine generates ids, so an id in use by another workspace is a fault and never an answer.
 pub(super) async fn an_id_of_another_workspace_is_refused(t: &Stage) {
     let run = t.pending().await;
     let stranger = t.order().id(run.id()).workspace("abroad").key("k").new_run();
@@ -111,7 +111,7 @@ pub(super) async fn an_id_of_another_workspace_is_refused(t: &Stage) {
     assert!(t.key("k").await.is_none());
 }
 
-/// What is not there is not found, and says so.
+/// A run that does not exist is reported as missing.
 pub(super) async fn what_never_was_is_not_found(t: &Stage) {
     let run = t.pending().await;
     let mut ghost = run.clone();

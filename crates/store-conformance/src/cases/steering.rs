@@ -1,4 +1,4 @@
-//! Commands of people.
+//! Commands to runs.
 
 use hapax_engine::model::{
     EventKind, KeyTarget, PendingRequest, Refusal, RunCommand, RunHead, RunResult, RunState, RunStatus,
@@ -21,7 +21,7 @@ async fn failed_run(t: &Stage) -> RunHead {
     t.write(&run).await.does("charge").does("pack").fails_at("ship").fails("no").done().await
 }
 
-/// A run that nobody drives stops at once, and goes on when told.
+/// A run that no worker drives pauses at once, and continues after a resume.
 pub(super) async fn a_resting_run_is_paused_at_once(t: &Stage) {
     let pending = t.pending().await;
     let waiting = t.driven().await;
@@ -49,7 +49,7 @@ pub(super) async fn a_resting_run_is_paused_at_once(t: &Stage) {
     assert_eq!(t.claim(BOB).await.len(), 3);
 }
 
-/// A driven run is asked, keeps its lease, and remembers what was asked over a takeover.
+/// A driven run gets a pause request and keeps its lease. The request survives a takeover.
 pub(super) async fn a_driven_run_is_asked_to_pause(t: &Stage) {
     let held = t.driven().await;
     let asked = t.steered(&held, RunCommand::Pause).await;
@@ -63,7 +63,7 @@ pub(super) async fn a_driven_run_is_asked_to_pause(t: &Stage) {
     assert_eq!((paused.state, paused.asked), (RunState::Paused, PendingRequest::Nothing));
 }
 
-/// A resume takes back a pause that was not yet carried out: the holder keeps its lease and goes on.
+/// A resume withdraws a pending pause: the holder keeps its lease and continues.
 pub(super) async fn a_resume_withdraws_a_pending_pause(t: &Stage) {
     let held = t.driven().await;
     let asked = t.steered(&held, RunCommand::Pause).await;
@@ -77,9 +77,9 @@ pub(super) async fn a_resume_withdraws_a_pending_pause(t: &Stage) {
     assert_eq!(t.head(&held).await, resumed);
     assert_eq!(t.history(&held).await, [EventKind::Started, EventKind::PauseRequested, EventKind::Resumed]);
     assert_eq!(refused(t, &held, RunCommand::Resume).await, Refusal::NotPaused(RunStatus::Running));
-    // A holder that has not heard of it writes on top of an older version, and is told.
+    // A holder that has not seen the resume writes over an older version, and is refused.
     must!(t.write(&asked).await.pauses().send().await, CommitOutcome::Stale(head) if head == resumed);
-    // A run may park with the request pending; it is withdrawn where it waits.
+    // A run may park with the request pending; a resume then withdraws it.
     let shielded = t.driven().await;
     let asked = t.steered(&shielded, RunCommand::Pause).await;
     let parked = t.write(&asked).await.awaits_signal("go").parks().done().await;
@@ -108,7 +108,7 @@ pub(super) async fn a_run_that_never_ran_is_cancelled_at_once(t: &Stage) {
     assert!(t.claim(BOB).await.is_empty());
 }
 
-/// Invariant 45: a run that has done something is made due, so that it can undo it.
+/// Invariant 45: a run that has done work becomes due, so that it can undo the work.
 pub(super) async fn a_run_that_has_run_is_woken_to_cancel(t: &Stage) {
     let waiting = t.driven().await;
     t.write(&waiting).await.does("charge").awaits_signal("go").parks().done().await;
@@ -130,7 +130,7 @@ pub(super) async fn a_run_that_has_run_is_woken_to_cancel(t: &Stage) {
     assert_eq!((closed.status(), closed.asked), (RunStatus::Cancelled, PendingRequest::Nothing));
 }
 
-/// A driven run hears of its cancellation at its next write, also if it was asked to pause before.
+/// A driven run learns of its cancellation at its next write, even after a pause request.
 pub(super) async fn a_driven_run_is_asked_to_cancel(t: &Stage) {
     let held = t.driven().await;
     t.steered(&held, RunCommand::Pause).await;
@@ -141,7 +141,7 @@ pub(super) async fn a_driven_run_is_asked_to_cancel(t: &Stage) {
     assert_eq!(refused(t, &held, RunCommand::Pause).await, Refusal::AlreadyRequested);
 }
 
-/// Invariants 25, 45: what has ended is not changed, and says so.
+/// Invariants 25, 45: a command on a closed run changes nothing, and the answer says so.
 pub(super) async fn an_ended_run_is_not_changed(t: &Stage) {
     for ends in 0..3 {
         let held = t.driven().await;
@@ -163,7 +163,7 @@ pub(super) async fn an_ended_run_is_not_changed(t: &Stage) {
     assert_eq!(refused(t, &open, retry()).await, Refusal::NotFailed(RunStatus::Pending));
 }
 
-/// CONTRACT 5 (`If-Match`): a wrong version is refused before all else.
+/// CONTRACT 5 (`If-Match`): a wrong version is refused before any other check.
 pub(super) async fn a_command_on_an_older_version_is_refused(t: &Stage) {
     let run = t.pending().await;
     let now = t.claim_one(ANN).await;
@@ -176,7 +176,7 @@ pub(super) async fn a_command_on_an_older_version_is_refused(t: &Stage) {
     must!(t.steer_at(&run, cancel(), Some(now.version)).await, RunCommandOutcome::Accepted(_));
 }
 
-/// CONTRACT 5: FAILED goes back to RUNNING by a retry, which runs again what failed and nothing else.
+/// CONTRACT 5: a retry moves a FAILED run to RUNNING, and repeats only the failed steps.
 pub(super) async fn a_retry_reopens_a_failed_run(t: &Stage) {
     let failed = failed_run(t).await;
     t.pass(SECOND);
@@ -194,7 +194,7 @@ pub(super) async fn a_retry_reopens_a_failed_run(t: &Stage) {
     assert_eq!(t.view(&closed).await.result, Some(completed("1")));
 }
 
-/// A retry from a step runs it again and all that started after it.
+/// A retry from a step repeats that step and all steps that started after it.
 pub(super) async fn a_retry_from_a_step_runs_again_what_came_after(t: &Stage) {
     let failed = failed_run(t).await;
     let from = |step: &str| RunCommand::retry(Some(StepId::from_stored(step)));
@@ -209,7 +209,7 @@ pub(super) async fn a_retry_from_a_step_runs_again_what_came_after(t: &Stage) {
     assert_eq!((last.kind, last.note.as_deref()), (EventKind::Retried, Some("from pack")));
 }
 
-/// A run whose steps were undone cannot go on.
+/// A run whose steps were undone cannot be retried.
 pub(super) async fn a_run_whose_steps_were_undone_is_not_retried(t: &Stage) {
     let run = t.driven().await;
     let failed =
@@ -217,7 +217,7 @@ pub(super) async fn a_run_whose_steps_were_undone_is_not_retried(t: &Stage) {
     assert_eq!(refused(t, &failed, retry()).await, Refusal::Undone);
 }
 
-/// Invariant 7: a retry is refused while another run has its key.
+/// Invariant 7: a retry is refused while another run holds its key.
 pub(super) async fn a_retry_does_not_take_a_key_that_another_run_has(t: &Stage) {
     let failed = failed_run(t).await;
     let second = t.order().key("k").subject("s").release_key_on_failure().granted_to(BOB).start().await;
@@ -229,7 +229,7 @@ pub(super) async fn a_retry_does_not_take_a_key_that_another_run_has(t: &Stage) 
     assert_eq!(refused(t, &second, retry()).await, Refusal::KeyTaken(failed.id()));
 }
 
-/// A retry is refused while another run is open on its subject, and leaves the key as it is.
+/// A retry is refused while another run is open on its subject, and leaves the key unchanged.
 pub(super) async fn a_retry_does_not_take_a_subject_that_another_run_has(t: &Stage) {
     let failed = failed_run(t).await;
     let second = t.order().subject("s").start().await;
@@ -241,7 +241,7 @@ pub(super) async fn a_retry_does_not_take_a_subject_that_another_run_has(t: &Sta
     must!(t.order().subject("s").send().await, hapax_engine::store::StartOutcome::SubjectBusy { run } if run == failed.id());
 }
 
-/// Invariant 8: a retried run has its key, even if that was purged meanwhile.
+/// Invariant 8: a retried run gets its key back, even if the key was purged in between.
 pub(super) async fn a_retry_takes_back_a_purged_key(t: &Stage) {
     let failed = failed_run(t).await;
     let fingerprint = failed.facts.fingerprint.unwrap();
@@ -255,7 +255,7 @@ pub(super) async fn a_retry_takes_back_a_purged_key(t: &Stage) {
     must!(t.order().key("k").send().await, hapax_engine::store::StartOutcome::Existing(run) if run.id() == failed.id());
 }
 
-/// A run that keeps its key keeps when it was first seen over a retry.
+/// A retry keeps the time when the run's key was first used.
 pub(super) async fn a_retry_does_not_make_a_key_younger(t: &Stage) {
     let run = t.order().key("k").keep_key_for(HOUR).granted_to(ANN).start().await;
     let seen_at = t.now();
@@ -267,7 +267,7 @@ pub(super) async fn a_retry_does_not_make_a_key_younger(t: &Stage) {
     assert_eq!((record.first_seen_at, record.expires_at), (seen_at, None));
 }
 
-/// A run put aside can be cancelled.
+/// A quarantined run can be cancelled.
 pub(super) async fn a_run_put_aside_can_be_cancelled(t: &Stage) {
     t.driven().await;
     for _ in 0..hapax_engine::limits::MAX_STALLS {

@@ -1,11 +1,12 @@
-//! Subjects: at most one open run of a workflow is about a thing.
+//! Subjects: at most one open run of a workflow per subject.
 
 use hapax_engine::store::StartOutcome;
 
 use crate::fixture::*;
 use crate::must;
 
-/// S2.3, S2.44, CONTRACT 3: a new operation on the same subject is refused while the first is pending, and names it.
+/// S2.3, S2.44, CONTRACT 3: a new run on the same subject is refused while the first is open, and the answer names the
+/// first.
 pub(super) async fn a_subject_has_one_open_run(t: &Stage) {
     let first = t.order().key("1").subject("refund:R123").start().await;
     let second = t.order().key("2").subject("refund:R123");
@@ -14,7 +15,7 @@ pub(super) async fn a_subject_has_one_open_run(t: &Stage) {
     assert_eq!(t.list(10, None).await.runs.len(), 1);
 }
 
-/// Waiting and paused runs hold their subject, too.
+/// Waiting and paused runs also hold their subject.
 pub(super) async fn a_run_that_rests_holds_its_subject(t: &Stage) {
     let run = t.order().subject("s").granted_to(ANN).start().await;
     let run = t.write(&run).await.awaits_signal("go").parks().done().await;
@@ -23,7 +24,7 @@ pub(super) async fn a_run_that_rests_holds_its_subject(t: &Stage) {
     must!(t.order().subject("s").send().await, StartOutcome::SubjectBusy { .. });
 }
 
-/// Every way to end frees the subject.
+/// A run frees its subject however it ends.
 pub(super) async fn the_end_of_a_run_frees_its_subject(t: &Stage) {
     for way in 0..4 {
         let run = t.order().subject("s").granted_to(ANN).start().await;
@@ -42,7 +43,7 @@ pub(super) async fn the_end_of_a_run_frees_its_subject(t: &Stage) {
     t.order().subject("u").start().await;
 }
 
-/// The scope of a subject is workspace and workflow name, whatever the version.
+/// A subject is scoped to a workspace and a workflow name, in any version.
 pub(super) async fn subjects_are_told_apart_by_workspace_and_workflow(t: &Stage) {
     t.order().subject("s").start().await;
     t.order().subject("S").start().await;
@@ -52,7 +53,7 @@ pub(super) async fn subjects_are_told_apart_by_workspace_and_workflow(t: &Stage)
     must!(t.order().subject("s").workflow("order", 2).send().await, StartOutcome::SubjectBusy { .. });
 }
 
-/// A key decides before a subject: the second click finds its own run.
+/// The key is checked before the subject, so a second click finds its own run.
 pub(super) async fn a_key_decides_before_a_subject(t: &Stage) {
     let first = t.order().key("k").subject("s").start().await;
     must!(t.order().key("k").subject("s").send().await, StartOutcome::Existing(run) if run == first);

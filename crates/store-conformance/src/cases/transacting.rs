@@ -1,4 +1,4 @@
-//! The user's own writes in the same commit as the end of an operation.
+//! The user's own writes, in the same commit as the end of an operation.
 
 use std::any::Any;
 
@@ -10,12 +10,12 @@ use hapax_engine::store::{StoreError, TransactOperation, TransactOperationOutcom
 use crate::fixture::*;
 use crate::must;
 
-/// Work that writes `text`, if the store has transactions to do it in.
+/// Work that writes `text`, if the store supports transactions.
 fn writing(t: &Stage, text: &str, fails: bool) -> Option<Box<dyn Any + Send + Sync>> {
     t.tables.as_ref()?.writing(text, r#"{ "payment" : 1.0 }"#, fails)
 }
 
-/// An end with what the work gave, an after-effect and a note.
+/// An end with the work's output, an after-effect and a note.
 fn ending(held: &Held<'_>, work: Box<dyn Any + Send + Sync>) -> TransactOperation {
     let request = FinishOperation {
         posts: vec![held.post("mail")],
@@ -39,7 +39,7 @@ async fn written(t: &Stage) -> Vec<String> {
     written
 }
 
-/// Nothing of the work, the end, its after-effect or its note is there.
+/// Checks that nothing of the work, the end, its after-effect or its note is stored.
 async fn assert_nothing(t: &Stage, home: &EntityStorage, held: &Held<'_>, texts: &[&str]) {
     let id = held.operation.entity.id.as_str();
     assert_eq!(written(t).await, texts);
@@ -47,7 +47,7 @@ async fn assert_nothing(t: &Stage, home: &EntityStorage, held: &Held<'_>, texts:
     assert!(t.noted_on(home, id).await.is_empty());
 }
 
-/// S1.9, S1.10: the writes of the action and the change of status are one commit.
+/// S1.9, S1.10: the action's writes and the status change are one commit.
 pub(super) async fn work_and_the_end_are_one_commit(t: &Stage) {
     let mut texts = Vec::new();
     for home in t.homes().await {
@@ -76,7 +76,7 @@ pub(super) async fn work_and_the_end_are_one_commit(t: &Stage) {
     }
 }
 
-/// Work that fails leaves nothing, and the operation is as it was.
+/// Failed work writes nothing, and the operation is unchanged.
 pub(super) async fn work_that_fails_leaves_nothing(t: &Stage) {
     for home in t.homes().await {
         let Some(work) = writing(t, "no", true) else { return };
@@ -89,7 +89,7 @@ pub(super) async fn work_that_fails_leaves_nothing(t: &Stage) {
     }
 }
 
-/// What the work gave may be refused; then nothing of it is there.
+/// If the store refuses the work's output, nothing is written.
 pub(super) async fn work_whose_end_is_refused_leaves_nothing(t: &Stage) {
     for home in t.homes().await {
         let Some(work) = writing(t, "no", false) else { return };
@@ -103,9 +103,9 @@ pub(super) async fn work_whose_end_is_refused_leaves_nothing(t: &Stage) {
     }
 }
 
-/// An end that the store refuses takes the work with it.
+/// If the store refuses the end, the work is rolled back too.
 pub(super) async fn an_end_that_cannot_be_written_leaves_nothing(t: &Stage) {
-    // Also makes the table that the work writes to.
+    // Also creates the table that the work writes to.
     t.homes().await;
     let Some(work) = writing(t, "no", false) else { return };
     let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
@@ -118,7 +118,7 @@ pub(super) async fn an_end_that_cannot_be_written_leaves_nothing(t: &Stage) {
     assert_eq!(held.now().await, held.operation);
 }
 
-/// G1.2: a zombie's own writes do not stand, for its claim was given back.
+/// G1.2: the writes of a holder whose claim was reverted are rolled back.
 pub(super) async fn the_work_of_a_zombie_leaves_nothing(t: &Stage) {
     for home in t.homes().await {
         let Some(work) = writing(t, "no", false) else { return };
@@ -131,7 +131,7 @@ pub(super) async fn the_work_of_a_zombie_leaves_nothing(t: &Stage) {
     }
 }
 
-/// S1.6: without a claim, the loser's own writes do not stand either.
+/// S1.6: without a claim, the loser's writes are rolled back too.
 pub(super) async fn the_work_of_who_comes_second_leaves_nothing(t: &Stage) {
     let mut texts = Vec::new();
     for home in t.homes().await {
@@ -152,7 +152,7 @@ pub(super) async fn the_work_of_who_comes_second_leaves_nothing(t: &Stage) {
     }
 }
 
-/// Work that is sent again after a lost acknowledgement stands once.
+/// Work repeated after a lost acknowledgement is stored once.
 pub(super) async fn work_sent_again_stands_once(t: &Stage) {
     let mut expected = 0;
     for home in t.homes().await {
@@ -170,7 +170,7 @@ pub(super) async fn work_sent_again_stands_once(t: &Stage) {
     }
 }
 
-/// S1.10: of payments that are applied at once, one is credited.
+/// S1.10: of concurrent payments one is credited.
 pub(super) async fn of_payments_at_once_one_is_credited(t: &Stage) {
     let mut expected = 0;
     for home in t.homes().await {
@@ -203,7 +203,7 @@ pub(super) async fn of_payments_at_once_one_is_credited(t: &Stage) {
     }
 }
 
-/// A store without such transactions says so.
+/// A store without such transactions reports that.
 pub(super) async fn a_store_without_transactions_says_so(t: &Stage) {
     if writing(t, "", false).is_some() {
         return;

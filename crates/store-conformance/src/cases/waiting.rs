@@ -1,4 +1,4 @@
-//! No lost wake-up, whichever of arrival and park is first.
+//! No lost wake-ups, in either order of arrival and park.
 
 use hapax_engine::model::{EventKind, RunCommand, RunHead, RunState};
 use hapax_engine::store::{SettleOutcome, SignalOutcome};
@@ -6,7 +6,7 @@ use hapax_engine::store::{SettleOutcome, SignalOutcome};
 use crate::fixture::*;
 use crate::must;
 
-/// A run that awaits a promise, a signal and a child, still driven.
+/// A driven run that waits for a promise, a signal and a child.
 async fn awaiting(t: &Stage) -> (RunHead, RunHead) {
     let run = t.driven().await;
     let order = t.child_of(&run, "ship").granted_to(BOB);
@@ -16,7 +16,7 @@ async fn awaiting(t: &Stage) -> (RunHead, RunHead) {
     (run, order.start().await)
 }
 
-/// The three things that can come in for a run.
+/// Delivers one of the three kinds of arrival to a run.
 async fn arrives(t: &Stage, way: usize, run: &RunHead, child: &RunHead) {
     match way {
         0 => must!(t.settle(run, "payment", "1").await, SettleOutcome::Settled { granted: None, .. }),
@@ -25,7 +25,7 @@ async fn arrives(t: &Stage, way: usize, run: &RunHead, child: &RunHead) {
     }
 }
 
-/// Invariant 41: what arrives before the park makes the run due at once, and the one who parked it is told.
+/// Invariant 41: an arrival before the park makes the run due at once, and the answer to the park says so.
 pub(super) async fn an_arrival_before_the_park_is_not_lost(t: &Stage) {
     for way in 0..3 {
         let (run, child) = awaiting(t).await;
@@ -38,7 +38,7 @@ pub(super) async fn an_arrival_before_the_park_is_not_lost(t: &Stage) {
     }
 }
 
-/// Invariant 41: what arrives after the park makes the run due at once.
+/// Invariant 41: an arrival after the park makes the run due at once.
 pub(super) async fn an_arrival_after_the_park_wakes(t: &Stage) {
     for way in 0..3 {
         let (run, child) = awaiting(t).await;
@@ -53,7 +53,7 @@ pub(super) async fn an_arrival_after_the_park_wakes(t: &Stage) {
     }
 }
 
-/// The end of a child names its parent as woken.
+/// The end of a child returns the parent that it wakes.
 pub(super) async fn the_end_of_a_child_names_the_parent_it_wakes(t: &Stage) {
     let (run, child) = awaiting(t).await;
     t.write(&run).await.parks().done().await;
@@ -63,7 +63,7 @@ pub(super) async fn the_end_of_a_child_names_the_parent_it_wakes(t: &Stage) {
     assert_eq!(t.head(&driven).await.arrivals, 1);
 }
 
-/// A park that has seen everything sleeps, and one that has seen all but the last does not.
+/// A park that has seen every arrival sleeps. A park that missed the last one does not.
 pub(super) async fn a_park_sleeps_only_if_it_has_seen_everything(t: &Stage) {
     let (run, _) = awaiting(t).await;
     must!(t.signal(&run, "other").await, SignalOutcome::Stored { .. });
@@ -80,7 +80,7 @@ pub(super) async fn a_park_sleeps_only_if_it_has_seen_everything(t: &Stage) {
     t.claim_one(BOB).await;
 }
 
-/// A timer that is later than the arrival does not hold the run back; one that is earlier stays.
+/// An arrival wakes the run before a later timer, and keeps an earlier one.
 pub(super) async fn an_arrival_and_a_timer_wake_at_the_earlier(t: &Stage) {
     let (run, _) = awaiting(t).await;
     t.write(&run).await.parks_until(Some(t.now().plus(HOUR))).done().await;
@@ -95,7 +95,7 @@ pub(super) async fn an_arrival_and_a_timer_wake_at_the_earlier(t: &Stage) {
     assert_eq!(t.head(&run).await.state.wake_at(), Some(timer));
 }
 
-/// A wake-up and its lease are one write: whoever brings the arrival may drive the run.
+/// A wake-up and its lease are one write: the caller that delivers the arrival may drive the run.
 pub(super) async fn whoever_brings_the_arrival_may_drive_the_run(t: &Stage) {
     for settles in [true, false] {
         let (run, _) = awaiting(t).await;
@@ -120,7 +120,7 @@ pub(super) async fn whoever_brings_the_arrival_may_drive_the_run(t: &Stage) {
     }
 }
 
-/// An offer is not taken for a run that is driven, resting by command, not begun, or of another workflow.
+/// An offer is not used for a run that is driven, paused, not begun, or of another workflow.
 pub(super) async fn an_offer_is_taken_only_for_a_waiting_run_that_is_served(t: &Stage) {
     let driven = t.driven().await;
     let pending = t.pending().await;
@@ -141,7 +141,7 @@ pub(super) async fn an_offer_is_taken_only_for_a_waiting_run_that_is_served(t: &
     assert_eq!(t.head(&foreign).await.state.wake_at(), Some(t.now()), "a waiting run is woken for others");
 }
 
-/// What came in while the run was paused is there when it goes on.
+/// Arrivals during a pause are there when the run resumes.
 pub(super) async fn arrivals_during_a_pause_are_kept(t: &Stage) {
     let (run, _) = awaiting(t).await;
     let parked = t.write(&run).await.parks().done().await;
