@@ -31,7 +31,7 @@ impl Candidate {
         Candidate { store: Arc::new(store), tables: None, _guard: Box::new(guard) }
     }
 
-    /// Adds the user's tables that live beside those of the store.
+    /// Adds tables that belong to the user.
     #[must_use]
     pub fn with_tables(self, tables: impl UserTables + 'static) -> Self {
         Candidate { tables: Some(Arc::new(tables)), ..self }

@@ -1,7 +1,7 @@
-//! Random requests to two stores that must answer alike: the memory store is the model, the other is judged by it.
+//! Random requests to two stores that must answer alike: the memory store is the model for the other.
 //!
-//! The requests are drawn from a small universe of runs, keys, subjects, entities and names, so that they meet. Some are out of
-//! date, wrong, or sent before. A test that draws them must also show that it drew everything: see [`Exercised`].
+//! The requests are drawn from a small set of runs, keys, subjects, entities and names, so that they collide. Some are
+//! outdated, wrong, or repeated. A test that draws them must also show that it drew everything: see [`Exercised`].
 
 mod draft;
 mod draft_effects;
@@ -49,10 +49,10 @@ macro_rules! differential_suite {
     };
 }
 
-/// How many requests each seed sends.
+/// Number of requests per seed.
 const REQUESTS: usize = 800;
 
-/// How many seeds are under way at once, each with stores of its own: one waits for its answers while another computes.
+/// Number of seeds that run concurrently, each with its own stores: one waits for its answers while another computes.
 const AT_ONCE: usize = 3;
 
 #[doc(hidden)]
@@ -133,7 +133,7 @@ pub async fn differential(
     exercised
 }
 
-/// Would the write leave an after-effect where another one is?
+/// Returns true if the write would add an after-effect that already exists.
 async fn meets_another_post(request: &Request, model: &dyn Store) -> bool {
     let Request::RunCommit(advance) = request else { return false };
     if advance.posts.is_empty() {
@@ -147,7 +147,7 @@ async fn meets_another_post(request: &Request, model: &dyn Store) -> bool {
     advance.posts.iter().any(|post| known.iter().any(|known| other(post, known)))
 }
 
-/// Everything that can be read of one run is alike.
+/// Checks that everything readable about one run is equal.
 async fn same_run(
     model: &dyn Store,
     subject: &dyn Store,
@@ -165,7 +165,7 @@ async fn same_run(
     }
 }
 
-/// What is read of entities is alike.
+/// Checks that everything readable about entities is equal.
 async fn same_entities(
     model: &dyn Store,
     subject: &dyn Store,
@@ -178,7 +178,7 @@ async fn same_entities(
     }
 }
 
-/// The journal, the doubts and the after-effects are alike.
+/// Checks that the journal, the doubts and the after-effects are equal.
 async fn same_effects(model: &dyn Store, subject: &dyn Store, place: &str, exercised: &mut Exercised) {
     for workspace in ["default", "abroad"] {
         let workspace = WorkspaceId::new(workspace).unwrap();
@@ -206,7 +206,7 @@ async fn same_effects(model: &dyn Store, subject: &dyn Store, place: &str, exerc
     }
 }
 
-/// Everything that can be read is alike, and breaks no invariant.
+/// Checks that everything readable is equal, and breaks no invariant.
 async fn same_whole(model: &dyn Store, subject: &dyn Store, place: &str, exercised: &mut Exercised) {
     let all = ListRuns { workspace: None, statuses: Vec::new(), workflow: None, before: None, limit: 1000 };
     let runs = model.list_runs(all.clone()).await.unwrap();

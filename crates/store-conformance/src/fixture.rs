@@ -1,4 +1,4 @@
-//! Short words for what cases do to a store, so that they read like sentences.
+//! Short builders and calls for the cases, so that a case reads like sentences.
 
 mod at_once;
 mod catalog;
@@ -39,7 +39,7 @@ pub use outbox::{finish_of, post_of};
 pub use requests::{Ask, GRACE, HOLD, KEEP, answer, kept, replayed, run_key, uses};
 pub use write::{Write, doubt_of};
 
-/// Takes apart an outcome that must have the given form, and fails with what it was instead.
+/// Unwraps an outcome that must match the pattern; otherwise panics with the outcome.
 #[macro_export]
 macro_rules! must {
     ($outcome:expr, $form:pat $(if $guard:expr)? $(=> $taken:expr)?) => {
@@ -50,7 +50,7 @@ macro_rules! must {
     };
 }
 
-/// How long leases are in the cases.
+/// Lease duration in the cases.
 pub const LEASE: Duration = Duration::from_secs(30);
 /// A second.
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -62,14 +62,14 @@ pub const ANN: OwnerId = OwnerId::from_u128(0xa);
 /// Another worker.
 pub const BOB: OwnerId = OwnerId::from_u128(0xb);
 
-/// A store on its own clock, and the words to work with it.
+/// A store on its own clock, with the calls that cases make.
 #[derive(Debug)]
 pub struct Stage {
     /// The store under test.
     pub store: Arc<dyn Store>,
     /// The clock it follows.
     pub clock: Arc<ManualClock>,
-    /// Tables of the user's beside those of the store, if it has such.
+    /// Tables that belong to the user, if the store supports them.
     pub tables: Option<Arc<dyn UserTables>>,
     ids: AtomicU64,
 }
@@ -80,48 +80,48 @@ impl Stage {
         Stage { store, clock, tables: None, ids: AtomicU64::new(1) }
     }
 
-    /// The same, with tables of the user's.
+    /// Adds the user's tables.
     #[must_use]
     pub fn with_tables(self, tables: Option<Arc<dyn UserTables>>) -> Self {
         Stage { tables, ..self }
     }
 
-    /// The instant by the store's clock.
+    /// The current time by the store's clock.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Lets time go by.
+    /// Advances the clock.
     pub fn pass(&self, span: Duration) {
         self.clock.advance(span);
     }
 
-    /// An id that no run has; later ones are greater.
+    /// An unused run id, greater than earlier ones.
     pub fn fresh_id(&self) -> RunId {
         RunId::from_u128(0x1000 + u128::from(self.ids.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// A run to be ordered: of workflow `order` unless told otherwise.
+    /// Begins a start: of workflow `order` unless set otherwise.
     pub fn order(&self) -> Order<'_> {
         Order::new(self)
     }
 
-    /// A child that the step `step` of `parent` waits for.
+    /// Begins the start of a child that `step` of `parent` waits for.
     pub fn child_of(&self, parent: &RunHead, step: &str) -> Order<'_> {
         self.order().parent(parent.facts.as_parent(StepId::from_stored(step), Default::default()))
     }
 
-    /// A run that waits to be claimed.
+    /// A new run that waits to be claimed.
     pub async fn pending(&self) -> RunHead {
         self.order().start().await
     }
 
-    /// A run that ANN drives.
+    /// A new run that ANN drives.
     pub async fn driven(&self) -> RunHead {
         self.order().granted_to(ANN).start().await
     }
 
-    /// A write under the lease by which `head` is held.
+    /// A write under the lease of `head`.
     pub async fn write(&self, head: &RunHead) -> Write<'_> {
         let log = self.store.find_log(&head.facts.workspace, head.id()).await.unwrap();
         let (steps, before) = log.map(|log| (log.steps, log.attempts_before)).unwrap_or_default();
@@ -133,19 +133,19 @@ impl Stage {
         self.store.claim_runs(ClaimRuns { grant: grant(owner), limit }).await.unwrap()
     }
 
-    /// Claims what is due.
+    /// Claims all due runs.
     pub async fn claim(&self, owner: OwnerId) -> Vec<RunHead> {
         self.claim_upto(100, owner).await.runs
     }
 
-    /// Claims the one run that is due.
+    /// Claims the one due run.
     pub async fn claim_one(&self, owner: OwnerId) -> RunHead {
         let mut runs = self.claim(owner).await;
         assert_eq!(runs.len(), 1, "one run is due: {runs:?}");
         runs.remove(0)
     }
 
-    /// Renews the leases by which `heads` are held; answers with those that are lost.
+    /// Renews the leases of `heads`; returns the lost ones.
     pub async fn renew(&self, owner: OwnerId, heads: &[&RunHead]) -> Vec<RunId> {
         let held = |head: &&RunHead| HeldLease {
             workspace: head.facts.workspace.clone(),
@@ -156,12 +156,12 @@ impl Stage {
         self.store.renew_leases(RenewLeases { owner, lease_for: LEASE, leases }).await.unwrap()
     }
 
-    /// Carries out a command.
+    /// Sends a command.
     pub async fn steer(&self, run: &RunHead, command: RunCommand) -> RunCommandOutcome {
         self.steer_at(run, command, None).await
     }
 
-    /// Carries out a command if the run still has the version.
+    /// Sends a command that requires this version of the run.
     pub async fn steer_at(
         &self,
         run: &RunHead,
@@ -182,7 +182,7 @@ impl Stage {
             .unwrap()
     }
 
-    /// Carries out a command that must be accepted.
+    /// Sends a command, which must be accepted.
     pub async fn steered(&self, run: &RunHead, command: RunCommand) -> RunHead {
         must!(self.steer(run, command).await, RunCommandOutcome::Accepted(head) => head)
     }
@@ -192,7 +192,7 @@ impl Stage {
         self.store.send_signal(signal_to(run, name_of, None)).await.unwrap()
     }
 
-    /// Sends the signal `name` under an id of the sender's.
+    /// Sends the signal `name` with an id that the sender chose.
     pub async fn signal_as(&self, run: &RunHead, name_of: &str, id: &str) -> SignalOutcome {
         self.store.send_signal(signal_to(run, name_of, Some(id))).await.unwrap()
     }
@@ -202,23 +202,23 @@ impl Stage {
         self.store.settle_promise(settlement_of(run, step, value)).await.unwrap()
     }
 
-    /// Deletes what closed before now, and expired keys.
+    /// Purges runs that closed before now, and expired keys.
     pub async fn purge(&self) -> PurgeOutcome {
         let request = Purge { runs_closed_before: Some(self.now()), after: None, limit: 100 };
         self.store.purge(request).await.unwrap()
     }
 
-    /// The run as it is now.
+    /// The current run.
     pub async fn view(&self, run: &RunHead) -> RunView {
         self.find(run).await.expect("the run is there")
     }
 
-    /// The run as it is now, if it is there.
+    /// The current run, if it exists.
     pub async fn find(&self, run: &RunHead) -> Option<RunView> {
         self.store.find_run(&run.facts.workspace, run.id()).await.unwrap()
     }
 
-    /// Where the run stands now.
+    /// The current head of the run.
     pub async fn head(&self, run: &RunHead) -> RunHead {
         self.view(run).await.head
     }
@@ -239,12 +239,12 @@ impl Stage {
         self.store.list_events(&run.facts.workspace, run.id(), Version::default()).await.unwrap()
     }
 
-    /// What happened to the run, in order.
+    /// Kinds of the run's events, in order.
     pub async fn history(&self, run: &RunHead) -> Vec<EventKind> {
         self.events(run).await.into_iter().map(|event| event.kind).collect()
     }
 
-    /// What a key of the default workspace stands for.
+    /// The record of a key in the default workspace.
     pub async fn key(&self, key: &str) -> Option<KeyRecord> {
         let key = IdempotencyKey::new(key).unwrap();
         self.store.find_key(&WorkspaceId::default(), KeyKind::Run, &key).await.unwrap()
@@ -257,7 +257,7 @@ impl Stage {
         self.store.list_runs(request).await.unwrap()
     }
 
-    /// Checks every invariant on the data as it is.
+    /// Checks every invariant on the stored data.
     pub async fn fsck(&self) -> Report {
         fsck(&*self.store).await.unwrap()
     }
@@ -328,12 +328,12 @@ pub fn retry() -> RunCommand {
     RunCommand::retry(None)
 }
 
-/// A result.
+/// A successful result.
 pub fn completed(value: &str) -> RunResult {
     RunResult::Completed(json(value))
 }
 
-/// A result.
+/// A failed result.
 pub fn failed(why: &str) -> RunResult {
     RunResult::Failed(Failure::permanent(why))
 }

@@ -1,4 +1,4 @@
-//! Very many random interleavings of making, waiting, settling and timing out: none loses a wake-up, and each race has one winner.
+//! Random interleavings of creation, waiting, settlement and timeout: no wake-up is lost, and each race has one winner.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::fixture::*;
 use crate::must;
 use crate::suite::block_on;
 
-/// How many are drawn.
+/// Number of interleavings.
 const INTERLEAVINGS: u64 = 10_000;
-/// How many are under way at once.
+/// Number of concurrent interleavings.
 const AT_ONCE: u64 = 250;
 
-/// One test that draws very many interleavings: `interleaving_suite!(make_store);`.
+/// One test that draws random interleavings: `interleaving_suite!(make_store);`.
 #[macro_export]
 macro_rules! interleaving_suite {
     ($make_store:expr) => {
         mod interleaving {
             #[allow(unused_imports)]
             use super::*;
-            /// Invariants 41 and 43; S4.36: of two who make a promise under one key one wins.
+            /// Invariants 41 and 43; S4.36: of two creations under one key one wins.
             #[test]
             fn no_interleaving_of_making_settling_waiting_and_timing_out_loses_a_wake_up() {
                 $crate::run_interleavings($make_store);
@@ -84,7 +84,7 @@ fn settlement(by: PromiseRef, granted: bool) -> SettlePromise {
     }
 }
 
-/// The run opens its promise and parks, in one write or in two, while it is settled by key, or by id as soon as it is there.
+/// The run opens its promise and parks, in one write or two, while a caller settles it by key, or by id once it exists.
 async fn wait(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: IdempotencyKey, rng: &mut Rng) {
     let in_two = rng.bool();
     let by = if rng.bool() { PromiseRef::Key(key) } else { PromiseRef::Id(promise.id.clone()) };
@@ -108,7 +108,7 @@ async fn wait(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: IdempotencyK
         idle(waiter_idles).await;
         write = t.write(&held).await;
     }
-    // It has seen nothing of what may have come.
+    // The run has seen no arrival yet.
     let parking = write.parks_until(until).advance();
     let parking =
         hapax_engine::model::RunCommit { head: RunHead { arrivals: 0, ..parking.head.clone() }, ..parking };
@@ -125,7 +125,7 @@ async fn wait(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: IdempotencyK
     assert!(matches!(promise.state, PromiseState::Settled { .. }));
 }
 
-/// The holder of the run gives up waiting while the promise is settled.
+/// The holder of the run stops waiting while the promise is settled.
 async fn time_out(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: IdempotencyKey, rng: &mut Rng) {
     let held = t.write(run).await.waits_for("payment", promise.clone()).done().await;
     let giving_up = t.write(&held).await.times_out("payment").advance();
@@ -150,8 +150,8 @@ async fn time_out(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: Idempote
     }
 }
 
-/// The run and somebody else, who is another run or comes from outside, make a promise under the same key, while it is settled by that: one has the
-/// key, the other is told whose it is, and what is settled is the promise of the one who has it.
+/// The run and another caller (a run or an external one) create a promise under the same key, while that key is
+/// settled. One gets the key, the other learns which promise holds it, and the settlement applies to that promise.
 async fn contend(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: IdempotencyKey, rng: &mut Rng) {
     let (settler_idles, first_idles, second_idles) = (rng.u32(..6), rng.u32(..6), rng.u32(..6));
     let rival = match rng.bool() {

@@ -1,8 +1,8 @@
-//! What every store must do, as tests: `hapax_store_conformance::conformance_suite!(make_store);` applies them all.
+//! Conformance tests for stores: `hapax_store_conformance::conformance_suite!(make_store);` runs them all.
 //!
-//! `make_store` is an async function that takes the clock the store must follow and returns a [`Candidate`]. A behaviour
-//! that is not tested here is not promised by [`hapax_engine::store::Store`].
-//! `differential_suite!(make_store);` compares its answers to random requests with those of the memory store.
+//! `make_store` is an async function that takes the clock the store must follow and returns a [`Candidate`].
+//! [`hapax_engine::store::Store`] promises only behaviour that is tested here. `differential_suite!(make_store);`
+//! compares the store's answers to random requests with the answers of the memory store.
 
 pub mod fixture;
 

@@ -1,4 +1,4 @@
-//! Tables of the memory store that stand for the user's.
+//! Tables of the memory store that stand in for the user's tables.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use hapax_engine::model::{Entity, EntityId, EntityRef, Payload, Version};
 use crate::fixture::name;
 use crate::{UserRow, UserTables};
 
-/// Tables of the memory store that stand for the user's; it has no transactions that the user's code could share.
+/// Tables of the memory store that stand in for the user's. The memory store has no transactions to share with user
+/// code.
 #[derive(Debug, Clone)]
 pub struct MemoryTables(pub Arc<MemoryStore>);
 

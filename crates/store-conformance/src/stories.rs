@@ -1,4 +1,4 @@
-//! What the engine does with entities, told as stories on every store, in the store's own table and in one of the user's:
+//! Stories: tests of the engine's entities on every store, in the store's own table and in a user's table:
 //! `entity_suite!(make_store);`.
 
 mod claiming;
@@ -72,7 +72,7 @@ macro_rules! with_every_story {
     };
 }
 
-/// One test for every story, against the stores that an async function makes for the clock it is given.
+/// One test for every story. An async function makes the store for the given clock.
 #[macro_export]
 macro_rules! entity_suite {
     ($make_store:expr) => {
@@ -112,7 +112,7 @@ macro_rules! stories {
 }
 with_every_story! { stories!() }
 
-/// Tells one story in each home that the store has.
+/// Runs one story for each kind of table that the store has.
 #[doc(hidden)]
 pub fn run_story<F: Future<Output = Candidate>>(name: &str, make_store: impl Fn(Arc<ManualClock>) -> F) {
     let (_, story) = STORIES.iter().find(|(known, _)| *known == name).expect("the story exists");

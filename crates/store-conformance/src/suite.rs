@@ -1,4 +1,4 @@
-//! Applying the cases to a store.
+//! Running the cases on a store.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,11 +10,10 @@ use crate::Candidate;
 use crate::cases::{CASES, Case};
 use crate::fixture::Stage;
 
-/// A case that takes longer hangs.
+/// Time limit of a case.
 const PATIENCE: Duration = Duration::from_secs(220);
 
-/// One test for every case, against the stores that an async function makes for the clock it is given:
-/// `conformance_suite!(make_store);`.
+/// One test for every case. An async function makes the store for the given clock: `conformance_suite!(make_store);`.
 #[macro_export]
 macro_rules! conformance_suite {
     ($make_store:expr) => {
@@ -52,7 +51,7 @@ pub fn run_case<F: Future<Output = Candidate>>(
     block_on(judge(case, make_store));
 }
 
-/// Runs a test as a program would: on several threads, and not for ever.
+/// Runs a test as a program would, on several threads, with a time limit.
 pub(crate) fn block_on(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("threads can be started").block_on(async {

@@ -1,25 +1,25 @@
-//! Tables of the user's beside those of a store, as a test of entities needs them.
+//! Tables that belong to the user, in the store's database, for tests of entities.
 
 use std::any::Any;
 
 use async_trait::async_trait;
 use hapax_engine::model::Timestamp;
 
-/// Makes tables of the user's in the database that a store lies in, and writes them as the user's own code would.
+/// Access to the user's tables in the store's database, written as the user's own code would.
 #[async_trait]
 pub trait UserTables: Send + Sync + std::fmt::Debug {
-    /// Makes an empty table with the columns `id` (text, its key), `status`, `version`, `updated_at` and `total` (a whole number), and the one in which
-    /// [`UserTables::writing`] writes, if that is not there.
+    /// Creates an empty table with the columns `id` (text, its key), `status`, `version`, `updated_at` and `total` (an
+    /// integer), and the table that [`UserTables::writing`] writes to, if it does not exist.
     async fn create_table(&self, table: &str);
 
-    /// Writes a row, whether it is there or not.
+    /// Inserts or replaces a row.
     async fn put_row(&self, table: &str, row: UserRow);
 
-    /// Work for a transaction of the store's that writes `text` down, where [`UserTables::written`] finds it, and gives `output`; if `fails`, it fails
-    /// after that. `None` if the store has no such transactions.
+    /// Work for a transaction of the store: it writes `text`, which [`UserTables::written`] then returns, and returns
+    /// `output`; if `fails` is set, it fails after the write. `None` if the store has no such transactions.
     fn writing(&self, text: &str, output: &str, fails: bool) -> Option<Box<dyn Any + Send + Sync>>;
 
-    /// What was written so and stands.
+    /// Committed texts of such work.
     async fn written(&self) -> Vec<String>;
 }
 
@@ -34,6 +34,6 @@ pub struct UserRow {
     pub version: u64,
     /// When it was last changed.
     pub updated_at: Timestamp,
-    /// Something else that is known of it.
+    /// Another column.
     pub total: i64,
 }

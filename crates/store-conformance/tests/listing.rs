@@ -1,4 +1,5 @@
-//! The list of cases is the cases that are written. Apart from the crate, which would otherwise be compiled twice for this.
+//! Checks that the list of cases matches the source. A separate crate, because the library would otherwise be compiled
+//! twice.
 
 /// A topic, its file, and its cases as they are listed.
 type Topic = (&'static str, &'static str, &'static [&'static str]);

@@ -78,7 +78,7 @@ pub(super) async fn what_was_given_back_is_not_held(t: &Stage) {
     assert_eq!(granted, [released.id(), pending.id()]);
 }
 
-/// A renewal of several leases returns exactly those that are lost, in the requested order.
+/// A renewal of several leases returns exactly the lost ones, in the requested order.
 pub(super) async fn each_lease_is_judged_by_itself(t: &Stage) {
     let (first, second, third) = (t.driven().await, t.driven().await, t.driven().await);
     t.write(&second).await.releases().done().await;

@@ -234,7 +234,7 @@ pub(super) async fn the_newest_operation_of_the_step_answers(t: &Stage) {
     }
 }
 
-/// A step that was not done has no recorded result.
+/// A step that never succeeded has no recorded result.
 pub(super) async fn a_step_that_was_not_done_has_no_result(t: &Stage) {
     for home in t.homes().await {
         let rejected = t.closing(&home, "i1").await;

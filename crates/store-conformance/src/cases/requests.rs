@@ -437,7 +437,7 @@ pub(super) async fn the_longest_free_are_purged_first(t: &Stage) {
     }
 }
 
-/// Age of the oldest request in all workspaces. Free keys do not count, purged or not.
+/// The age of the oldest request covers all workspaces. Free keys do not count, purged or not.
 pub(super) async fn the_oldest_request_is_known(t: &Stage) {
     let oldest = || async { t.book().find_oldest_request().await.unwrap() };
     assert_eq!(oldest().await, None);

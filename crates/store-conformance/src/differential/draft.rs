@@ -1,4 +1,4 @@
-//! Drawing requests: mostly sensible ones, on runs as somebody once saw them.
+//! Random requests: mostly sensible ones, about runs in a current or earlier state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::sketch::{ALONE, PROMISES, STEPS, Sketch};
 use crate::UserRow;
 use crate::fixture::{json, name, workflow};
 
-/// What comes next.
+/// The next request to draw.
 pub(super) enum Move {
     Pass(Duration),
     Ask(Box<Request>),
@@ -26,25 +26,25 @@ pub(super) enum Move {
 }
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);
-/// Who may receive an after-effect.
+/// Targets of after-effects.
 pub(super) const TARGETS: [&str; 3] = ["mail", "mail", "hook"];
 const INPUTS: [&str; 2] = [r#"{"item":1}"#, r#"{"item":2}"#];
 
-/// Draws requests; the same seed draws the same ones.
+/// Generator of requests; the same seed draws the same ones.
 pub(super) struct Drafter {
     pub(super) rng: Rng,
     ids: u128,
-    /// Runs as they were when they were seen.
+    /// Runs as they were last seen.
     known: Vec<RunHead>,
     /// After-effects as they were when they were claimed.
     pub(super) claimed: Vec<OutboxMessage>,
-    /// Operations as they were when they were seen.
+    /// Operations as they were last seen.
     pub(super) operations: Vec<Operation>,
-    /// Are there tables of the user's?
+    /// True if the stores have tables of the user.
     pub(super) has_tables: bool,
     /// Requests that may be sent again.
     sent: Vec<Request>,
-    /// What must come before anything is drawn.
+    /// Requests to send before any other is drawn.
     planned: Vec<Move>,
 }
 
@@ -99,7 +99,7 @@ impl Drafter {
         Move::Ask(Box::new(request))
     }
 
-    /// Notes what the answer shows, so that later requests know runs as they were.
+    /// Stores what the answer shows, so that later requests refer to runs in that state.
     pub(super) async fn learn(&mut self, request: &Request, answer: &Answer, model: &dyn Store) {
         for head in answer.heads() {
             self.note(head);
@@ -139,7 +139,7 @@ impl Drafter {
         }
     }
 
-    /// What was said about a run that is gone must not be said about another that is given its id.
+    /// Forgets requests about a purged run. They must not be sent about another run that gets the same id.
     async fn forget_purged(&mut self, model: &dyn Store) {
         let mut sent = Vec::new();
         for request in std::mem::take(&mut self.sent) {
@@ -162,7 +162,7 @@ impl Drafter {
         self.known = known;
     }
 
-    /// Lets leases end so often that runs are put aside.
+    /// Lets leases expire so often that runs are quarantined.
     fn plan_neglect(&mut self) {
         let everything = || ClaimRuns { grant: grant_to(OwnerId::from_u128(9), &workflows()), limit: 100 };
         for _ in 0..=hapax_engine::limits::MAX_STALLS {
@@ -188,7 +188,7 @@ impl Drafter {
         self.rng.u32(..100) < percent
     }
 
-    /// A run as it was, or one that never was.
+    /// A run in an earlier state, or one that never existed.
     pub(super) fn run(&mut self) -> (WorkspaceId, RunId) {
         let (mut workspace, mut run) = match self.rng.choice(&self.known) {
             Some(head) => (head.facts.workspace.clone(), head.id()),
@@ -288,7 +288,7 @@ impl Drafter {
         RenewLeases { owner, lease_for: LEASE, leases }
     }
 
-    /// A write by somebody who holds, or held, a run.
+    /// A write by a current or former holder.
     async fn advance(&mut self, model: &dyn Store) -> Option<Request> {
         for _ in 0..6 {
             let known = self.rng.choice(&self.known).cloned()?;
@@ -340,7 +340,7 @@ impl Drafter {
         CommandRun { workspace, run, command, expected, note, announce: Subscribers::default() }
     }
 
-    /// Permission to run some steps of the run again, or all of them.
+    /// Permission to repeat some steps of the run, or all of them.
     async fn repeat(&mut self, model: &dyn Store, workspace: &WorkspaceId, run: RunId) -> RepeatPermission {
         let log = model.find_log(workspace, run).await.unwrap();
         let mut effects: Vec<StepId> =
@@ -352,12 +352,12 @@ impl Drafter {
         RepeatPermission { effects, by, seconded_by: None, reason: "the paper was empty".into() }
     }
 
-    /// Mostly a step that the run has.
+    /// Usually a step that the run has.
     async fn step_of(&mut self, model: &dyn Store, workspace: &WorkspaceId, run: RunId) -> StepId {
         let log = model.find_log(workspace, run).await.unwrap();
         let mut steps = log.map(|log| log.steps).unwrap_or_default();
         if self.chance(40) {
-            // So that it leaves again what is there already.
+            // Prefer an after-effect step: its repetition finds the earlier after-effect.
             steps.retain(|step| step.kind == StepKind::AfterEffect);
         }
         match self.rng.choice(&steps) {
@@ -397,7 +397,7 @@ impl Drafter {
         name(self.one_of(choices))
     }
 
-    /// Mostly a promise that is there, sometimes one that was or never will be.
+    /// Usually an existing promise, sometimes a deleted one or one that never exists.
     async fn promise(&mut self, model: &dyn Store) -> (WorkspaceId, PromiseId) {
         for _ in 0..6 {
             let Some(head) = self.rng.choice(&self.known).cloned() else { break };
@@ -447,7 +447,7 @@ impl Drafter {
         }
     }
 
-    /// A business key; few, so that they meet.
+    /// A business key, one of a few, so that promises collide.
     pub(super) fn promise_key(&mut self) -> IdempotencyKey {
         IdempotencyKey::new(self.one_of(&["stripe:1", "stripe:2", "stripe:3", "stripe:4"])).unwrap()
     }

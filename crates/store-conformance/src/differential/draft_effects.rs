@@ -1,4 +1,4 @@
-//! Drawing requests about the journal, doubts and after-effects.
+//! Random requests about the journal, doubts and after-effects.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::sketch::STEPS;
 use crate::fixture::name;
 
 impl Drafter {
-    /// What somebody notes about a run.
+    /// A journal entry about a run.
     pub(super) fn note_about(
         &mut self,
         head: &RunHead,
@@ -37,7 +37,7 @@ impl Drafter {
         }
     }
 
-    /// Something about one of few attempts at few effects, so that they meet.
+    /// Evidence about one of a few attempts at a few effects, so that entries collide.
     fn evidence(&mut self, run: RunId, generation: Generation) -> Evidence {
         let effect = EffectKey::new(run, generation, &StepId::from_stored(self.one_of(&STEPS)));
         let class = self.one_of(&[EffectClass::Idempotent, EffectClass::Claimed]);
@@ -82,7 +82,7 @@ impl Drafter {
         }
     }
 
-    /// Perhaps a person's note about a run, be it there or not.
+    /// Sometimes a person's note about a run, which may not exist.
     pub(super) fn maybe_note(
         &mut self,
         workspace: &WorkspaceId,
@@ -113,7 +113,7 @@ impl Drafter {
         notes
     }
 
-    /// Remembers deliveries under way, so that they may be finished, also too late.
+    /// Remembers claimed deliveries, so that they may be finished, sometimes too late.
     pub(super) fn learn_claims(&mut self, posts: &[OutboxMessage]) {
         self.claimed.extend_from_slice(posts);
         while self.claimed.len() > 12 {
@@ -167,7 +167,7 @@ impl Drafter {
             workspace = self.workspace();
         }
         let note = self.maybe_note(&workspace, run, model.now());
-        // What a step of a run left stays as long as the record that says so.
+        // After-effects of a run's step stay as long as the record that refers to them.
         let wish = if self.chance(20) && run == RunId::NONE {
             OutboxCommand::Discard
         } else {

@@ -1,4 +1,4 @@
-//! Drawing requests about entities and operations: few entities, few steps and few keys, so that they meet.
+//! Random requests about entities and operations: a few entities, steps and keys, so that requests collide.
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
@@ -15,7 +15,7 @@ use super::request::Request;
 use crate::UserRow;
 use crate::fixture::{INVOICES, entity_in, json, kind_in, manager, name};
 
-/// The document that some operations begin by.
+/// The document that some operations begin under.
 const DOCUMENT: &str = "doc";
 const IDS: [&str; 4] = ["e1", "e1", "e2", "e3"];
 const STATUSES: [&str; 6] = ["approved", "approved", "overdue", "closing", "paying", "closed"];
@@ -78,7 +78,7 @@ fn table() -> TableRef {
     TableRef { data: vec!["total".into()], ..TableRef::new(INVOICES).expect("it is a name") }
 }
 
-/// Every home of entities, with and without tables of the user's.
+/// Every place where entities live, with and without tables of the user.
 pub(super) fn homes(has_tables: bool) -> Vec<EntityStorage> {
     let mut homes = vec![EntityStorage::BuiltIn];
     homes.extend(has_tables.then(|| EntityStorage::UserTable(table())));
@@ -156,7 +156,7 @@ impl Drafter {
         Move::Ask(Box::new(Request::Entity(request)))
     }
 
-    /// Remembers operations as they were, so that their holders may come too late.
+    /// Remembers operations in their earlier state, so that their holders may act too late.
     pub(super) fn learn_entities(&mut self, answer: &EntityAnswer) {
         self.operations.extend(answer.operations());
         while self.operations.len() > 16 {
@@ -191,7 +191,7 @@ impl Drafter {
         let mut key = self.chance(50).then(|| self.operation_key());
         let book = model.entity_store().expect("the model keeps entities");
         if self.chance(30) {
-            // Asked for again, word for word, after it was given back.
+            // The same request again, word for word, after the operation was reverted.
             let reverted = ListOperations {
                 status: Some(OperationStatus::Reverted),
                 ..all_operations(workspace.clone())
@@ -244,7 +244,7 @@ impl Drafter {
         }
     }
 
-    /// Mostly an operation that is not over, sometimes one as it was, or one that never was.
+    /// Usually an open operation, sometimes one in an earlier state, or one that never existed.
     async fn known_operation(&mut self, model: &dyn Store) -> Option<Operation> {
         if self.chance(25) {
             return self.rng.choice(&self.operations).cloned();
@@ -307,7 +307,7 @@ impl Drafter {
         Some(request)
     }
 
-    /// What is laid over an entity in the store's own table; sometimes it is no object.
+    /// Data to merge over the entity in the store's own table; sometimes it is not an object.
     fn patch(&mut self, operation: &Operation) -> Option<hapax_engine::model::Payload> {
         let is_own = operation.home == EntityStorage::BuiltIn;
         (is_own && self.chance(40)).then(|| json(self.one_of(&[r#"{"a":2}"#, r#"{"b":[1.0]}"#, "{}", "[]"])))
@@ -358,7 +358,7 @@ impl Drafter {
             let (workspace, attempt) = (operation.workspace, operation.attempt);
             held.push(HeldOperation { workspace, operation: operation.id, attempt });
         }
-        // Once each: which heartbeat of two is told lost says nothing.
+        // Name each operation once: which of two heartbeats is reported lost is undefined.
         held.sort_by_key(|held| held.operation);
         held.dedup_by_key(|held| held.operation);
         EntityRequest::Hear(owner, held)
@@ -421,7 +421,7 @@ impl Drafter {
     }
 }
 
-/// A page of operations that holds all.
+/// A page that holds all operations.
 pub(super) fn all_operations(workspace: WorkspaceId) -> ListOperations {
     ListOperations {
         workspace,
@@ -434,7 +434,7 @@ pub(super) fn all_operations(workspace: WorkspaceId) -> ListOperations {
     }
 }
 
-/// Reads of all there is about entities.
+/// Reads everything about entities.
 pub(super) fn read_all(has_tables: bool) -> Vec<EntityRequest> {
     let mut reads = Vec::new();
     for workspace in ["default", "abroad"] {

@@ -1,4 +1,4 @@
-//! One call of an entity book as data, so that it can be made twice and its answers compared.
+//! One call of the entity store as data, so that it can be sent twice and its answers compared.
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
@@ -27,7 +27,7 @@ pub(super) enum EntityRequest {
     FindOperation(WorkspaceId, OperationId),
     FindKeyed(WorkspaceId, IdempotencyKey),
     ListOperations(ListOperations),
-    /// After so many notes: each store has its own places.
+    /// Number of notes to skip: each store has its own positions.
     ListJournal(ListEntityJournal, usize),
     ListEvidence(ListEvidence),
 }
@@ -77,7 +77,7 @@ impl EntityRequest {
                     stale.is_sorted_by_key(|operation| operation.state.at()),
                     "the longest unheard first"
                 );
-                // The order of those heard of at one instant says nothing.
+                // The order of operations with the same heartbeat time is undefined.
                 stale.sort_by_key(|operation| (operation.state.at(), operation.id));
                 EntityAnswer::ListStale(stale)
             }
@@ -129,7 +129,7 @@ impl EntityRequest {
         })
     }
 
-    /// Reads of what it is about.
+    /// Reads of the data that the request is about.
     pub(super) fn reads(&self) -> Vec<EntityRequest> {
         match self {
             EntityRequest::Create(new) => {
@@ -155,7 +155,7 @@ impl EntityRequest {
 }
 
 impl EntityAnswer {
-    /// The operations it shows as they are.
+    /// The operations that the answer contains, in their current state.
     pub(super) fn operations(&self) -> Vec<Operation> {
         match self {
             EntityAnswer::Begin(begun) => match &**begun {
@@ -198,7 +198,7 @@ impl EntityAnswer {
     }
 }
 
-/// Every answer that a run of seeds must have met with.
+/// Every answer that a run of seeds must produce.
 pub(super) const WANTED: &[&str] = &[
     "create entity: created",
     "create entity: exists",
@@ -256,7 +256,7 @@ pub(super) const WANTED: &[&str] = &[
     "list evidence: none",
 ];
 
-/// And if there are tables of the user's.
+/// Additional answers if the stores have tables of the user.
 pub(super) const WANTED_OF_TABLES: &[&str] =
     &["begin: claim failed, by nobody known", "revert strays: some", "revert strays: none"];
 
@@ -316,7 +316,7 @@ fn purge(purged: &PurgeOperationsOutcome) -> &'static str {
     }
 }
 
-/// The page after the first `skip` notes that fit.
+/// The page after the first `skip` matching notes.
 async fn list_journal(
     book: &dyn EntityStore,
     request: ListEntityJournal,

@@ -1,4 +1,4 @@
-//! What random requests met with: a test that never saw an outcome has not tested it.
+//! Counts of the outcomes that random requests produced: a test that never saw an outcome has not tested it.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use hapax_engine::store::*;
 use super::entity_request;
 use super::request::Answer;
 
-/// How often each verb was answered in each way.
+/// Number of answers of each kind, by verb.
 #[derive(Debug, Default, Clone)]
 pub struct Exercised(BTreeMap<String, u64>);
 
-/// Every answer that a run of seeds must have met with.
+/// Every answer that a run of seeds must produce.
 const WANTED: &[&str] = &[
     "start: created",
     "start: existing",
@@ -102,7 +102,7 @@ const WANTED: &[&str] = &[
     "refused",
 ];
 
-/// Rows were written in tables of the user's.
+/// Write of a row in the user's table; counted only if there is one.
 const TABLES: &str = "put row";
 
 impl Exercised {
@@ -122,14 +122,14 @@ impl Exercised {
         *self.0.entry(format!("left: {what}")).or_default() += 1;
     }
 
-    /// Adds what another seed met with.
+    /// Adds the outcomes of another seed.
     pub fn add(&mut self, other: Exercised) {
         for (label, count) in other.0 {
             *self.0.entry(label).or_default() += count;
         }
     }
 
-    /// Panics if an outcome or an event was never met with.
+    /// Panics if an outcome or an event never occurred.
     pub fn assert_complete(&self) {
         let of_tables = match self.0.contains_key(TABLES) {
             true => entity_request::WANTED_OF_TABLES,

@@ -1,4 +1,4 @@
-//! One call of a store as data, so that it can be made twice and its answers compared.
+//! One call of a store as data, so that it can be sent twice and its answers compared.
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
@@ -27,7 +27,7 @@ pub(super) enum Request {
     ListKeys(Option<StoredKey>),
     FindPromise(WorkspaceId, PromiseId),
     AppendJournal(Vec<JournalEntry>),
-    /// After so many entries: each store has its own places.
+    /// Number of entries to skip: each store has its own positions.
     ListJournal(ListJournal, usize),
     CountTallies(Option<WorkspaceId>),
     ListDoubts(ListDoubts),
@@ -64,7 +64,7 @@ pub(super) enum Answer {
     Redeliver(RedeliverOutcome),
     ListOutbox(Vec<OutboxMessage>),
     Entity(EntityAnswer),
-    /// The request was refused; each store has its own words for it.
+    /// The request was refused. Messages differ between stores.
     Refused,
 }
 
@@ -123,7 +123,7 @@ impl Request {
         })
     }
 
-    /// The run it is about, if it is about one.
+    /// The run that the request is about, if any.
     pub(super) fn run(&self) -> Option<(WorkspaceId, RunId)> {
         match self {
             Request::Start(new) => Some((new.facts.workspace.clone(), new.facts.id)),
@@ -155,7 +155,7 @@ impl Request {
 }
 
 impl Answer {
-    /// The runs it shows as they are.
+    /// The runs that the answer contains, in their current state.
     pub(super) fn heads(&self) -> Vec<RunHead> {
         match self {
             Answer::Start(StartOutcome::Created(head) | StartOutcome::Existing(head))
@@ -171,7 +171,7 @@ impl Answer {
     }
 }
 
-/// The page after the first `skip` entries that fit.
+/// The page after the first `skip` matching entries.
 async fn list_journal(
     store: &dyn Store,
     request: ListJournal,
@@ -184,7 +184,7 @@ async fn list_journal(
     Ok(page.into_iter().map(|placed| placed.note).collect())
 }
 
-/// The order of the woken says nothing.
+/// The order of woken runs is undefined.
 fn sorted(outcome: CommitOutcome) -> CommitOutcome {
     match outcome {
         CommitOutcome::Committed { mut woken, mut opened } => {
@@ -196,7 +196,7 @@ fn sorted(outcome: CommitOutcome) -> CommitOutcome {
     }
 }
 
-/// The order of promises and children says nothing.
+/// The order of promises and children is undefined.
 fn in_order(mut log: RunLog) -> RunLog {
     log.promises.sort_by(|a, b| a.id.cmp(&b.id));
     log.children.sort_by_key(|(child, _)| *child);

@@ -1,7 +1,7 @@
-//! Drawing a write under a lease: legal changes of steps, then perhaps a park, an end or a new generation.
+//! Random writes under a lease: legal changes of steps, then sometimes a park, an end or a new generation.
 //!
-//! It keeps to what an engine would do (it sees what has come before it parks, and ends its steps before it ends),
-//! because the invariants speak of engines that do; how it is guarded is left to chance.
+//! The writes follow the rules of an engine (it looks at arrivals before it parks, and ends its steps before it ends),
+//! because the invariants apply to engines. The guards are random.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,9 +36,9 @@ pub(super) const STEPS: [&str; 15] = [
     "notify",
     "notify#2",
 ];
-/// Promises that stand alone.
+/// Standalone promises.
 pub(super) const ALONE: [&str; 2] = ["approved", "shipped"];
-/// Those that wait for a promise.
+/// Steps that wait for a promise.
 pub(super) const PROMISES: [&str; 2] = ["payment", "approval"];
 
 fn kind_of(step: &str) -> StepKind {
@@ -90,7 +90,7 @@ impl<'a> Sketch<'a> {
             68..72 => self.continue_as_new(),
             72..90 => self.end(),
             _ if self.head.asked == PendingRequest::Pause => self.legal(|advancing| advancing.pause(None)),
-            // A step may have used up its tries.
+            // A step may have exhausted its attempts.
             96.. if self.head.asked == PendingRequest::Nothing => {
                 self.legal(|advancing| advancing.pause(Some("tired".into())))
             }
@@ -139,7 +139,7 @@ impl<'a> Sketch<'a> {
         }
     }
 
-    /// Any legal change, straight or with an unmarked beginning before it.
+    /// Any legal change, with or without a recorded start before it.
     fn change_effect(&mut self, id: &StepId, from: Option<StepStatus>) {
         let begun = StepTransition::Begin.target(from);
         let ways: Vec<(StepTransition, StepStatus)> = STEP_TRANSITIONS
@@ -159,7 +159,7 @@ impl<'a> Sketch<'a> {
         }
     }
 
-    /// Opens the promise by which people settle a doubt; each time it is doubted anew it is another one.
+    /// Opens the promise that people settle to resolve a doubt. Each new doubt gets a new promise.
     fn ask_people(&mut self, id: &StepId) {
         let (attempt, round) = (self.records[id].attempts, self.drafter.rng.u32(..));
         let promise =
@@ -188,7 +188,7 @@ impl<'a> Sketch<'a> {
         }
     }
 
-    /// Leaves an after-effect, due now or later.
+    /// Adds an after-effect, due now or later.
     fn leave(&mut self, id: &StepId) {
         let wait = Duration::from_millis(self.drafter.one_of(&[0, 0, 1_000, 100_000]));
         let post = OutboxMessage {
@@ -229,7 +229,7 @@ impl<'a> Sketch<'a> {
         PromiseId::of_run(self.head.id(), self.advancing.generation(), id)
     }
 
-    /// Sometimes with a key, sometimes one that stands alone instead.
+    /// Sometimes adds a key, sometimes picks a standalone promise instead.
     fn some_promise(&mut self, promise: Promise) -> Promise {
         match self.drafter.rng.u32(..10) {
             0..5 => {
@@ -287,7 +287,7 @@ impl<'a> Sketch<'a> {
         NewRun { facts: Arc::new(facts), input: json("3"), due_at: None, grant: self.drafter.maybe_grant() }
     }
 
-    /// Has what the waiting step waits for come?
+    /// Returns true if the arrival that the step waits for is there.
     fn has_come(&self, id: &StepId) -> bool {
         let Some(record) = self.records.get(id) else { return false };
         match record.kind {
@@ -310,7 +310,7 @@ impl<'a> Sketch<'a> {
         }
     }
 
-    /// Completes a wait whose time has come, lets a promise time out, or gives the wait up.
+    /// Completes a wait that is due, lets a promise time out, or abandons the wait.
     fn look_after(&mut self, id: &StepId) {
         let kind = kind_of(id.as_str());
         let is_late =
@@ -324,7 +324,7 @@ impl<'a> Sketch<'a> {
             let state = self.state(StepStatus::Completed);
             self.change(id, StepTransition::Complete, state, None);
         } else if kind == StepKind::Promise && is_late {
-            // One that stands alone ends by its own time.
+            // A standalone promise has its own deadline.
             let own = self.promise_of(id);
             if self.log.promises.iter().any(|known| known.id == own) {
                 self.advancing.time_out_promise(own);
@@ -341,7 +341,7 @@ impl<'a> Sketch<'a> {
         fitting.map(|record| record.id.clone()).collect()
     }
 
-    /// Parks having seen all that came, but for what came since the head was read; sometimes it saw one less.
+    /// Parks having seen all arrivals up to the time the head was read; sometimes it has missed one.
     fn park(&mut self) {
         for id in self.steps_with(|status| status == StepStatus::Waiting) {
             if self.has_come(&id) {
@@ -377,7 +377,7 @@ impl<'a> Sketch<'a> {
     fn end(&mut self) {
         for id in self.steps_with(|status| !status.is_final()) {
             match self.status_of(&id) {
-                // A run may end and leave a doubt.
+                // A run may end with an open doubt.
                 Some(StepStatus::InDoubt) if self.drafter.chance(60) => {}
                 Some(StepStatus::InDoubt) => {
                     let state = self.state(StepStatus::Failed);

@@ -1,4 +1,4 @@
-//! The claim before the action, and what becomes of it.
+//! Claims before the action, and how operations with claims end.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::scene::*;
 use crate::must;
 
-/// S1.3, S1.24 to S1.28, S1.56, S1.60: 500 concurrent calls are one action; the others are told which operation was first.
+/// S1.3, S1.24 to S1.28, S1.56, S1.60: 500 concurrent calls run one action, and the others learn which operation was
+/// first.
 pub(super) async fn of_many_callers_one_enters_the_action(s: Scene) {
     s.invoice("inv-1", "approved").await;
     let calls: Vec<_> = (0..500)
@@ -22,7 +23,7 @@ pub(super) async fn of_many_callers_one_enters_the_action(s: Scene) {
             })
         })
         .collect();
-    // Those who lose are answered while the winner is still at it.
+    // The losers get their answers while the winner is still running.
     let mut winners = Vec::new();
     let mut lost = Vec::new();
     s.entering.notified().await;
@@ -34,7 +35,7 @@ pub(super) async fn of_many_callers_one_enters_the_action(s: Scene) {
                 winners.push((operation.id, entity))
             }
             TransitionOutcome::ClaimFailed { existing } => lost.push(existing.map(|operation| operation.id)),
-            // Asked when all was over.
+            // These calls come after the operation has ended.
             TransitionOutcome::NotAllowed { .. } => lost.push(winners.first().map(|(id, _)| *id)),
             other => panic!("{other:?}"),
         }
@@ -46,7 +47,8 @@ pub(super) async fn of_many_callers_one_enters_the_action(s: Scene) {
     assert_eq!(s.status("inv-1").await, "closed");
 }
 
-/// S1.1, S1.6 to S1.8, S1.13, S1.57: without a claim both run the action, and the lock lets one of them be recorded.
+/// S1.1, S1.6 to S1.8, S1.13, S1.57: without a claim both run the action, and the version check lets one of them be
+/// recorded.
 pub(super) async fn without_a_claim_both_act_and_one_is_recorded(s: Scene) {
     s.invoice("inv-1", "closed").await;
     let calls: Vec<_> = (0..2)
@@ -107,7 +109,7 @@ pub(super) async fn what_panics_is_given_back_at_once(s: Scene) {
     assert!(failure.message().contains("out of paper"), "{failure}");
 }
 
-/// S1.22: what a validation rejects was never claimed, and no operation is left of it.
+/// S1.22: a call that validation rejects never claims the entity, and leaves no operation.
 pub(super) async fn a_validation_rejects_before_anything_is_claimed(s: Scene) {
     s.open();
     s.invoice("inv-1", "approved").await;
@@ -120,7 +122,7 @@ pub(super) async fn a_validation_rejects_before_anything_is_claimed(s: Scene) {
     assert_eq!(s.engine.get_entity("invoice", "inv-1", None).await.unwrap().entity.version.get(), 1);
 }
 
-/// S1.17, S1.18: `admin` claims, `system`, which is serialised elsewhere, does not.
+/// S1.17, S1.18: `admin` takes a claim. `system`, which is serialised elsewhere, does not.
 pub(super) async fn who_asks_decides_whether_it_is_claimed(s: Scene) {
     s.invoice("inv-1", "approved").await;
     let engine = s.engine.clone();
@@ -134,7 +136,7 @@ pub(super) async fn who_asks_decides_whether_it_is_claimed(s: Scene) {
     assert_eq!(s.operations("inv-1").await[0].claim, None);
 }
 
-/// S1.11, S1.12, S2.26: one of two concurrent calls commits, so one batch of mail is sent; a failure tells others.
+/// S1.11, S1.12, S2.26: one of two concurrent calls commits, so one batch of mail is sent. A failure notifies others.
 pub(super) async fn after_effects_follow_the_commit_and_no_other_way(s: Scene) {
     s.open();
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -180,7 +182,7 @@ fn in_transaction(s: &Scene, key: &str) -> hapax_engine::model::EntityWorkflow {
     workflow
 }
 
-/// S1.9, S1.10: the writes that are the transition, and the flip of the status, are one commit; two callers make one of each.
+/// S1.9, S1.10: the action's writes and the status change are one commit. Two callers make one of each.
 pub(super) async fn writes_of_the_action_share_the_commit_of_the_status(s: Scene) {
     let Some(tables) = s.candidate.tables.clone() else { return };
     if tables.writing("", "null", false).is_none() {
@@ -208,7 +210,7 @@ pub(super) async fn writes_of_the_action_share_the_commit_of_the_status(s: Scene
     assert_eq!(s.status("inv-1").await, "draft");
 }
 
-/// S1.9, S1.10: an action that fails in its transaction leaves nothing of what it wrote, and the claim is given back.
+/// S1.9, S1.10: an action that fails in its transaction writes nothing, and the claim is reverted.
 pub(super) async fn work_that_fails_leaves_neither_writes_nor_status(s: Scene) {
     let Some(tables) = s.candidate.tables.clone() else { return };
     if tables.writing("", "null", false).is_none() {
@@ -238,7 +240,7 @@ pub(super) async fn work_that_fails_leaves_neither_writes_nor_status(s: Scene) {
     assert_eq!(s.status("inv-1").await, "paid");
 }
 
-/// An action may be a run: the claim is held until that has ended, and its result is the operation's.
+/// A run may execute the action: the claim is held until the run has ended, and its result becomes the operation's.
 pub(super) async fn an_operation_ends_when_its_run_ends(s: Scene) {
     let mut workflow = s.workflow();
     workflow.steps.push(EntityStep {

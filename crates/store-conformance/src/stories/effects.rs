@@ -1,4 +1,4 @@
-//! What becomes of an action when nobody knows whether it happened, and under which rules it begins.
+//! Actions with an unknown outcome, and the document rules they begin under.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn only(keys: &[String]) -> &str {
     &keys[0]
 }
 
-/// The caller sees one operation, the provider one key.
+/// The caller sees one operation, and the provider one key.
 pub(super) async fn an_unknown_outcome_is_tried_again_under_the_same_key(s: Scene) {
     s.open();
     s.invoice("inv-1", "approved").await;
@@ -39,7 +39,7 @@ pub(super) async fn an_unknown_outcome_is_tried_again_under_the_same_key(s: Scen
     assert_eq!(s.status("inv-1").await, "closed");
 }
 
-/// Released in the end, and what comes next does not begin another effect.
+/// The claim is released in the end, and the next operation continues the same effect.
 pub(super) async fn what_stays_unknown_goes_on_under_its_key_in_the_next_operation(s: Scene) {
     s.open();
     s.invoice("inv-1", "approved").await;
@@ -54,14 +54,14 @@ pub(super) async fn what_stays_unknown_goes_on_under_its_key_in_the_next_operati
     assert_eq!(s.effect_keys().len() as u32, MAX_ACTION_TRIES + 1);
 }
 
-/// A workflow whose `close` is declared not to be idempotent.
+/// A workflow with a `close` step that is not idempotent.
 fn careful(s: &Scene) -> EntityWorkflow {
     let mut workflow = s.workflow();
     workflow.steps[1].idempotent = Some(all(false));
     workflow
 }
 
-/// It is entered once, shown to people, and blocks others until they have decided.
+/// It runs once, is listed for people, and blocks others until they have ruled.
 pub(super) async fn what_is_not_idempotent_is_held_in_doubt(s: Scene) {
     s.open();
     s.register(&s.engine, careful(&s)).await;
@@ -86,7 +86,7 @@ pub(super) async fn what_is_not_idempotent_is_held_in_doubt(s: Scene) {
     assert_eq!(only(&s.effect_keys()), operation.effect_key().as_str());
 }
 
-/// CONTRACT 8: a crash is an unknown outcome, too. The next operation, under whatever key, acts under the same effect key.
+/// CONTRACT 8: a crash is also an unknown outcome. The next operation, whatever its key, uses the same effect key.
 pub(super) async fn what_follows_a_crash_acts_under_the_same_effect_key(s: Scene) {
     s.invoice("inv-1", "approved").await;
     let call = s.engine.transition("invoice", "inv-1", "close").requester("admin").idempotency_key("a");
@@ -123,7 +123,7 @@ pub(super) async fn a_word_that_it_did_not_happen_frees_an_irreversible_step(s: 
     assert!(matches!(refund().await.unwrap(), TransitionOutcome::Done { .. }));
 }
 
-/// Paid leads back to paid, and new keys do not help.
+/// The step leads back to its own status, and new keys still do not allow a repetition.
 pub(super) async fn once_means_once_also_where_it_leads_back(s: Scene) {
     let mut workflow = s.workflow();
     let bonus = |id, key, irreversible| EntityStep {
@@ -154,7 +154,7 @@ pub(super) async fn once_means_once_also_where_it_leads_back(s: Scene) {
     assert_eq!(s.times_entered(), 4);
 }
 
-/// A host whose requests take up to a minute, and that is asked what became of them.
+/// A host whose requests take up to a minute, and that can look up their outcome.
 struct Slow {
     answers: Mutex<Vec<ProbeAnswer<Value>>>,
     asked: Mutex<Vec<String>>,
@@ -181,7 +181,7 @@ fn slow(answers: &[ProbeAnswer<Value>]) -> Arc<Slow> {
     Arc::new(Slow { answers, asked: Mutex::default() })
 }
 
-/// What the holder sent at the last moment may take effect for as long as a request takes.
+/// A request that the holder sent at the last moment may take effect until the request timeout.
 pub(super) async fn the_janitor_waits_for_what_may_still_be_under_way(s: Scene) {
     s.engine.register_entity_workflow(s.workflow(), slow(&[])).await.unwrap();
     s.invoice("inv-1", "approved").await;
@@ -200,7 +200,8 @@ pub(super) async fn the_janitor_waits_for_what_may_still_be_under_way(s: Scene) 
     }
 }
 
-/// CONTRACT 6: "did not happen" counts after the settle time and is asked twice; "happened" settles it with what the provider gave.
+/// CONTRACT 6: "did not happen" counts after the settle time and needs two answers. "Happened" settles the doubt with
+/// the provider's output.
 pub(super) async fn a_probe_settles_a_doubt_when_it_is_old_enough(s: Scene) {
     s.open();
     let happened = ProbeAnswer::Happened(json!({ "id": "ch_1" }));
@@ -247,7 +248,7 @@ async fn put(s: &Scene, expected: Option<u64>) {
     must!(store.catalog().unwrap().put_item(request).await.unwrap(), PutOutcome::Put(_));
 }
 
-/// Tells an engine of the document as it is in the store.
+/// Loads the current document from the store into an engine.
 struct Loader {
     engine: Mutex<Option<Engine>>,
     /// The workflow of each version.
@@ -266,7 +267,7 @@ impl LoadEntityWorkflow for Loader {
     }
 }
 
-/// One node is given a claim; twenty callers of another node, which has not heard of it, enter one action body.
+/// One node gets a claim added. Twenty callers of another node, which has not seen the change, run one action.
 pub(super) async fn a_replaced_document_is_in_force_on_every_node(s: Scene) {
     s.invoice("inv-1", "approved").await;
     put(&s, None).await;
@@ -299,7 +300,7 @@ pub(super) async fn a_replaced_document_is_in_force_on_every_node(s: Scene) {
     }
     assert_eq!((done.len(), s.times_entered()), (1, 1));
     assert_eq!(done[0].document, Some(Version::new(2)));
-    // A node that has never seen the document learns it from whoever asks.
+    // A node that has never seen the document loads it on the first call.
     let third = Engine::launch(s.candidate.store(), s.clock.clone(), EngineOptions::default()).unwrap();
     let unknown = third.get_entity("invoice", "inv-1", None).await;
     assert!(matches!(unknown, Err(Error::UnknownEntityType(_))), "{unknown:?}");
@@ -309,7 +310,7 @@ pub(super) async fn a_replaced_document_is_in_force_on_every_node(s: Scene) {
     *loader.engine.lock().unwrap() = None;
 }
 
-/// The workflow has moved to another module, and nobody would look after what was claimed before.
+/// The workflow has moved to another module, and no janitor would look after the earlier claims.
 pub(super) async fn a_claim_that_is_open_must_be_covered(s: Scene) {
     s.invoice("inv-1", "approved").await;
     let call =

@@ -1,4 +1,4 @@
-//! What callers and people are told, and what they may do meanwhile.
+//! Answers to callers and people, and the actions open to them while an operation is pending.
 
 use hapax_engine::limits::MAX_ACTION_TRIES;
 use hapax_engine::model::{Actor, BlockedReason, OperationState, Role, Version};
@@ -8,7 +8,8 @@ use serde_json::json;
 use super::scene::*;
 use crate::must;
 
-/// S2.44: under the same key the recorded result; under a new key, while the first is pending, that one.
+/// S2.44: the same key returns the recorded result. A new key, while the first is pending, returns the pending
+/// operation.
 pub(super) async fn a_double_click_is_told_what_is_recorded(s: Scene) {
     s.invoice("inv-1", "approved").await;
     let close = |key: &str| {
@@ -20,7 +21,7 @@ pub(super) async fn a_double_click_is_told_what_is_recorded(s: Scene) {
     let other = must!(close("click-2").await.unwrap(), TransitionOutcome::ClaimFailed { existing: Some(existing) } => existing);
     s.open();
     let first = must!(first.await.unwrap().unwrap(), TransitionOutcome::Done { operation, recorded: false, .. } => operation);
-    // It waited on the real clock of nobody: what ended the first ends the second.
+    // The second call waits only for the first to end, not for the clock.
     s.until(async || second.is_finished()).await;
     let second = must!(second.await.unwrap().unwrap(), TransitionOutcome::Done { operation, recorded: true, .. } => operation);
     assert_eq!((first.id, first.id, &first.state), (second.id, other.id, &second.state));
@@ -35,7 +36,8 @@ pub(super) async fn a_double_click_is_told_what_is_recorded(s: Scene) {
     assert_eq!(s.times_entered(), 1);
 }
 
-/// S2.16 to S2.21: a transition that was made tells whoever asks again what it gave, also when the thing has moved on; a failure under its key, too.
+/// S2.16 to S2.21: a completed transition returns its result again, even after the entity has moved on. A repeated key
+/// also returns a failure.
 pub(super) async fn each_transition_returns_what_it_gave(s: Scene) {
     s.open();
     s.invoice("inv-1", "closed").await;
@@ -65,7 +67,7 @@ pub(super) async fn each_transition_returns_what_it_gave(s: Scene) {
     assert_eq!(s.times_entered(), 3);
 }
 
-/// S2.3, S2.46, S1.35: what is shown is what would be decided, with the operation that is in the way.
+/// S2.3, S2.46, S1.35: the listed steps match what a call would decide, and name the operation in the way.
 pub(super) async fn what_may_be_done_is_told_with_reasons(s: Scene) {
     s.invoice("inv-1", "approved").await;
     let allowed = async |requester: &str| {
@@ -92,14 +94,15 @@ pub(super) async fn what_may_be_done_is_told_with_reasons(s: Scene) {
     assert_eq!(enabled, ["pay", "mark_as_overdue"]);
 }
 
-/// S2.46: an irreversible step that may have happened is done again only on a manager's word, with a reason, in the audit log.
+/// S2.46: an irreversible step that may have happened is repeated only with a manager's override, with a reason, in the
+/// audit log.
 pub(super) async fn what_cannot_be_taken_back_needs_a_manager_to_do_again(s: Scene) {
     s.open();
     s.invoice("inv-1", "paid").await;
     let refund = || s.engine.transition("invoice", "inv-1", "refund");
     let declined = refund().input(&json!({ "how": "reject" })).await.unwrap();
     assert!(matches!(declined, TransitionOutcome::Rejected { .. }));
-    // It is known not to have happened, so anybody may try again.
+    // It is known not to have happened, so any caller may retry.
     let lost = s.drive(refund().input(&json!({ "how": "unknown" }))).await.unwrap();
     let lost = must!(lost, TransitionOutcome::Failed { operation, .. } => operation);
     let existing =
@@ -139,7 +142,8 @@ pub(super) async fn support_may_remark_while_it_is_pending(s: Scene) {
     assert_eq!(s.engine.list_audit(0, 10).await.unwrap()[0].by.name, "sam");
 }
 
-/// CONTRACT §5: whoever names the version they saw changes that one or nothing; what is recorded under their key is told in any case.
+/// CONTRACT §5: a caller that names a version changes that version or nothing. A result recorded under its key is
+/// returned in any case.
 pub(super) async fn a_step_on_what_was_seen_is_refused_on_anything_else(s: Scene) {
     s.open();
     s.invoice("inv-1", "closed").await;

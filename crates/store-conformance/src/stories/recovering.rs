@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::scene::*;
 use crate::{UserRow, must};
 
-/// Begins to close an invoice, and is in the middle of it.
+/// Begins to close an invoice, and stops in the middle of the action.
 async fn closing(
     s: &Scene,
     key: Option<&'static str>,
@@ -34,7 +34,7 @@ async fn begin(
     call
 }
 
-/// Another janitor, which does not hear of what lives here, decides that the holder of the operation is gone.
+/// Lets another janitor, which gets no heartbeats from this engine, decide that the operation's holder has crashed.
 async fn taken_for_dead(s: &Scene, end: OperationEnd) {
     let id = s.operations("inv-1").await[0].id;
     let book = s.candidate.store();
@@ -54,7 +54,8 @@ async fn taken_for_dead(s: &Scene, end: OperationEnd) {
     must!(book.finish_operation(request).await.unwrap(), FinishOperationOutcome::Finished { .. });
 }
 
-/// S1.34, S1.35, S1.4, S1.38 to S1.41, G1.3, G1.6: nothing moves it until the window has passed; then it is as before, and its history tells.
+/// S1.34, S1.35, S1.4, S1.38 to S1.41, G1.3, G1.6: the entity stays claimed until the window has passed. Then the
+/// status is reverted, and the history records it.
 pub(super) async fn what_a_crash_left_claimed_is_freed_after_the_window(s: Scene) {
     let call = closing(&s, None).await;
     s.engine.kill();
@@ -66,7 +67,7 @@ pub(super) async fn what_a_crash_left_claimed_is_freed_after_the_window(s: Scene
     assert_eq!(s.status("inv-1").await, "closing");
     let refused = after.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
     assert!(matches!(refused, TransitionOutcome::ClaimFailed { existing: Some(_) }), "{refused:?}");
-    // Looked for by itself, when its time has come.
+    // The janitor runs by itself when the time has come.
     s.pass(EVERY);
     s.until(async || after.stats().janitor_releases > 0).await;
     assert_eq!(s.status("inv-1").await, "approved");
@@ -79,7 +80,7 @@ pub(super) async fn what_a_crash_left_claimed_is_freed_after_the_window(s: Scene
     assert_eq!(s.times_entered(), 2);
 }
 
-/// G1.2: an action that takes ten minutes and is heard of keeps its claim, whoever looks.
+/// G1.2: an action that runs for ten minutes and sends heartbeats keeps its claim, whichever janitor looks.
 pub(super) async fn a_slow_living_action_is_not_reverted(s: Scene) {
     let call = closing(&s, None).await;
     let other = s.restart().await;
@@ -88,7 +89,7 @@ pub(super) async fn a_slow_living_action_is_not_reverted(s: Scene) {
         s.pass(MINUTE / 2);
         let since = s.now();
         s.until(async || s.engine.get_operation(id).await.unwrap().state.at() >= since).await;
-        // The holder is told that the store has heard of it.
+        // Wait until the heartbeat is acknowledged.
         s.turn().await;
     }
     for engine in [&s.engine, &other] {
@@ -100,7 +101,7 @@ pub(super) async fn a_slow_living_action_is_not_reverted(s: Scene) {
     assert_eq!((s.status("inv-1").await.as_str(), s.times_entered()), ("closed", 1));
 }
 
-/// G1.2, G1.4: a holder that was taken for dead and comes back persists nothing, and is told so.
+/// G1.2, G1.4: a holder that was declared dead and returns writes nothing, and learns why.
 pub(super) async fn who_comes_back_after_the_revert_writes_nothing(s: Scene) {
     let call = closing(&s, None).await;
     taken_for_dead(&s, OperationEnd::Reverted).await;
@@ -110,7 +111,7 @@ pub(super) async fn who_comes_back_after_the_revert_writes_nothing(s: Scene) {
     assert_eq!(s.status("inv-1").await, "approved");
     assert_eq!(s.notes("inv-1").await, ["refused"]);
     assert_eq!(s.engine.stats().fenced_writes, 1);
-    // What it did is known all the same.
+    // Its effect is still in the ledger.
     let ledger = s.engine.ledger_of_entity("invoice", "inv-1").await.unwrap();
     let counts = |entry: &LedgerEntry| (entry.happened, entry.may_have_happened, entry.happened_twice);
     assert_eq!(ledger.iter().map(counts).collect::<Vec<_>>(), [(1, 0, 0)]);
@@ -123,7 +124,7 @@ pub(super) async fn who_comes_back_after_the_revert_writes_nothing(s: Scene) {
     assert_eq!(repeats.values().map(|count| count.happened_twice).sum::<u64>(), 1, "{repeats:?}");
 }
 
-/// CONTRACT 6: a late result settles an open doubt as happened, and the ledger knows of it.
+/// CONTRACT 6: a late result settles an open doubt as happened, and appears in the ledger.
 pub(super) async fn who_comes_back_with_the_result_settles_the_doubt(s: Scene) {
     s.invoice("inv-1", "closed").await;
     let call = begin(&s, "pay", None).await;
@@ -136,7 +137,7 @@ pub(super) async fn who_comes_back_with_the_result_settles_the_doubt(s: Scene) {
     assert_eq!((ledger.len(), ledger[0].happened, ledger[0].may_have_happened), (1, 1, 0), "{ledger:?}");
 }
 
-/// CONTRACT 8: `recovery: hold` lists it as in doubt; people decide, once, and it is in the audit log.
+/// CONTRACT 8: `recovery: hold` lists the operation as in doubt. People rule once, and the ruling is in the audit log.
 pub(super) async fn what_is_to_be_held_is_left_to_people(s: Scene) {
     s.invoice("inv-1", "closed").await;
     let call = begin(&s, "pay", Some("pay-1")).await;
@@ -163,7 +164,7 @@ pub(super) async fn what_is_to_be_held_is_left_to_people(s: Scene) {
     let ruling =
         |resolution| Ruling { resolution, by: manager(), seconded_by: None, reason: "asked the bank".into() };
     let happened = ruling(Resolution::Happened { output: json!({ "paid": true }) });
-    // What was seen was another attempt.
+    // The caller saw another attempt.
     let stale = after.resolve_operation(operation.id, 2, happened.clone()).await;
     assert!(matches!(stale, Err(Error::OperationNotInDoubt(_))), "{stale:?}");
     let resolved = after.resolve_operation(operation.id, 1, happened).await.unwrap();
@@ -180,7 +181,7 @@ pub(super) async fn what_is_to_be_held_is_left_to_people(s: Scene) {
     assert_eq!(audit.iter().filter(|entry| entry.by.name == "mia").count(), 1);
 }
 
-/// G1.6: a try under the key of an operation that was given back is its second attempt, under the same effect key.
+/// G1.6: a retry under the key of a reverted operation is its second attempt, under the same effect key.
 pub(super) async fn a_second_try_under_the_same_key_is_the_same_operation(s: Scene) {
     let call = closing(&s, Some("close-1")).await;
     s.engine.kill();
@@ -205,7 +206,7 @@ pub(super) async fn a_second_try_under_the_same_key_is_the_same_operation(s: Sce
     assert_eq!(s.notes("inv-1").await, ["reverted", "tried_again"]);
 }
 
-/// An operation that a run carries out is not reverted when who began it is gone: the run says how it ends.
+/// An operation that a run executes is not reverted when its caller crashes: the run reports the end.
 pub(super) async fn a_run_goes_on_without_who_began_it(s: Scene) {
     let mut workflow = s.workflow();
     workflow.steps.push(EntityStep {
@@ -235,7 +236,8 @@ pub(super) async fn a_run_goes_on_without_who_began_it(s: Scene) {
     assert_eq!(result.as_str(), "17");
 }
 
-/// S1.40: a row of the user's that something else put into a claim state, and that nothing holds, is reverted as well.
+/// S1.40: a row of the user's table that other code put into a claim status, and that no operation holds, is also
+/// reverted.
 pub(super) async fn a_row_that_nothing_holds_is_a_stray(s: Scene) {
     if s.home == Homes::Own {
         let refused = s.engine.create_entity("invoice", "inv-1", "closing", &json!({})).await;
@@ -255,7 +257,8 @@ pub(super) async fn a_row_that_nothing_holds_is_a_stray(s: Scene) {
     assert_eq!(s.notes("inv-1").await, ["stray_reverted"]);
 }
 
-/// S1.42 to S1.47: a claim state whose module has no janitor is named, with the workflow and the module, and cannot be claimed into.
+/// S1.42 to S1.47: a claim status whose module has no janitor is reported, with the workflow and the module, and cannot
+/// be claimed.
 pub(super) async fn a_claim_that_nobody_would_free_is_refused(s: Scene) {
     assert!(s.engine.check_coverage().await.is_ok());
     let mut workflow = s.workflow();

@@ -1,4 +1,4 @@
-//! An engine on the store to be judged, with invoices to move.
+//! An engine on the store under test, with invoices.
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
@@ -23,14 +23,14 @@ use crate::{Candidate, UserRow};
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 pub(super) const EVERY: Duration = Duration::from_secs(120);
 pub(super) const STALE_AFTER: Duration = Duration::from_secs(300);
-/// Much shorter than the patience of whoever waits for an answer of the store, not much shorter than the pause of whoever looks again.
+/// Much shorter than the timeout for an answer of the store, and not much shorter than a poll interval.
 const MOMENT: Duration = Duration::from_millis(100);
-/// The least a moment takes by the machine's clock. On a store that answers at once, minutes would pass otherwise before a busy machine lets anybody
-/// tell that they live, and the living are taken for dead.
+/// Minimum length of a moment in real time. On a store that answers at once, a busy machine could otherwise let minutes
+/// of test time pass before any heartbeat is sent, and live holders would be declared dead.
 const BREATH: Duration = Duration::from_millis(5);
 const TABLE: &str = "invoices";
 
-/// Where the invoices live.
+/// Kind of table where the invoices live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Homes {
     Own,
@@ -41,19 +41,19 @@ impl Homes {
     pub(super) const ALL: [Homes; 2] = [Homes::Own, Homes::Users];
 }
 
-/// An engine, its store, and a door that actions stop at.
+/// An engine, its store, and a gate that actions stop at.
 pub(super) struct Scene {
     pub(super) engine: Engine,
     pub(super) clock: Arc<ManualClock>,
     pub(super) home: Homes,
     pub(super) candidate: Candidate,
-    /// How often the body of an action was entered.
+    /// Number of times an action began.
     pub(super) entered: Arc<AtomicU32>,
-    /// The effect key it was entered under, each time.
+    /// Effect key of each action, in order.
     pub(super) keys: Arc<Mutex<Vec<String>>>,
-    /// Told each time it is.
+    /// Notified each time an action begins.
     pub(super) entering: Arc<Notify>,
-    /// An action goes on when it has a ticket from here.
+    /// Gate: an action continues when it gets a permit from here.
     pub(super) door: Arc<Semaphore>,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn all<T>(value: T) -> PerRequester<T> {
     PerRequester::All(value)
 }
 
-/// A step without anything but where it begins and where it leads.
+/// A step with nothing but its start and end status.
 pub(super) fn step(id: u32, key: &str, from: &[&str], to: &str) -> EntityStep {
     EntityStep {
         id,
@@ -96,7 +96,7 @@ pub(super) fn claim(into: &str, revert_to: &str) -> ClaimTo {
     ClaimTo { into: name(into), revert_to: name(revert_to) }
 }
 
-/// Validates that the input does not say `"refuse": true`.
+/// Host whose validation rejects an input with `"refuse": true`.
 struct Host;
 
 #[async_trait]
@@ -110,7 +110,7 @@ impl EntityHost for Host {
 }
 
 impl Scene {
-    /// `None` if the store has no tables of the user's and they are to live there.
+    /// `None` if the invoices are to live in a user's table and the store supports none.
     pub(super) async fn set(candidate: Candidate, clock: Arc<ManualClock>, home: Homes) -> Option<Scene> {
         if home == Homes::Users {
             candidate.tables.as_ref()?.create_table(TABLE).await;
@@ -175,7 +175,7 @@ impl Scene {
         engine.register_entity_workflow(workflow, Arc::new(Host)).await.unwrap();
     }
 
-    /// The life of an invoice, as far as the stories need it.
+    /// The workflow of an invoice, as far as the stories need it.
     pub(super) fn workflow(&self) -> EntityWorkflow {
         let statuses =
             ["draft", "approved", "closing", "closed", "paying", "paid", "overdue", "refunding", "refunded"];
@@ -221,7 +221,7 @@ impl Scene {
         }
     }
 
-    /// Makes an invoice, where invoices live.
+    /// Creates an invoice.
     pub(super) async fn invoice(&self, id: &str, status: &str) {
         match self.home {
             Homes::Own => {
@@ -248,19 +248,19 @@ impl Scene {
         self.engine.get_entity("invoice", id, None).await.unwrap().entity.status.to_string()
     }
 
-    /// Takes a step, and lets time pass until it has ended.
+    /// Starts a step, and advances the clock until it has ended.
     pub(super) async fn drive(&self, call: Transition) -> Result<TransitionOutcome, Error> {
         let call = tokio::spawn(call.into_future());
         self.until(async || call.is_finished()).await;
         call.await.unwrap()
     }
 
-    /// The effect keys under which actions were entered, in turn.
+    /// The effect keys of all actions so far, in order.
     pub(super) fn effect_keys(&self) -> Vec<String> {
         self.keys.lock().unwrap().clone()
     }
 
-    /// Lets actions go on.
+    /// Lets actions continue.
     pub(super) fn open(&self) {
         self.door.add_permits(10_000);
     }
@@ -282,7 +282,7 @@ impl Scene {
         self.engine.list_operations(request).await.unwrap()
     }
 
-    /// What was noted about an invoice, in words.
+    /// The notes about an invoice, as text.
     pub(super) async fn notes(&self, id: &str) -> Vec<String> {
         let notes = self.engine.list_entity_journal("invoice", id, None, 0, 100).await.unwrap();
         let word = |what: &hapax_engine::model::JournalEvent| {
@@ -295,7 +295,8 @@ impl Scene {
         self.clock.advance(span);
     }
 
-    /// Lets a moment pass, for whoever waits to look again, and has the store commit something behind all that was sent to it before.
+    /// Advances the clock by a moment, so that pollers look again, and makes the store commit once more after all
+    /// earlier requests.
     pub(super) async fn turn(&self) {
         self.pass(MOMENT);
         let nobody = Actor::new("time", Role::Operator);
@@ -308,8 +309,8 @@ impl Scene {
         tokio::time::sleep(BREATH).await;
     }
 
-    /// Waits until something has come about. However quick the store is, an answer would have to be overtaken by hundreds of commits, and be seconds late,
-    /// before anybody gave it up.
+    /// Waits until the condition holds. However fast the store is, an answer would have to be overtaken by hundreds of
+    /// commits, and be seconds late, before the wait gives up.
     pub(super) async fn until(&self, has_come: impl AsyncFn() -> bool) {
         while !has_come().await {
             self.turn().await;
