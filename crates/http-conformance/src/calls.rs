@@ -23,7 +23,7 @@ pub(crate) struct Bench {
     pub(crate) unique: String,
 }
 
-/// A request, ready to be sent.
+/// A request to send.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: Method,
@@ -32,7 +32,7 @@ pub(crate) struct Call {
     pub(crate) body: Option<Vec<u8>>,
 }
 
-/// An answer, whole.
+/// A complete answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -48,7 +48,7 @@ impl Call {
         self
     }
 
-    /// With another body under the same head.
+    /// Replaces the body and keeps the head.
     pub(crate) fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = Some(body.into());
         self
@@ -86,7 +86,7 @@ impl Reply {
         self.json()?.get("code")?.as_str().map(str::to_owned)
     }
 
-    /// Whether this is the outcome of the same operation as another answer: said so, or the same in content.
+    /// Returns true if both answers report the outcome of the same operation, by id or by content.
     pub(crate) fn is_same_operation(&self, first: &Reply) -> bool {
         let same_content = match (self.json(), first.json()) {
             (Some(own), Some(other)) => own == other,
@@ -95,7 +95,7 @@ impl Reply {
         self.is_success() == first.is_success() && (self.is_replayed() || same_content)
     }
 
-    /// The answer in a few words.
+    /// The answer as a short text.
     pub(crate) fn told(&self) -> String {
         let text: String = String::from_utf8_lossy(&self.body).chars().take(MAX_QUOTED_CHARS).collect();
         let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -117,7 +117,7 @@ impl Bench {
         self.keyed(&self.config.request, key)
     }
 
-    /// A request of a shape under a key, written as the config has it.
+    /// A request of a shape under a key, in the key form that the config selects.
     pub(crate) fn keyed(&self, shape: &Shape, key: &str) -> Call {
         match self.config.key_form() {
             KeyForm::Bare => self.unkeyed(shape).header("idempotency-key", key),
@@ -137,14 +137,14 @@ impl Bench {
         Call { method, url, headers, body }.credential(&shape.headers, &self.unique)
     }
 
-    /// The main request under a key, its body changed by a merge patch.
+    /// The main request under a key, with its body changed by a merge patch.
     pub(crate) fn patched(&self, key: &str, patch: &Value) -> Call {
         let body = self.config.request.body.clone().unwrap_or(Value::Null);
         let shape = Shape { body: Some(merge(&body, patch)), ..self.config.request.clone() };
         self.keyed(&shape, key)
     }
 
-    /// The main request under a key, by the other credential.
+    /// The main request under a key, sent with the other credential.
     pub(crate) fn by_other(&self, key: &str) -> Result<Call, Stop> {
         match self.config.other_credential.is_empty() {
             true => Err(Stop::Skipped { why: "the config gives no `otherCredential`".to_owned() }),
@@ -156,7 +156,7 @@ impl Bench {
         Duration::from_millis(self.config.max_wait_ms)
     }
 
-    /// Sends a call; a lost connection or no answer in time ends the look.
+    /// Sends a call. A lost connection or a timeout ends the clause.
     pub(crate) async fn send(&self, call: Call) -> Result<Reply, Stop> {
         self.try_send(call).await.map_err(|saw| Stop::Failed { expected: "an answer".to_owned(), saw })
     }
@@ -195,7 +195,7 @@ impl Bench {
         Ok(reply)
     }
 
-    /// Repeats a call while the response is that another is in progress.
+    /// Repeats a call while the answer says that another is in progress.
     pub(crate) async fn settle(&self, call: Call) -> Result<Reply, Stop> {
         let deadline = Instant::now() + self.max_wait();
         loop {
@@ -207,7 +207,7 @@ impl Bench {
         }
     }
 
-    /// The effects so far. Skips the clause where the config does not say how to count.
+    /// Number of effects so far. Skips the clause if the config does not say how to count.
     pub(crate) async fn effects(&self) -> Result<u64, Stop> {
         let effects = need(&self.config.effects, "effects")?;
         let shape = Shape {
@@ -232,8 +232,8 @@ impl Bench {
         self.config.effects.is_some()
     }
 
-    /// Ends the look unless there were exactly so many effects since an earlier count. Waits for those that are late;
-    /// fails at once if there is one too many.
+    /// Ends the clause unless exactly `wanted` effects have happened since an earlier count. Waits for late effects,
+    /// and fails at once if there are too many.
     pub(crate) async fn expect_effects(&self, before: u64, wanted: u64) -> Result<(), Stop> {
         let deadline = Instant::now() + self.max_wait();
         loop {
@@ -248,7 +248,7 @@ impl Bench {
         }
     }
 
-    /// As [`Bench::effects`] and [`Bench::expect_effects`], for clauses that are worth looking at without.
+    /// Like [`Bench::effects`] and [`Bench::expect_effects`], for clauses that are useful even without a count.
     pub(crate) async fn effects_if_counted(&self) -> Result<Option<u64>, Stop> {
         match self.counts() {
             true => Ok(Some(self.effects().await?)),

@@ -1,4 +1,4 @@
-//! A clause: its name, its rule, and how to look whether it is kept.
+//! A clause: its name, its rule, and the code that checks it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use crate::calls::Bench;
 use crate::clauses;
 use crate::config::Profile;
 
-/// One rule and how to look whether it is kept.
+/// One rule with the code that checks it.
 pub(crate) struct Clause {
     pub(crate) info: ClauseInfo,
     pub(crate) look: for<'a> fn(&'a Bench) -> Look<'a>,
@@ -24,21 +24,21 @@ pub struct ClauseInfo {
     pub says: &'static str,
     /// Where the rule comes from.
     pub source: &'static str,
-    /// Whether the profile `ietf` includes it.
+    /// True if the profile `ietf` includes it.
     pub is_ietf: bool,
 }
 
-/// A look at a service, under way.
+/// A check of a clause, in progress.
 pub(crate) type Look<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + Send + 'a>>;
 
-/// Why a look ended before its end.
+/// Reason why a check ended early.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Failed { expected: String, saw: String },
     Skipped { why: String },
 }
 
-/// Ends the look unless what is expected holds.
+/// Ends the check unless the expectation holds.
 pub(crate) fn expect(holds: bool, expected: &str, saw: impl Into<String>) -> Result<(), Stop> {
     match holds {
         true => Ok(()),
@@ -51,7 +51,7 @@ pub(crate) fn need<'a, T>(given: &'a Option<T>, name: &str) -> Result<&'a T, Sto
     given.as_ref().ok_or_else(|| Stop::Skipped { why: format!("the config gives no `{name}`") })
 }
 
-/// Writes the table of clauses: one entry a clause, its look an async function of a bench.
+/// Writes the table of clauses: one entry per clause. Each check is an async function of a bench.
 macro_rules! table {
     ($($profile:ident $id:ident { $title:literal, $says:literal, $source:literal } $look:path;)*) => {
         &[$($crate::clause::Clause {
@@ -78,7 +78,7 @@ pub(crate) fn of(profile: Profile) -> impl Iterator<Item = &'static Clause> {
     })
 }
 
-/// All clauses there are.
+/// All clauses.
 pub fn list_clauses() -> Vec<ClauseInfo> {
     clauses::ALL.iter().map(|clause| clause.info).collect()
 }

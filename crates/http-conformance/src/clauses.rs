@@ -10,7 +10,7 @@ mod scope;
 
 use crate::clause::{Clause, table};
 
-/// One entry a clause: the least profile that has it, its id, then title, rule, source, and who looks.
+/// One entry per clause: the smallest profile that includes it, its id, title, rule, source and check.
 pub(crate) const ALL: &[Clause] = table! {
     ietf new_key_works { "a new key works", "A request under a key that was never used is processed as usual.",
         "IETF draft, first time request; CONTRACT §3" } replay::new_key_works;

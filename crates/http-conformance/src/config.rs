@@ -7,47 +7,47 @@ use serde_json::Value;
 
 use crate::limits;
 
-/// How to talk to a service, and which clauses to hold it to. `{{unique}}` in paths, header values and strings of bodies is
-/// replaced by a value that is fresh for each clause and the same for all requests within it.
+/// How to reach a service, and which clauses to check. `{{unique}}` in paths, header values and body strings is
+/// replaced by a value that is new for each clause and constant within it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
-    /// Which contract.
+    /// The contract to check.
     #[serde(default)]
     pub profile: Profile,
-    /// How keys are written in the header; by default bare for `hapax`, quoted for `ietf`.
+    /// Form of the key in the header; by default bare for `hapax`, quoted for `ietf`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_form: Option<KeyForm>,
     /// A mutating request that succeeds and has one effect.
     pub request: Shape,
-    /// A JSON merge patch that makes its body another valid one.
+    /// A JSON merge patch that turns its body into a different valid one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_body: Option<Value>,
-    /// A JSON merge patch that makes its body one that the service refuses with 4xx.
+    /// A JSON merge patch that turns its body into one that the service refuses with 4xx.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bad_body: Option<Value>,
-    /// Another mutating request (path or method differ), to be sent under a key of the first.
+    /// Another mutating request (with a different path or method), to send under a key of the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_request: Option<Shape>,
-    /// A request that takes a second or so to be answered, and has one effect.
+    /// A request that takes about a second and has one effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_request: Option<Shape>,
-    /// A request that begins and ends in 5xx.
+    /// A request that begins and fails with 5xx.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_request: Option<Shape>,
     /// How to count effects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effects: Option<Effects>,
-    /// Whether `request` requires a key.
+    /// True if `request` requires a key.
     #[serde(default)]
     pub key_required: bool,
-    /// Header fields of a second credential, in place of those of the same name.
+    /// Header fields of a second credential; they replace fields of the same name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub other_credential: BTreeMap<String, String>,
-    /// How long to wait for one answer, or for an effect to show.
+    /// Timeout for one answer, and for an effect to show.
     #[serde(default = "default_max_wait_ms")]
     pub max_wait_ms: u64,
-    /// Clauses that do not apply to this service, by id, each with the reason.
+    /// Clauses that do not apply to this service, by id, each with its reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub not_applicable: BTreeMap<String, String>,
 }
@@ -60,24 +60,24 @@ fn default_max_wait_ms() -> u64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// The rules of draft-ietf-httpapi-idempotency-key-header only.
+    /// Only the rules of draft-ietf-httpapi-idempotency-key-header.
     Ietf,
-    /// Everything.
+    /// All rules.
     #[default]
     Hapax,
 }
 
-/// How a key is written in the header.
+/// Form of a key in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyForm {
-    /// `Idempotency-Key: abc`, as Stripe has it.
+    /// `Idempotency-Key: abc`, as Stripe uses it.
     Bare,
-    /// `Idempotency-Key: "abc"`, an RFC 8941 string, as the draft has it.
+    /// `Idempotency-Key: "abc"`, an RFC 8941 string, as the draft specifies.
     Quoted,
 }
 
-/// How a request looks.
+/// Shape of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Shape {
@@ -98,11 +98,11 @@ fn post() -> String {
     "POST".to_owned()
 }
 
-/// A GET whose answer tells how many effects there were.
+/// A GET request whose answer shows the number of effects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Effects {
-    /// Begins with a slash; with `{{unique}}` it counts only what this clause did.
+    /// Begins with a slash; with `{{unique}}` it counts only effects of this clause.
     pub path: String,
     /// Header fields.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -113,7 +113,7 @@ pub struct Effects {
 }
 
 impl Config {
-    /// How keys are written in the header.
+    /// The form of keys in the header.
     pub fn key_form(&self) -> KeyForm {
         match (self.key_form, self.profile) {
             (Some(form), _) => form,

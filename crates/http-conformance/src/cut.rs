@@ -1,4 +1,4 @@
-//! A request whose sender goes away: written to a bare connection, wholly or short of its end, and then closed.
+//! A request whose sender disconnects: written to a raw connection, in full or in part, which is then closed.
 
 use std::io;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::calls::{Bench, Call};
 use crate::clause::Stop;
 use crate::limits::LEAVE_AFTER;
 
-/// Where the sender stops.
+/// Point where the sender stops.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// One byte before the end of the body: the nearest to a whole request that is none.
+    /// One byte before the end of the body, so the request is barely incomplete.
     MidRequest,
     /// After the last byte, before any answer.
     BeforeAnswer,
 }
 
-/// Sends a call as far as it goes and closes the connection without reading.
+/// Sends a call up to that point and closes the connection without reading.
 pub(crate) async fn send_and_leave(bench: &Bench, call: &Call, cut: Cut) -> Result<(), Stop> {
     let failed = |saw: String| Stop::Failed { expected: "a connection".to_owned(), saw };
     match timeout(bench.max_wait(), write(bench, call, cut)).await {
@@ -53,7 +53,7 @@ async fn leave(mut stream: impl AsyncWrite + Unpin, bytes: &[u8], cut: Cut) -> i
     stream.write_all(bytes).await?;
     stream.flush().await?;
     if cut == Cut::BeforeAnswer {
-        // Leaving at once would show nothing: a service that sees request and end together may not even begin.
+        // Disconnecting at once would prove nothing: a service that sees request and end together may not even begin.
         sleep(LEAVE_AFTER).await;
     }
     stream.shutdown().await

@@ -1,11 +1,11 @@
-//! Judges any HTTP service by the clauses of the Idempotency-Key contract, from outside.
+//! Checks any HTTP service, from outside, against the clauses of the Idempotency-Key contract.
 //!
-//! A [`Config`] tells how one mutating request of the service looks, how to spoil it, and how to count its effects. The
-//! [`Suite`] sends it in all the ways that retries, races and broken connections do, and answers a [`Report`]: for each
-//! clause what the rule says, where the rule comes from, and whether the service keeps it. Nothing is drawn here.
+//! A [`Config`] describes one mutating request of the service, how to make it invalid, and how to count its effects.
+//! The [`Suite`] sends it in every way that retries, races and broken connections produce, and returns a [`Report`]:
+//! the rule of each clause, its source, and whether the service follows it. The suite uses no randomness.
 //!
-//! The profile `ietf` holds a service to draft-ietf-httpapi-idempotency-key-header alone; `hapax` to the whole contract of
-//! Hapax. Clauses that need what the config does not give are skipped and say what is missing.
+//! The profile `ietf` checks only draft-ietf-httpapi-idempotency-key-header; `hapax` checks the whole contract of
+//! Hapax. Clauses that need missing config are skipped, and the report names what is missing.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -2,35 +2,35 @@
 
 use std::time::Duration;
 
-/// How many duplicates are sent at once.
+/// Number of concurrent duplicates.
 pub const CONCURRENT_DUPLICATES: usize = 20;
 
-/// How many calls race while the first is in flight.
+/// Number of calls that race while the first is in flight.
 pub const CALLS_IN_FLIGHT: usize = 3;
 
-/// How long one answer may take, unless the config says otherwise.
+/// Default timeout of one answer.
 pub const MAX_WAIT_MS: u64 = 15_000;
 
-/// The most a config may ask for.
+/// Maximum timeout in a config.
 pub const LONGEST_MAX_WAIT_MS: u64 = 600_000;
 
-/// Bytes of an answer that are read.
+/// Maximum bytes read of an answer.
 pub const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 
-/// How much of an answer is quoted in a verdict.
+/// Maximum length of an answer quoted in a verdict.
 pub const MAX_QUOTED_CHARS: usize = 200;
 
-/// The longest key that must be accepted.
+/// Longest key that a service must accept.
 pub const LONGEST_KEY: usize = 255;
 
-/// How long a key must live at least.
+/// Minimum lifetime of a key.
 pub const SHORTEST_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// By how much a clock in a header may differ from ours.
+/// Maximum difference between a clock in a header and ours.
 pub const CLOCK_SLACK: Duration = Duration::from_secs(120);
 
-/// Between two looks at something that is not yet as expected.
+/// Pause before the next look at a pending result.
 pub const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
-/// How long a client that will leave stays after its request, so that the service has begun.
+/// Delay before a client disconnects, so that the service has begun.
 pub const LEAVE_AFTER: Duration = Duration::from_millis(100);

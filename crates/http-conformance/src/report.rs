@@ -5,7 +5,7 @@ use serde::Serialize;
 /// A verdict for each clause of the profile, in the order of the contract.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// One for each clause.
+    /// One verdict per clause.
     pub clauses: Vec<Verdict>,
 }
 
@@ -20,7 +20,7 @@ pub struct Verdict {
     pub says: &'static str,
     /// Where the rule comes from.
     pub source: &'static str,
-    /// Whether it is kept. In JSON its fields stand beside the others.
+    /// Verdict. In JSON its fields are inlined.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
@@ -29,16 +29,16 @@ pub struct Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "outcome")]
 pub enum Outcome {
-    /// It is.
+    /// The service follows the rule.
     Passed,
-    /// It is not.
+    /// The service breaks the rule.
     Failed {
-        /// What the rule expects.
+        /// Expected behaviour.
         expected: String,
         /// Observed behaviour.
         saw: String,
     },
-    /// Nobody looked.
+    /// The clause was not checked.
     Skipped {
         /// Reason for skipping.
         why: String,
@@ -46,7 +46,7 @@ pub enum Outcome {
 }
 
 impl Report {
-    /// Whether no clause failed and at least one passed: a report of nothing but skipped clauses proves nothing.
+    /// Returns true if no clause failed and at least one passed: a report with only skipped clauses proves nothing.
     pub fn is_passed(&self) -> bool {
         let failed = |verdict: &Verdict| matches!(verdict.outcome, Outcome::Failed { .. });
         let passed = |verdict: &Verdict| verdict.outcome == Outcome::Passed;

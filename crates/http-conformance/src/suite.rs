@@ -1,4 +1,4 @@
-//! The suite: a config that was found usable, and the run over its clauses.
+//! The suite: a validated config, and the run over its clauses.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::config::{Config, Shape, merge};
 use crate::limits::LONGEST_MAX_WAIT_MS;
 use crate::report::{Outcome, Report, Verdict};
 
-/// A service to judge.
+/// A service to check.
 #[derive(Clone, Debug)]
 pub struct Suite {
-    /// Where it is, without a trailing slash.
+    /// Its base URL, without a trailing slash.
     base_url: String,
     config: Config,
     client: reqwest::Client,
     tls: Arc<rustls::ClientConfig>,
 }
 
-/// Why a service cannot be judged.
+/// Reason why a service cannot be checked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// The base URL is none.
+    /// The base URL is invalid.
     #[error("`{url}` cannot be called ({why}); give one like http://127.0.0.1:8080")]
     BaseUrl {
         /// The given value.
@@ -35,21 +35,21 @@ pub enum Unusable {
     /// The config contradicts itself.
     #[error("`{field}`: {why}")]
     Config {
-        /// Which field.
+        /// The wrong field.
         field: String,
         /// The problem and its fix.
         why: String,
     },
-    /// No TLS can be set up.
+    /// TLS cannot be set up.
     #[error("no HTTP client can be made: {why}")]
     Client {
         /// The problem.
         why: String,
     },
-    /// Nobody answers at all.
+    /// The service does not answer.
     #[error("`{url}` does not answer ({why}); start the service, or correct the URL")]
     NoService {
-        /// Where.
+        /// Its URL.
         url: String,
         /// Observed behaviour.
         why: String,
@@ -57,7 +57,7 @@ pub enum Unusable {
 }
 
 impl Suite {
-    /// Looks whether a config can be worked by. Proxies of the environment are not used, redirects not followed.
+    /// Validates a config. Environment proxies are not used, and redirects are not followed.
     pub fn new(base_url: &str, config: Config) -> Result<Suite, Unusable> {
         let bad = |why: String| Unusable::BaseUrl { url: base_url.to_owned(), why };
         let url = Url::parse(base_url).map_err(|error| bad(error.to_string()))?;
@@ -88,12 +88,12 @@ impl Suite {
         Ok(Suite { base_url: base_url.trim_end_matches('/').to_owned(), config, client, tls: Arc::new(tls) })
     }
 
-    /// Looks at every clause of the profile, one after the other.
+    /// Checks every clause of the profile, one after another.
     pub async fn run(&self) -> Result<Report, Unusable> {
         self.run_telling(|_| ()).await
     }
 
-    /// As [`Suite::run`], and tells each verdict as it is found.
+    /// Like [`Suite::run`], and reports each verdict when it is found.
     pub async fn run_telling(&self, mut tell: impl FnMut(&Verdict)) -> Result<Report, Unusable> {
         let root =
             self.client.get(format!("{}/", self.base_url)).timeout(self.bench().max_wait()).send().await;

@@ -1,4 +1,4 @@
-//! The suite judged by services that are right, and by services that are wrong in one way each.
+//! Tests of the suite with correct services, and with services that break one rule each.
 
 #[path = "support/service.rs"]
 mod service;
@@ -54,12 +54,12 @@ async fn failures(flaw: Flaw) -> BTreeSet<&'static str> {
     report.list_failed().into_iter().collect()
 }
 
-/// A service with this flaw fails exactly these clauses.
+/// Checks that a service with this flaw fails exactly these clauses.
 async fn breaks(flaw: Flaw, clauses: &[&'static str]) {
     assert_eq!(failures(flaw).await, clauses.iter().copied().collect(), "{flaw:?}");
 }
 
-/// S2.31, S2.32: the clauses hold for a service that keeps the contract.
+/// S2.31, S2.32: a service that follows the contract passes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_keeps_the_contract_passes_every_clause() {
     let at = start(Flaw::None).await;
@@ -75,7 +75,7 @@ async fn a_service_that_keeps_the_contract_passes_every_clause() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_draft_asks_for_less() {
-    // None of these flaws is against the draft.
+    // None of these flaws violates the draft.
     for flaw in
         [Flaw::None, Flaw::ReplaysUnmarked, Flaw::ConflictIsPlain, Flaw::WaitsForNobody, Flaw::TellsNoExpiry]
     {
@@ -98,11 +98,11 @@ macro_rules! flaws {
             breaks(Flaw::$flaw, &[$($clause),*]).await;
         })*
 
-        /// Every clause is turned red by some flaw, so none is there for show.
+        /// Some flaw makes each clause fail, so every clause tests something.
         #[test]
         fn every_clause_can_fail() {
             let red: BTreeSet<&str> = [$($($clause),*),*].into();
-            // A service that does not work at all is not among the flaws.
+            // A service that does not work at all is not one of the flaws.
             let all = list_clauses().into_iter().map(|clause| clause.id).filter(|id| *id != "new_key_works");
             assert_eq!(red, all.collect());
         }

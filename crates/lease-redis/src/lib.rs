@@ -1,7 +1,7 @@
 //! A lease in Redis: optional mutual exclusion outside the database.
 //!
-//! One key for each run that is driven: `SET key token NX PX ttl` takes it, and it is renewed and given back by scripts that
-//! compare the token first, so that nobody prolongs or frees what another holds.
+//! Each driven run has one key. `SET key token NX PX ttl` takes it. Scripts that first compare the token renew and
+//! release it, so no node can extend or release another node's lease.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -14,19 +14,20 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # What it does not give
+//! # Limitations
 //!
-//! - **No fencing.** Redis cannot refuse the write of a holder that was paused and comes too late. The store does: each of its
-//!   writes is guarded by version and fence, with or without this lease. Nothing that is recorded depends on Redis.
-//! - **No safety against a Redis that forgets.** A restart without persistence, an eviction, or a failover to a replica that had
-//!   not heard of the key yet lets a second holder in. Replication in Redis is asynchronous; `WAIT` and several servers make
-//!   the gap smaller, not zero.
-//! - **No better clock.** The time to live is judged by the clock of Redis, the time to stop by that of the node; a node stops a
-//!   tenth of the lease early, and a process that is frozen in the middle of an effect cannot stop at all.
+//! - **No fencing.** Redis cannot refuse a late write of a paused holder. The store can: it guards each write by
+//!   version and fence, with or without this lease. Recorded data does not depend on Redis.
+//! - **No protection if Redis loses data.** A restart without persistence, an eviction, or a failover to a replica that
+//!   did not have the key yet admits a second holder. Replication in Redis is asynchronous; `WAIT` and several servers
+//!   reduce the risk but do not remove it.
+//! - **No better clock.** Redis measures the time to live with its own clock, and the node measures its time to stop
+//!   with the node's clock. A node stops a tenth of the lease early. A process that is frozen in the middle of an effect
+//!   cannot stop at all.
 //! - **No exactly-once effects.** A crash between an effect and its record repeats the effect, under the same idempotency key.
 //!
-//! So it is a hint that keeps two nodes from beginning the same effect at the same time in cases where the store alone would
-//! notice only afterwards. In return Redis must be there: while it cannot be asked, no run is driven.
+//! So the lease is a hint. It stops two nodes from beginning the same effect concurrently where the store alone would
+//! notice only afterwards. In return Redis becomes a dependency: while it is unreachable, no run is driven.
 
 use std::fmt;
 use std::time::Duration;
@@ -40,32 +41,32 @@ use redis::{Client, RedisError};
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// Longest pause before the next try to connect.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
-/// How often one call tries to connect.
+/// Number of connection attempts of one call.
 const RECONNECTS: usize = 2;
 
-/// Holds on for another `ARGV[2]` milliseconds, if the token is the holder's.
+/// Extends the lease by `ARGV[2]` milliseconds if the token matches.
 const RENEW: &str = "\
 if redis.call('GET', KEYS[1]) == ARGV[1] then
     return redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 return 0";
 
-/// Gives back, if the token is the holder's.
+/// Releases the lease if the token matches.
 const RELEASE: &str = "\
 if redis.call('GET', KEYS[1]) == ARGV[1] then
     return redis.call('DEL', KEYS[1])
 end
 return 0";
 
-/// Why Redis could not be used. It never holds the password.
+/// Reason why Redis could not be used. It never contains the password.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The URL cannot be read; it is not repeated, because it may hold a password.
+    /// The URL cannot be parsed. The error does not repeat it, because it may contain a password.
     #[error(
         "the URL cannot be read: write it as redis://USER:PASSWORD@HOST:PORT/NUMBER or redis+unix:///PATH"
     )]
     BadUrl,
-    /// Nobody answers, or not as Redis does.
+    /// The server does not answer, or does not answer like Redis.
     #[error("Redis cannot be used ({0}): check the address, the password, and that the server runs")]
     NoServer(String),
 }
@@ -78,7 +79,7 @@ pub struct RedisLease {
 }
 
 impl RedisLease {
-    /// Connects. A connection that breaks later is made anew by itself.
+    /// Connects. Reconnects by itself if the connection breaks later.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         let client = Client::open(url).map_err(|_| ConnectError::BadUrl)?;
         let config = ConnectionManagerConfig::new()
@@ -91,8 +92,8 @@ impl RedisLease {
         Ok(RedisLease { connection, prefix: "hapax:lease:".into() })
     }
 
-    /// What the keys begin with, `hapax:lease:` unless told otherwise. Engines on different databases need different ones only if
-    /// their run ids could be the same, as those of a copied database are.
+    /// Sets the key prefix, `hapax:lease:` by default. Engines on different databases need different prefixes only if
+    /// their run ids can be equal, for example after a database was copied.
     #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.into();
@@ -119,7 +120,7 @@ impl Lease for RedisLease {
         let taken: Option<String> = set.query_async(&mut self.connection.clone()).await.map_err(failed)?;
         match taken {
             Some(_) => Ok(true),
-            // It may be ours, from a request whose answer was lost.
+            // It may be our own lease, from a request whose answer was lost.
             None => self.renew_key(&key, token, ttl).await,
         }
     }
@@ -142,7 +143,7 @@ impl fmt::Debug for RedisLease {
     }
 }
 
-/// Redis counts whole milliseconds, and refuses none at all.
+/// Redis accepts whole milliseconds, at least one.
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1)
 }

@@ -1,4 +1,4 @@
-//! Leases in a real Redis, and an engine that drives under them.
+//! Leases in a real Redis, and an engine that uses them.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 const LONG: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A private Redis that keeps nothing, on a socket of its own.
+/// A private Redis without persistence, on its own socket.
 struct Redis {
     folder: TempDir,
     server: Child,
@@ -59,7 +59,7 @@ impl Redis {
         self.server.wait().unwrap();
     }
 
-    /// Starts it again after a stop, with nothing of what it held.
+    /// Restarts it without its data.
     async fn start_again(&mut self) {
         self.server = Self::spawn(&self.socket());
         self.until_it_answers().await;
@@ -81,7 +81,7 @@ async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// S3.14: `SET NX PX` lets one in.
+/// S3.14: `SET NX PX` admits one holder.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_many_gets_it() {
     let redis = Redis::start().await;
@@ -128,7 +128,7 @@ async fn a_lease_ends_by_itself_and_renewal_puts_that_off() {
     assert!(!lease.acquire("kept", &other, LONG).await.unwrap());
 }
 
-/// The limits that the documentation states.
+/// The limitations that the documentation states.
 #[tokio::test]
 async fn a_redis_that_forgets_lets_another_in_and_the_first_is_told() {
     let mut redis = Redis::start().await;
@@ -153,7 +153,7 @@ async fn what_cannot_be_reached_is_told_without_the_password() {
     }
 }
 
-/// Two engines on one store and one Redis: every run is driven by one, and a Redis that is away stops both until it is back.
+/// Two engines share one store and one Redis: each run is driven by one engine. While Redis is down, both stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_wait_for_redis_and_are_driven_once_each() {
     const RUNS: usize = 40;

@@ -1,4 +1,4 @@
-//! Duplicates that are there at the same time.
+//! Concurrent duplicates.
 
 use futures_util::future::join_all;
 
@@ -18,7 +18,7 @@ pub(crate) async fn one_effect(bench: &Bench) -> Result<(), Stop> {
     for reply in &replies {
         expect(reply.is_success() || reply.status == 409, "2xx or 409 for each duplicate", reply.told())?;
     }
-    // With every duplicate told that another is at work, one must have been.
+    // If every duplicate got 409 for another in progress, one must have run.
     let settled = bench.settle(call).await?;
     expect(settled.is_success(), "2xx once all is done", settled.told())?;
     bench.expect_effects(before, 1).await
@@ -35,7 +35,7 @@ pub(crate) async fn same_body(bench: &Bench) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Calls that race for one slow operation and none of which waits: one does the work, whichever comes first.
+/// Concurrent calls of one slow operation that do not wait: one does the work, whichever comes first.
 async fn race(bench: &Bench) -> Result<Vec<Reply>, Stop> {
     let shape = need(&bench.config.slow_request, "slowRequest")?;
     let call = bench.keyed(shape, &bench.key()).header("prefer", "wait=0");
@@ -43,7 +43,7 @@ async fn race(bench: &Bench) -> Result<Vec<Reply>, Stop> {
     let told = || replies.iter().map(Reply::told).collect::<Vec<_>>().join("; ");
     let (told_to_wait, done): (Vec<&Reply>, Vec<&Reply>) =
         replies.iter().partition(|reply| reply.status == 409);
-    // A call that comes when the work is done gets its result; that is no fault of the service.
+    // A call that arrives after the work is done gets its result; that is no fault of the service.
     let is_once = done.first().is_some_and(|first| done.iter().all(|reply| reply.is_same_operation(first)));
     let expected = "one call that does the work, and 409 for those who come meanwhile";
     expect(is_once && !told_to_wait.is_empty(), expected, told())?;

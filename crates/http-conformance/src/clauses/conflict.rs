@@ -1,4 +1,4 @@
-//! One key, another request; and what does not make another one.
+//! One key with a different request, and changes that do not make a request different.
 
 use serde_json::Value;
 
@@ -67,7 +67,7 @@ pub(crate) async fn json_form_ignored(bench: &Bench) -> Result<(), Stop> {
     };
     let before = bench.effects_if_counted().await?;
     let first = bench.succeed(call.clone()).await?;
-    // Written by hand: a JSON library would put the fields back in order.
+    // Written by hand, because a JSON library would restore the field order.
     let reversed: Vec<String> = fields
         .iter()
         .rev()

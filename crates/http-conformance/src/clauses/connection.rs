@@ -1,4 +1,4 @@
-//! Clients that are cut off, and retry.
+//! Clients that disconnect and retry.
 
 use crate::calls::Bench;
 use crate::clause::{Stop, expect};
@@ -6,7 +6,7 @@ use crate::cut::{Cut, send_and_leave};
 
 async fn leave_and_retry(bench: &Bench, cut: Cut) -> Result<(), Stop> {
     let before = bench.effects().await?;
-    // A slow request has begun and is still under way when its sender goes; one that is quick may be done by then.
+    // A slow request is still running when its sender disconnects; a quick one may be done by then.
     let shape = bench.config.slow_request.as_ref().filter(|_| cut == Cut::BeforeAnswer);
     let call = bench.keyed(shape.unwrap_or(&bench.config.request), &bench.key());
     if cut == Cut::MidRequest && call.body.as_ref().is_none_or(|body| body.len() < 2) {

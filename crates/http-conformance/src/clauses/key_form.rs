@@ -4,7 +4,7 @@ use crate::calls::{Bench, KEY};
 use crate::clause::{Stop, expect};
 use crate::limits::LONGEST_KEY;
 
-/// The main request with the header exactly so. It must be refused, and nothing may have run.
+/// Sends the main request with exactly this header. It must be refused, and nothing may have run.
 async fn refuse(bench: &Bench, values: &[&[u8]]) -> Result<(), Stop> {
     let before = bench.effects_if_counted().await?;
     let mut call = bench.unkeyed(&bench.config.request);
@@ -18,7 +18,7 @@ async fn refuse(bench: &Bench, values: &[&[u8]]) -> Result<(), Stop> {
     bench.expect_effects_if_counted(before, 0).await
 }
 
-/// A key of a length that nobody has used.
+/// An unused key of this length.
 fn key_of(bench: &Bench, length: usize) -> String {
     let mut key = bench.key();
     while key.len() < length {
@@ -53,7 +53,7 @@ pub(crate) async fn longest(bench: &Bench) -> Result<(), Stop> {
     let first = bench.succeed(bench.call(&key)).await?;
     let again = bench.send(bench.call(&key)).await?;
     expect(again.is_same_operation(&first), &format!("a replay of {}", first.told()), again.told())?;
-    // A key that is cut before it is stored would make these two the same.
+    // If a key is truncated before it is stored, these two become equal.
     let other = format!("{}x", &key[..LONGEST_KEY - 1]);
     let third = bench.send(bench.call(&other)).await?;
     expect(

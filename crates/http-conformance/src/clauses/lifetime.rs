@@ -1,4 +1,4 @@
-//! How long keys live, and what a retry sees that comes after.
+//! The lifetime of keys, and answers to retries after it.
 
 use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
@@ -7,7 +7,7 @@ use crate::calls::{Bench, Reply};
 use crate::clause::{Stop, expect};
 use crate::limits::{CLOCK_SLACK, SHORTEST_WINDOW};
 
-/// Longer ago than any window a service may have.
+/// Older than the window of any service.
 const LONG_AGO: SignedDuration = SignedDuration::from_hours(24 * 3660);
 
 pub(crate) async fn expires(bench: &Bench) -> Result<(), Stop> {
@@ -16,7 +16,7 @@ pub(crate) async fn expires(bench: &Bench) -> Result<(), Stop> {
     let again = bench.send(bench.call(&key)).await?;
     let saw = again.text_of("idempotency-expires").unwrap_or("no such header").to_owned();
     let told = find_date(&again, "idempotency-expires");
-    // By the clock of the service, where it tells.
+    // By the clock of the service, if its answers show it.
     let now = find_date(&again, "date").unwrap_or_else(Timestamp::now);
     let least = now + SignedDuration::try_from(SHORTEST_WINDOW - CLOCK_SLACK).unwrap_or_default();
     let expected = "`Idempotency-Expires`, an HTTP date at least 24 hours from now";

@@ -54,7 +54,8 @@ pub(crate) async fn failure_replayed(bench: &Bench) -> Result<(), Stop> {
     let is_same = again.status == first.status && again.body == first.body;
     expect(is_same, &format!("{} again", first.told()), again.told())?;
     match bench.config.profile {
-        // A service that fails again in the same words cannot be told from one that remembers, but by its mark.
+        // A service that fails again with the same text looks like one that replays. Only the replay marker shows the
+        // difference.
         Profile::Hapax if !bench.config.not_applicable.contains_key("replay_marked") => expect(
             again.is_replayed(),
             "the stored failure, marked as a replay",

@@ -1,4 +1,4 @@
-//! Whose keys they are, and which requests have one.
+//! The scope of keys, and the requests that need one.
 
 use crate::calls::{Bench, REPLAYED};
 use crate::clause::{Stop, expect, need};

@@ -1,4 +1,4 @@
-//! A small in-memory shop that keeps the whole contract, and can break any one part of it on request.
+//! A small in-memory shop that follows the whole contract, and can break any single rule on request.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -126,7 +126,7 @@ async fn read(shop: &Shop, body: Body) -> Option<Bytes> {
         match chunk {
             Ok(chunk) => whole.extend_from_slice(&chunk),
             Err(_) if shop.flaw == Flaw::ActsOnHalfRequests => {
-                // The reference is the last field of the body, so what was cut off is made up.
+                // The reference is the last field of the body, so the missing part is made up.
                 let text = String::from_utf8_lossy(&whole).into_owned();
                 shop.record(json!({ "ref": text }));
                 return None;
@@ -215,7 +215,7 @@ impl Shop {
             }
         };
         let kept = match self.flaw {
-            // In the handler itself, which ends when the client leaves.
+            // This runs in the handler itself, which ends when the client disconnects.
             Flaw::ForgetsThoseWhoLeft => work.await,
             _ => tokio::spawn(work).await.unwrap(),
         };
@@ -283,7 +283,7 @@ impl Shop {
     }
 
     fn fingerprint(&self, method: &Method, path: &str, body: &[u8]) -> String {
-        // Values keep their fields sorted, so writing one anew is canonical enough here.
+        // Serialised values have sorted fields, so serialising again is canonical enough here.
         let canonical =
             serde_json::from_slice::<Value>(body).map(|body| body.to_string()).unwrap_or_default();
         match self.flaw {
@@ -294,7 +294,7 @@ impl Shop {
         }
     }
 
-    /// The effect.
+    /// Performs the effect.
     async fn work(&self, method: &Method, path: &str, query: Option<&str>, body: &[u8]) -> Kept {
         let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
         if method == Method::GET {
@@ -307,7 +307,7 @@ impl Shop {
             return (503, "application/problem+json", json!({ "code": "provider_down" }).to_string());
         }
         let id = self.record(body);
-        // An effect takes its time, so that duplicates and those who leave find it under way.
+        // The effect takes time, so that duplicates and disconnects arrive while it runs.
         let takes = if path == "/slow" { 400 } else { 20 };
         tokio::time::sleep(Duration::from_millis(takes)).await;
         (201, "application/json", json!({ "id": id }).to_string())
@@ -329,7 +329,7 @@ impl Shop {
     }
 }
 
-/// Forgets a key when its handler is dropped before it is done: what happens to services that work in the handler.
+/// Forgets a key when its handler is dropped before it finishes, as in services that work in the handler.
 struct LeftBehind {
     shop: Arc<Shop>,
     name: String,
