@@ -22,7 +22,7 @@ struct Payment {
     amount: u64,
 }
 
-/// Charges a card. The provider is sent the operation's id as key: after a crash it sees the same one again.
+/// Charges a card. The provider gets the operation's id as its key, which is the same again after a crash.
 async fn pay(
     State(charges): State<Arc<AtomicU64>>,
     Extension(OperationId(id)): Extension<OperationId>,
@@ -33,7 +33,7 @@ async fn pay(
     (StatusCode::CREATED, Json(charge))
 }
 
-/// The API, and how many charges it made.
+/// The API, with a counter of the charges it made.
 pub fn payments() -> Result<(Router, Arc<AtomicU64>), Box<dyn std::error::Error>> {
     let charges = Arc::new(AtomicU64::new(0));
     let app = Router::new().route("/payments", post(pay)).with_state(charges.clone());

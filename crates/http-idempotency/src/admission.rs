@@ -1,4 +1,4 @@
-//! Admits a request with a key: the service handles it, or the caller gets a stored or refusing response.
+//! Admits a request with a key: the service handles it, or the caller gets a stored answer or a refusal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,16 +30,16 @@ pub(crate) struct Keyed {
     pub(crate) first_sent_at: Option<Timestamp>,
     pub(crate) wait_for: Duration,
     pub(crate) keep: Option<Keep>,
-    /// How much is held in memory while it waits.
+    /// Memory held while the request waits.
     pub(crate) body_bytes: usize,
 }
 
 /// Response that replaces a call of the service.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// The answer of the first.
+    /// The answer to the first request.
     Answer(Response<Bytes>),
-    /// Why there is none.
+    /// The reason why there is none.
     Problem(Problem),
 }
 
@@ -49,7 +49,7 @@ impl From<Problem> for Told {
     }
 }
 
-/// Takes a request in, after waiting for another of the same if there is one.
+/// Admits a request, after waiting for an identical one in progress.
 pub(crate) async fn admit(shared: &Arc<Shared>, keyed: Keyed, request: BeginRequest) -> Result<Hold, Told> {
     let scope = keyed.scope.clone();
     let is_late = is_too_late(shared, &keyed);
@@ -92,7 +92,7 @@ pub(crate) async fn admit(shared: &Arc<Shared>, keyed: Keyed, request: BeginRequ
         }
         match shared.flights.find(&place) {
             Some(mut landed) => {
-                // An error is the sign that it has landed, and past the deadline the store has the last word.
+                // The watch ends with an error when the first request ends. After the deadline, the store decides.
                 let _ = tokio::time::timeout_at(deadline, landed.changed()).await;
             }
             None => {
@@ -103,7 +103,7 @@ pub(crate) async fn admit(shared: &Arc<Shared>, keyed: Keyed, request: BeginRequ
     }
 }
 
-/// A beginning that is the caller's may still have come too late, or be one that nobody should repeat.
+/// A begin that this caller won may still be too late, or belong to an operation that must not be repeated.
 async fn check_beginning(
     shared: &Arc<Shared>,
     keyed: &Keyed,
@@ -122,14 +122,14 @@ async fn check_beginning(
         return Err(Problem::new(Code::InDoubt, detail).with("operationId", id.to_string()).into());
     }
     if is_late && !hold.is_taken_over {
-        // It was known a moment ago, and forgotten since.
+        // The key was there a moment ago, and has been purged since.
         hold.give_back().await;
         return Err(window_passed(shared, keyed).into());
     }
     Ok(hold)
 }
 
-/// Was the request first sent so long ago that its key would have been forgotten?
+/// Returns true if the request was first sent so long ago that its key would have been purged.
 fn is_too_late(shared: &Shared, keyed: &Keyed) -> bool {
     let window = shared.policy.keep_for(keyed.keep);
     keyed.first_sent_at.is_some_and(|first_sent_at| first_sent_at.plus(window) < shared.store.now())
@@ -153,7 +153,7 @@ fn window_passed(shared: &Shared, keyed: &Keyed) -> Problem {
 
 fn store_away(shared: &Shared, scope: &RequestScope, error: &StoreError) -> Problem {
     shared.saw(scope, Event::StoreAway);
-    tracing::error!(%error, "a request with a key was turned away");
+    tracing::error!(%error, "a request with a key was refused");
     let detail = "The store of idempotency keys cannot be reached, so nothing was begun. Send the same request with the same key \
                   again.";
     Problem::new(Code::StoreUnavailable, detail).retry_after(RETRY_STORE_AFTER)
@@ -183,11 +183,11 @@ fn replay(shared: &Shared, record: RequestRecord) -> Told {
     shared.saw(&record.scope, Event::NotKept);
     let (status, id) = (answer.status, record.id);
     let why = match shared.is_confidential {
-        true => "holds a secret, which is given once and kept nowhere",
-        false => "was too large to be kept",
+        true => "contains a secret, which is sent once and never stored",
+        false => "was too large to store",
     };
     let detail = format!(
-        "The request was done and answered with status {status}, but the answer {why}. It is not done again; read what \
+        "The request was processed and answered with status {status}, but the answer {why}. The work is not repeated; read what \
          operation {id} made."
     );
     let mut problem = Problem::new(Code::AnswerNotKept, detail)
@@ -220,8 +220,8 @@ fn conflict(shared: &Shared, request: &BeginRequest, record: RequestRecord) -> P
     )
 }
 
-/// A beginning on its way. If the caller goes away meanwhile, it is seen to its end and given back: a hold that nobody works under
-/// would make the caller's next try wait until it runs out.
+/// A begin in progress. If the caller disconnects, it runs to its end and the hold is released. Otherwise the caller's
+/// retry would wait until the hold expires.
 struct Beginning {
     shared: Arc<Shared>,
     request: Arc<BeginRequest>,
@@ -242,7 +242,7 @@ impl Beginning {
 
     fn give_back(&self, asking: BoxFuture<'static, StoreResult<BeginOutcome>>) {
         let (shared, request) = (self.shared.clone(), self.request.clone());
-        // Without a runtime the process is about to end, and the hold runs out.
+        // Without a runtime the process is about to exit, and the hold expires by itself.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { hold::give_back(shared, request, asking.await).await });
         }

@@ -1,4 +1,4 @@
-//! Responses: which are stored, what is stored of them, and how they are replayed.
+//! Answers: the ones to store, their stored parts, and their replay.
 
 use std::collections::VecDeque;
 use std::pin::{Pin, pin};
@@ -18,7 +18,7 @@ use http_body_util::BodyExt;
 use crate::header::{IDEMPOTENCY_EXPIRES, IDEMPOTENCY_REPLAYED, http_date};
 use crate::limits::{MAX_STORED_HEADER_BYTES, MAX_STORED_HEADERS};
 
-/// The headers that are kept with an answer and given again.
+/// Headers stored with an answer and replayed.
 pub const KEPT_HEADERS: [HeaderName; 12] = [
     CACHE_CONTROL,
     CONTENT_DISPOSITION,
@@ -34,9 +34,9 @@ pub const KEPT_HEADERS: [HeaderName; 12] = [
     VARY,
 ];
 
-/// Statuses that tell that nothing began: the request was refused as it stands. Their key may be used again at once.
+/// Statuses that mean that nothing began: the request was refused as it is. Its key can be used again at once.
 ///
-/// 422 is not among them: a service says it of what it understood, and may have begun by then.
+/// 422 is not in the list: a service returns it for a request that it understood, and may have begun by then.
 pub const RELEASING: [StatusCode; 17] = [
     StatusCode::BAD_REQUEST,
     StatusCode::UNAUTHORIZED,
@@ -57,15 +57,15 @@ pub const RELEASING: [StatusCode; 17] = [
     StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
 ];
 
-/// Response extension with which a handler decides whether its response is stored, whatever the status.
+/// Response extension that lets a handler decide whether its response is stored, whatever the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Something began: the answer is stored and given again.
+    /// The operation began: the answer is stored and replayed.
     Store,
-    /// Nothing began: the key is free at once, and the body is passed on without being held.
+    /// Nothing began: the key is free at once, and the body is passed on without buffering.
     Release,
-    /// Nobody knows whether it took effect: nothing is stored, and the next of the same goes on under the same
-    /// [`OperationId`](crate::OperationId), and finds what was made or makes it.
+    /// The outcome is unknown: nothing is stored. The next identical request continues under the same
+    /// [`OperationId`](crate::OperationId), and finds the result or produces it.
     Unknown,
 }
 
@@ -80,7 +80,7 @@ impl Outcome {
     }
 }
 
-/// Makes an answer something to be stored; `body` is `None` if it is too large.
+/// The answer in its stored form. `body` is `None` if it is too large.
 pub(crate) fn to_stored(
     status: StatusCode,
     headers: &HeaderMap,
@@ -89,7 +89,7 @@ pub(crate) fn to_stored(
 ) -> StoredAnswer {
     let is_kept = |name: &HeaderName| KEPT_HEADERS.contains(name) || also.contains(name);
     let kept = headers.iter().filter(|(name, value)| is_kept(name) && value.len() <= MAX_STORED_HEADER_BYTES);
-    // A value that is not text cannot be kept as text, and no header of the list should have one.
+    // A value that is not text cannot be stored as text, and no header of the list should have one.
     let texts = kept.filter_map(|(name, value)| {
         let text = std::str::from_utf8(value.as_bytes()).ok()?;
         Some((name.as_str().to_owned(), text.to_owned()))
@@ -101,7 +101,7 @@ pub(crate) fn to_stored(
     }
 }
 
-/// A stored answer as it goes out again; `None` if its body was not kept.
+/// The response for a stored answer, or `None` if its body was not stored.
 pub(crate) fn replay(answer: &StoredAnswer, expires_at: Timestamp) -> Option<Response<Bytes>> {
     let body = Bytes::from_owner(answer.body.clone()?);
     let mut response = Response::new(body);
@@ -119,12 +119,12 @@ pub(crate) fn replay(answer: &StoredAnswer, expires_at: Timestamp) -> Option<Res
     Some(response)
 }
 
-/// The body of an answer: held whole, or passed on as the service gives it.
+/// The body of an answer: buffered completely, or streamed.
 #[derive(Debug)]
 pub struct AnswerBody<B> {
     /// Bytes read so far.
     held: VecDeque<Bytes>,
-    /// The rest of the body.
+    /// The remaining stream.
     rest: Option<Pin<Box<B>>>,
 }
 
@@ -156,7 +156,7 @@ pub(crate) async fn read<B: Body<Data = Bytes>>(body: B, limit: usize) -> Result
     let mut held = VecDeque::new();
     let mut size = 0usize;
     while let Some(frame) = rest.frame().await {
-        // Trailers are not kept, so the first caller does not get them either.
+        // Trailers are not stored, so the first caller does not get them either.
         let Ok(data) = frame?.into_data() else { continue };
         size = size.saturating_add(data.len());
         held.push_back(data);

@@ -1,17 +1,17 @@
-//! A body as it comes in, piece by piece.
+//! A request body, read piece by piece.
 
 use bytes::{Bytes, BytesMut};
 
-/// The pieces of a body that have come so far. They take up as much memory as they are long: what arrives is often a small part of a large buffer
-/// of the connection, and a buffer that doubles as it grows is half empty.
+/// Pieces of a body received so far. They use only as much memory as their length: a received piece is often a small
+/// part of a large connection buffer, and a buffer that doubles as it grows is half empty.
 #[derive(Debug, Default)]
 pub struct BodyPieces(Vec<Bytes>);
 
 impl BodyPieces {
-    /// Takes in the next piece; nothing comes after one that is the last.
+    /// Adds the next piece. No piece follows the last one.
     pub fn push(&mut self, piece: Bytes, is_last: bool) {
         match is_last && self.0.is_empty() {
-            // Most bodies come in one piece, which is taken as it is.
+            // Most bodies arrive in one piece, which is used without copying.
             true => self.0.push(piece),
             false => self.0.push(Bytes::copy_from_slice(&piece)),
         }

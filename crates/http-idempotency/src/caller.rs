@@ -1,4 +1,4 @@
-//! Whose key it is: the same key of another caller is another key.
+//! Scope of keys: the same key of another caller is a different key.
 
 use hapax_engine::model::{Fingerprint, Name, RequestScope, WorkspaceId};
 use http::HeaderName;
@@ -6,13 +6,13 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use sha2::{Digest, Sha256};
 
-/// Tells who sent a request. A request with a key whose caller is unknown is refused.
+/// Identifies the sender of a request. A request with a key is refused if its caller is unknown.
 pub trait IdentifyCaller: Send + Sync + 'static {
-    /// The workspace and the credential, if the request says so.
+    /// Workspace and credential, if the request identifies them.
     fn find_scope(&self, request: &Parts) -> Option<RequestScope>;
 }
 
-/// The caller is the [`RequestScope`] among the extensions of the request, put there by a layer that authenticates. The default.
+/// Takes the [`RequestScope`] from the request's extensions, where an authenticating layer puts it. The default.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FromExtensions;
 
@@ -24,20 +24,20 @@ impl IdentifyCaller for FromExtensions {
 
 /// Identifies callers by the value of a header, such as `Authorization`. Only a digest of it is stored.
 ///
-/// The digest has no salt, so the value should be a token that nobody can guess, not a password.
-/// It does not check the value: a layer or handler that authenticates still has to. When a secret is replaced its holder becomes
-/// another caller, whose retries under old keys run again; a service that rotates secrets puts a [`RequestScope`] of its own into the
+/// The digest has no salt, so the value should be an unguessable token, not a password. The value is not verified: a
+/// layer or handler must still authenticate it. When a secret is replaced, its holder becomes a different caller, whose
+/// retries under old keys run again. A service that rotates secrets should put its own [`RequestScope`] into the
 /// extensions instead.
 #[derive(Debug, Clone)]
 pub struct ByHeader(HeaderName);
 
 impl ByHeader {
-    /// By the value of `header`.
+    /// Identifies callers by the value of `header`.
     pub fn new(header: HeaderName) -> Self {
         ByHeader(header)
     }
 
-    /// By the value of `Authorization`.
+    /// Identifies callers by the value of `Authorization`.
     pub fn authorization() -> Self {
         ByHeader(AUTHORIZATION)
     }
@@ -52,7 +52,7 @@ impl IdentifyCaller for ByHeader {
     }
 }
 
-/// Every caller is the same: for services that have but one, or whose keys are unique among all.
+/// Treats all callers as one: for services with a single caller, or with globally unique keys.
 #[derive(Debug, Clone)]
 pub struct OneCaller(pub RequestScope);
 
@@ -82,7 +82,7 @@ mod tests {
         request.body(()).unwrap().into_parts().0
     }
 
-    /// S2.10: scoped by credential, whose secret is not kept.
+    /// S2.10: scoped by credential, whose secret is not stored.
     #[test]
     fn callers_are_told_apart_by_a_digest_of_their_header() {
         let by = ByHeader::authorization();

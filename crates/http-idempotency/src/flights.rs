@@ -22,7 +22,7 @@ pub(crate) struct Flights {
 pub(crate) struct Flight {
     flights: Arc<Flights>,
     place: Place,
-    // Dropped last, when the place is no longer found.
+    // Dropped last, after the place can no longer be found.
     end: watch::Sender<()>,
 }
 
@@ -57,7 +57,7 @@ impl Flights {
         Flight { flights: self.clone(), place, end }
     }
 
-    /// Ends with an error when the request that this process works on under `place` has ended; `None` if it works on none.
+    /// Completes when this process has finished the request under `place`; `None` if it works on none.
     pub(crate) fn find(&self, place: &Place) -> Option<watch::Receiver<()>> {
         self.here().get(place).cloned()
     }
@@ -66,7 +66,7 @@ impl Flights {
         self.waiting.lock().expect("no holder panics")
     }
 
-    /// Reserves a place for a waiting request with a body of `bytes`; `None` if there are too many.
+    /// Reserves memory for a waiting request with a body of `bytes`, or returns `None` if too much is reserved.
     pub(crate) fn find_seat(self: &Arc<Self>, bytes: usize) -> Option<Waiter> {
         let mut waiting = self.waiting();
         if waiting.requests >= MAX_WAITERS || waiting.bytes.saturating_add(bytes) > MAX_WAITING_BYTES {
@@ -82,7 +82,7 @@ impl Flights {
     }
 
     pub(crate) async fn until_none(&self) {
-        // The sender is ours, so the wait ends when the last has landed.
+        // We own the sender, so the wait ends when the last request has ended.
         let _ = self.count.subscribe().wait_for(|count| *count == 0).await;
     }
 }
@@ -90,7 +90,7 @@ impl Flights {
 impl Drop for Flight {
     fn drop(&mut self) {
         let mut here = self.flights.here();
-        // Another one of the same may have taken off after this one lost its hold.
+        // An identical request may have begun after this one lost its hold.
         if here.get(&self.place).is_some_and(|landed| landed.same_channel(&self.end.subscribe())) {
             here.remove(&self.place);
         }

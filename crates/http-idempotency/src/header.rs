@@ -1,4 +1,4 @@
-//! The headers of the contract: how they are read, and how dates are written.
+//! Headers of the contract: parsing, and formatting of dates.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,21 +10,21 @@ use crate::problem::{Code, Problem};
 
 /// The key of a request.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// When the caller first sent the request, so that a retry that comes too late is not run again.
+/// Time at which the caller first sent the request, so that a late retry does not run again.
 pub const IDEMPOTENCY_FIRST_SENT: HeaderName = HeaderName::from_static("idempotency-first-sent");
-/// `true` on an answer that was given before.
+/// `true` on a replayed answer.
 pub const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-/// Until when a replayed answer is given again.
+/// Expiry of a replayed answer.
 pub const IDEMPOTENCY_EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
 /// `false` on an answer that could not be stored: the work was done, but a retry may not find it.
 pub const IDEMPOTENCY_STORED: HeaderName = HeaderName::from_static("idempotency-stored");
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
-/// The last second that an HTTP date can tell: the end of the year 9999.
+/// The last second that an HTTP date can express: the end of the year 9999.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// The key of a request, bare or as a quoted string; `None` if it has none.
+/// The key of a request, bare or as a quoted string, or `None`.
 pub fn read_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
     let Some(value) = read_once(headers, &IDEMPOTENCY_KEY, Code::InvalidKey)? else { return Ok(None) };
     let refuse = || {
@@ -54,7 +54,7 @@ fn unquote(quoted: &str) -> Option<String> {
     }
 }
 
-/// When the caller says it first sent the request.
+/// Time at which the caller says it first sent the request.
 pub(crate) fn read_first_sent(headers: &HeaderMap) -> Result<Option<Timestamp>, Problem> {
     let Some(value) = read_once(headers, &IDEMPOTENCY_FIRST_SENT, Code::InvalidFirstSent)? else {
         return Ok(None);
@@ -84,7 +84,7 @@ fn read_once<'a>(
     }
 }
 
-/// How long the caller prefers to wait (RFC 7240), at most [`MAX_WAIT`]. What cannot be understood is not a preference.
+/// Wait that the caller prefers (RFC 7240), at most [`MAX_WAIT`]. A malformed preference is ignored.
 pub fn read_wait(headers: &HeaderMap) -> Option<Duration> {
     let values = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let preferences = values.flat_map(|value| value.split(',')).map(|it| it.split(';').next().unwrap_or(it));
@@ -92,14 +92,14 @@ pub fn read_wait(headers: &HeaderMap) -> Option<Duration> {
         let (name, value) = preference.split_once('=')?;
         let value = value.trim().trim_matches('"');
         let is_number = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
-        // More digits than fit are still more than the longest wait.
+        // A number with too many digits is still longer than the longest wait.
         (name.trim().eq_ignore_ascii_case("wait") && is_number).then(|| value.parse().unwrap_or(u64::MAX))
     });
-    // RFC 7240 lets the first of several count.
+    // By RFC 7240, the first of several counts.
     seconds.map(|seconds| Duration::from_secs(seconds).min(MAX_WAIT)).next()
 }
 
-/// An instant as HTTP writes it.
+/// Formats an instant as an HTTP date.
 pub(crate) fn http_date(at: Timestamp) -> HeaderValue {
     let seconds = u64::try_from(at.as_millis() / 1000).unwrap_or(0).min(LAST_SECOND);
     let date: SystemTime = UNIX_EPOCH + Duration::from_secs(seconds);
@@ -118,7 +118,7 @@ mod tests {
         read_key(&headers(IDEMPOTENCY_KEY, &[value])).ok().flatten().map(|key| key.to_string())
     }
 
-    /// S2.7, S2.9: bare as Stripe sends it, quoted as the IETF draft has it; the same key.
+    /// S2.7, S2.9: a bare key as Stripe sends it and a quoted key as in the IETF draft are the same key.
     #[test]
     fn a_key_is_read_bare_and_quoted() {
         let long = [b'k'; 255];
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// S2.9: anything else is refused early.
+    /// S2.9: anything else is refused before the operation begins.
     #[test]
     fn what_is_not_a_key_is_refused() {
         let long = [b'k'; 256];

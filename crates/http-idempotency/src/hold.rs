@@ -1,4 +1,4 @@
-//! The hold on a request: who has it works on the request, says that it still does, and says how it ended.
+//! The hold on a request: its owner processes the request, renews the hold, and records the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,28 +18,28 @@ use crate::shared::{Shared, within_store_wait};
 
 pub(crate) struct Hold {
     shared: Arc<Shared>,
-    /// How the request began: with the id that counts, so that it can be sent again to renew the hold.
+    /// The begin request with the effective id, so that it can be sent again to renew the hold.
     pub(crate) begin: Arc<BeginRequest>,
-    /// Whether an earlier holder began the request and vanished.
+    /// True if an earlier holder began the request and crashed.
     pub(crate) is_taken_over: bool,
-    /// For how long the caller's route asked the answer to be kept.
+    /// Retention of the answer that the caller's route requested.
     pub(crate) keep: Option<Keep>,
 }
 
 /// Outcome of recording the end of a request.
 pub(crate) enum Finished {
-    /// It is written.
+    /// It is stored.
     Written,
-    /// The stored response: the caller's own, or that of a process that took over.
+    /// The response is already stored, by an earlier attempt of this caller or by a process that took over.
     Stands(StoredAnswer, Timestamp),
-    /// Another process took over and is not done, or the key was released.
+    /// Another process took over and has not finished, or the key was released.
     Lost,
-    /// The store cannot be reached; it may be tried again.
+    /// The store is unreachable; a later attempt may succeed.
     Unsaved,
 }
 
 impl Hold {
-    /// The hold that `begin` got, on the operation `id`.
+    /// The hold that `begin` returned, on the operation `id`.
     pub(crate) fn new(
         shared: Arc<Shared>,
         begin: &Arc<BeginRequest>,
@@ -62,14 +62,14 @@ impl Hold {
         KeyRef::Request { scope: self.begin.scope.clone(), key: self.begin.key.clone() }
     }
 
-    /// Renews the hold until told to stop, in a task of its own: a handler that blocks its thread must not lose it.
+    /// Renews the hold until stopped, in its own task, so that a handler that blocks its thread does not lose the hold.
     pub(crate) fn keep_alive(&self) -> KeepAlive {
         let calm = Arc::new(Mutex::new(()));
         let renewing = renew(self.shared.clone(), self.begin.clone(), calm.clone());
         KeepAlive { calm, task: tokio::spawn(renewing).abort_handle() }
     }
 
-    /// Writes how the request ended, with a few tries.
+    /// Records the end of the request, with a few attempts.
     pub(crate) async fn finish(&self, end: &RequestEnd) -> Finished {
         let mut pause = FIRST_PAUSE;
         for last in (0..FINISH_TRIES).rev().map(|left| left == 0) {
@@ -84,10 +84,10 @@ impl Hold {
         Finished::Unsaved
     }
 
-    /// Goes on trying after the answer went out: as long as nobody took over, it can still be written.
+    /// Keeps trying after the answer was sent: the end can be recorded as long as no other process takes over.
     pub(crate) async fn finish_later(&self, end: &RequestEnd) {
         let Ok(_permit) = self.shared.unsaved.try_acquire() else {
-            tracing::error!(key = %self.begin.key, id = %self.begin.id, "an end is given up: too many wait for the store");
+            tracing::error!(key = %self.begin.key, id = %self.begin.id, "the end of a request is not recorded: too many are waiting for the store");
             return;
         };
         let keep_trying = async {
@@ -101,7 +101,7 @@ impl Hold {
             }
         };
         if tokio::time::timeout(UNSAVED_FOR, keep_trying).await.is_err() {
-            tracing::error!(key = %self.begin.key, id = %self.begin.id, "an end is given up: its hold runs out");
+            tracing::error!(key = %self.begin.key, id = %self.begin.id, "the end of a request is not recorded: its hold expires");
         }
     }
 
@@ -112,7 +112,7 @@ impl Hold {
         if within_store_wait(self.shared.book().finish_request(finish)).await? {
             return Ok(Finished::Written);
         }
-        // This holder may not record: an earlier try already did, or another process took over.
+        // This holder may not record the end: an earlier attempt already did, or another process took over.
         Ok(match within_store_wait(self.shared.book().find_request(scope, key)).await? {
             Some(RequestRecord { state: RequestState::Answered { answer, expires_at, .. }, .. }) => {
                 Finished::Stands(answer, expires_at)
@@ -121,8 +121,8 @@ impl Hold {
         })
     }
 
-    /// Gives the request back as it was found: a new one is forgotten; one that may have begun before keeps its operation, so that the
-    /// next of the same takes it over.
+    /// Returns the request to its earlier state. A new request is deleted. One that may have begun before keeps its
+    /// operation, so that the next identical request takes it over.
     pub(crate) async fn give_back(&self) {
         if !self.is_taken_over {
             if let Finished::Unsaved = self.finish(&RequestEnd::Released).await {
@@ -133,17 +133,17 @@ impl Hold {
         self.let_go().await;
     }
 
-    /// Ends the hold and keeps the operation, so that the next of the same takes it over.
+    /// Ends the hold and keeps the operation, so that the next identical request takes it over.
     pub(crate) async fn let_go(&self) {
         let ended = BeginRequest { hold_for: Duration::ZERO, ..BeginRequest::clone(&self.begin) };
         if let Err(error) = begin(&self.shared, &ended).await {
-            // No harm is done: it runs out by itself.
-            tracing::debug!(%error, key = %self.begin.key, "a hold is left to run out");
+            // Harmless: the hold expires by itself.
+            tracing::debug!(%error, key = %self.begin.key, "a hold could not be released; it expires by itself");
         }
     }
 }
 
-/// Sends a beginning; one whose outcome is unknown is sent again, which is safe under the same token.
+/// Sends a begin. If its outcome is unknown it is sent again, which is safe with the same token.
 pub(crate) async fn begin(shared: &Shared, request: &BeginRequest) -> StoreResult<BeginOutcome> {
     let mut tries = 1;
     loop {
@@ -154,7 +154,7 @@ pub(crate) async fn begin(shared: &Shared, request: &BeginRequest) -> StoreResul
     }
 }
 
-/// Releases a request whose caller is gone or never learned the outcome.
+/// Releases a request whose caller disconnected or never learned the outcome.
 pub(crate) async fn give_back(
     shared: Arc<Shared>,
     request: Arc<BeginRequest>,
@@ -197,15 +197,15 @@ async fn next_pause(pause: &mut Duration) {
     *pause = (*pause * 2).min(LONGEST_PAUSE);
 }
 
-/// Keeps a hold from running out until it is stopped or dropped.
+/// Renews a hold until stopped or dropped.
 pub(crate) struct KeepAlive {
-    /// Locked while a renewal is on its way.
+    /// Locked while a renewal is in flight.
     calm: Arc<Mutex<()>>,
     task: AbortHandle,
 }
 
 impl KeepAlive {
-    /// Stops between two renewals: one that came after the end could hold the key anew.
+    /// Stops between two renewals: a renewal after the end could acquire the key again.
     pub(crate) async fn stop(self) {
         let _calm = self.calm.lock().await;
         self.task.abort();
@@ -226,10 +226,10 @@ async fn renew(shared: Arc<Shared>, request: Arc<BeginRequest>, calm: Arc<Mutex<
         match begin(&shared, &request).await {
             Ok(BeginOutcome::Acquired { .. }) => {}
             Ok(_) => {
-                tracing::warn!(key = %request.key, id = %request.id, "the hold on a request was lost to another try");
+                tracing::warn!(key = %request.key, id = %request.id, "the hold on a request was lost to another attempt");
                 return;
             }
-            Err(error) => tracing::warn!(%error, key = %request.key, "the hold on a request is not renewed"),
+            Err(error) => tracing::warn!(%error, key = %request.key, "the hold on a request could not be renewed"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reads a request with a key: whether it has one, whose it is, and what sameness means under it.
+//! Parses a request with a key: the key, its scope, and the fingerprint.
 
 use std::pin::pin;
 
@@ -19,12 +19,12 @@ use crate::policy::KeyNeed;
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
 
-/// What the path of a request is to its caller: an extension of the request, for services that sit below a router which cuts the paths
-/// it passes on. Without it two routes that look alike from below would count as one.
+/// Request extension with the path as the caller sees it, for services below a router that strips a prefix. Without it,
+/// two routes that look alike below the router would be one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FullUri(pub Uri);
 
-/// What the head of a request says about its key; `None` if the request is to be passed on as it is.
+/// Reads the key and scope from the head of a request, or returns `None` for a request to pass on unchanged.
 pub(crate) fn read_head(shared: &Shared, parts: &Parts) -> Result<Option<Keyed>, Problem> {
     if !matches!(parts.method, Method::POST | Method::PATCH | Method::DELETE) {
         return Ok(None);
@@ -86,11 +86,11 @@ where
 
 fn unreadable(error: BoxError) -> Problem {
     tracing::debug!(%error, "a body could not be read");
-    let detail = "The body of the request broke off, and nothing was begun. Send the whole request again.";
+    let detail = "The request body ended early, and nothing began. Send the whole request again.";
     Problem::new(Code::BodyUnreadable, detail).caused_by(error)
 }
 
-/// The beginning of a request, as the store is asked for it.
+/// The begin request for the store.
 pub(crate) fn beginning(shared: &Shared, keyed: &Keyed, parts: &Parts, body: &[u8]) -> BeginRequest {
     let uri = parts.extensions.get().map_or(&parts.uri, |FullUri(uri)| uri);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
@@ -110,7 +110,7 @@ pub(crate) fn beginning(shared: &Shared, keyed: &Keyed, parts: &Parts, body: &[u
     }
 }
 
-/// A body that is not JSON is one leaf, so that another one differs from it at the root.
+/// A body that is not JSON is one leaf, so that a different body differs at the root.
 fn outline_of(body: &[u8]) -> LeafDigests {
     if body.is_empty() {
         return LeafDigests::default();

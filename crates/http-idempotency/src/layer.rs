@@ -13,26 +13,26 @@ use crate::problem::Problems;
 use crate::service::Idempotency;
 use crate::shared::Shared;
 
-/// Puts services under the contract of `Idempotency-Key`. Its copies share what they know, so one layer serves many routes.
+/// Applies the contract of `Idempotency-Key` to services. Clones share their state, so one layer serves many routes.
 #[derive(Clone)]
 pub struct IdempotencyLayer {
     shared: Arc<Shared>,
 }
 
-/// Why there can be no such layer.
+/// Reason why a layer cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayerError {
-    /// The store has no place for the keys of requests.
-    #[error("this store keeps no request keys; use one that does, such as the memory or the SQLite store")]
+    /// The store does not support request keys.
+    #[error("this store does not support request keys; use one that does, such as the memory or the SQLite store")]
     NoKeyBook,
-    /// The policy cannot be kept.
+    /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
 }
 
 impl IdempotencyLayer {
-    /// A layer that keeps keys in `store` by `policy`. Callers are told apart by the `RequestScope` among the extensions of a
-    /// request, unless [`IdempotencyLayer::identified_by`] says otherwise.
+    /// Creates a layer that stores keys in `store` under `policy`. The [`RequestScope`](crate::RequestScope) in a
+    /// request's extensions identifies its caller, unless [`IdempotencyLayer::identified_by`] sets another way.
     pub fn new(store: Arc<dyn Store>, policy: Policy) -> Result<Self, LayerError> {
         policy.check()?;
         if store.request_key_store().is_none() {
@@ -51,20 +51,20 @@ impl IdempotencyLayer {
         self.with(|shared| shared.observe = Some(Arc::new(observe)))
     }
 
-    /// Refusals are written by `problems`.
+    /// Sets the renderer of refusals.
     pub fn refusing_with(self, problems: impl Problems) -> Self {
         self.with(|shared| shared.problems = Arc::new(problems))
     }
 
-    /// Whether a request must have a key is decided by `need_of`; where that says `None`, by the policy. A [`KeyNeed`] among the
-    /// extensions of a request goes before both.
+    /// Sets whether a request needs a key. If `need_of` returns `None`, the policy decides. A [`KeyNeed`] in the
+    /// request's extensions overrides both.
     pub fn needed_by(self, need_of: impl Fn(&Parts) -> Option<KeyNeed> + Send + Sync + 'static) -> Self {
         self.with(|shared| shared.need_of = Some(Arc::new(need_of)))
     }
 
-    /// Answers hold secrets, which are given once and lie in no store: of a success the body is not kept, and the same request again is
-    /// told 409 `answer_not_kept`. One whose first try vanished is told of the doubt, whatever the policy says of takeovers: what it
-    /// made cannot be given again.
+    /// Marks answers as secrets that must not be stored. The body of a successful answer is not stored, and a repeated
+    /// request gets 409 `answer_not_kept`. If the first attempt crashed, a retry gets 409 `request_in_doubt`, whatever
+    /// the policy says about takeovers, because its result cannot be returned again.
     pub fn confidential(self) -> Self {
         self.with(|shared| shared.is_confidential = true)
     }
@@ -85,19 +85,19 @@ impl IdempotencyLayer {
         self.shared.counters.read()
     }
 
-    /// How many operations this process works on.
+    /// Number of operations in progress in this process.
     pub fn in_flight(&self) -> usize {
         self.shared.flights.count()
     }
 
-    /// Waits until this process works on no operation and everything counted is written. To be called when a server stops, after it
-    /// has stopped taking requests in: operations go on without their callers.
+    /// Waits until this process has no operation in progress and all counts are written. Call it when a server stops,
+    /// after it has stopped accepting requests: operations continue after their callers disconnect.
     pub async fn drain(&self) -> StoreResult<()> {
         self.shared.flights.until_none().await;
         self.flush().await
     }
 
-    /// Writes how often keys came again, which otherwise happens once a second.
+    /// Writes the counts of key uses now, instead of at the next second.
     pub async fn flush(&self) -> StoreResult<()> {
         self.shared.uses.flush().await
     }

@@ -33,7 +33,7 @@ pub use policy::{Keep, KeyNeed, OnTakeover, Policy, PolicyError};
 pub use problem::{Code, PlainProblems, Problem, Problems};
 pub use service::Idempotency;
 
-// Re-exports of engine types in the signatures above.
+// Re-exports of engine types used in the signatures above.
 pub use hapax_engine::model::{IdempotencyKey, RequestId, RequestScope};
 
 /// Any error, as tower passes them.

@@ -1,41 +1,41 @@
-//! Observation of keys: events, and how often each happened.
+//! Observation of requests with keys: events and their counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hapax_engine::model::RequestScope;
 
-/// Something that came of a request with a key.
+/// Outcome of a request with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     /// It was new, and the service was called.
     Began,
-    /// Its first try had vanished, and the service was called again.
+    /// Its first attempt had crashed, and the service was called again.
     TakenOver,
-    /// Its first try had vanished, and it was refused for that.
+    /// Its first attempt had crashed, and the request was refused for that reason.
     InDoubt,
-    /// The answer was given again.
+    /// The stored answer was replayed.
     Replayed,
-    /// The key named another request.
+    /// The key belongs to a different request.
     Conflicted,
-    /// It waited for the first of the same, however that ended.
+    /// It waited for an identical request, whatever the outcome.
     Waited,
     /// The first request with the key is still in progress.
     InProgress,
-    /// Its answer was not given any more, and the key not free.
+    /// Its answer has expired, and the key is not free yet.
     Expired,
-    /// It came too late for its key to be known.
+    /// It came so late that its key may have been used and purged before.
     WindowPassed,
-    /// Its answer had been too large to be kept.
+    /// Its answer was too large to store.
     NotKept,
     /// The answer of the service was stored.
     Stored,
-    /// Nothing had begun, and the key was freed.
+    /// Nothing began, and the key was freed.
     Released,
-    /// The service answered, and that could not be stored at once.
+    /// The service answered, and the answer could not be stored at once.
     Unsaved,
-    /// The service broke: it panicked, failed, or its answer broke off.
+    /// The service failed: it panicked, returned an error, or broke off its answer.
     Failed,
-    /// The store could not be reached, and nothing began.
+    /// The store was unreachable, and nothing began.
     StoreAway,
 }
 
@@ -59,7 +59,7 @@ impl Event {
         Event::StoreAway,
     ];
 
-    /// The event as metrics name it.
+    /// The event's name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Event::Began => "began",
@@ -81,13 +81,13 @@ impl Event {
     }
 }
 
-/// Receives every event during the request. It must not block.
+/// Receives every event, during the request. It must not block.
 pub trait Observe: Send + Sync + 'static {
-    /// `event` came of a request of `scope`.
+    /// Reports an event of a request in this scope.
     fn saw(&self, scope: &RequestScope, event: Event);
 }
 
-/// How often each event came since the layer was made.
+/// Number of events of each kind since the layer was created.
 #[derive(Debug, Default)]
 pub(crate) struct Counters([AtomicU64; Event::ALL.len()]);
 
@@ -118,7 +118,7 @@ impl Counters {
     }
 }
 
-/// How often each [`Event`] came in this process.
+/// Number of [`Event`]s of each kind in this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IdempotencyStats {
     /// [`Event::Began`].

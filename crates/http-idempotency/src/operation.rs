@@ -1,5 +1,5 @@
-//! One operation that began: the service is called in a task of its own, so that a caller who goes away stops nothing, and its answer is
-//! stored before it goes out.
+//! An operation that began. The service runs in its own task, so a caller that disconnects stops nothing, and its
+//! answer is stored before it is sent.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::policy::Keep;
 use crate::problem::{Code, Problem};
 use crate::shared::Shared;
 
-/// The operation that a request began: an extension of the request. It is the same when the request is taken over after a crash, so what
-/// is made under it is made once.
+/// Request extension with the id of the operation. A takeover after a crash has the same id, so effects made under it
+/// happen once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OperationId(pub RequestId);
 
-/// Request extension: another process began the operation and vanished. Its effect may have happened already.
+/// Request extension: another process began the operation and crashed. Its effect may have happened already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Takeover;
 
@@ -75,7 +75,7 @@ where
     let work = {
         let (shared, extensions) = (shared.clone(), extensions.clone());
         async move {
-            // Waiters are woken when everything is written, or when writing is given up.
+            // Wake the waiters once everything is written, or the attempts have ended.
             let _flight = flight;
             carry_out(&shared, &hold, service, request, &extensions, tell).await;
         }
@@ -83,7 +83,7 @@ where
     tokio::spawn(work.instrument(span));
     match told.await {
         Ok(response) => response,
-        // Only when the process shuts down under the operation.
+        // Only if the process shuts down during the operation.
         Err(_) => shared.write(&in_progress(since), &extensions).map(AnswerBody::whole),
     }
 }
@@ -112,14 +112,15 @@ async fn carry_out<S, Q, B>(
     let Answered { mut response, answer, outcome, keep } = answered;
     let Some(answer) = answer else {
         match outcome {
-            // A key that is given back is begun anew under another id, which must not be while the first may have taken effect.
+            // A released key begins anew under another id. That must not happen while the first operation may have
+            // taken effect.
             Outcome::Unknown => hold.let_go().await,
             Outcome::Release | Outcome::Store => {
                 shared.saw(&hold.begin.scope, Event::Released);
                 hold.give_back().await;
             }
         }
-        // The caller may be gone; that is what this task is for.
+        // The caller may be gone; the task continues for that case.
         let _ = tell.send(response);
         return;
     };
@@ -182,11 +183,11 @@ fn mark_unsaved<B>(response: &mut Response<B>) {
     response.headers_mut().insert(IDEMPOTENCY_STORED, HeaderValue::from_static("false"));
 }
 
-/// The service broke after something may have begun, so that counts as its answer.
+/// The service failed after it may have begun, so the failure counts as its answer.
 fn failed<B>(shared: &Shared, hold: &Hold, extensions: &Extensions, how: &str) -> Answered<B> {
     shared.saw(&hold.begin.scope, Event::Failed);
     let id = hold.begin.id;
-    tracing::error!(%id, key = %hold.begin.key, how, "the service failed at a request with a key");
+    tracing::error!(%id, key = %hold.begin.key, how, "the service failed while it processed a request with a key");
     let detail = format!(
         "The service failed while it worked on this request, and part of it may have been done. The same request under this \
          key is not tried again. Find out what came of operation {id} before you send it with a new key."

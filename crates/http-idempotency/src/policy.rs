@@ -12,56 +12,57 @@ use crate::limits::{
 /// Policy of a service for `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Is a mutating request without a key refused? [`KeyNeed`] decides for one request.
+    /// Refuses a mutating request without a key. [`KeyNeed`] overrides it for one request.
     pub required: bool,
-    /// For how long an answer is given again, counted from the answer; [`Keep`] decides for one request.
+    /// Time that an answer is replayed, counted from the answer. [`Keep`] overrides it for one request.
     pub keep_for: Duration,
-    /// May that be less than a day? Set by [`Policy::keeping_less_than_a_day`].
+    /// Allows less than a day. Set by [`Policy::keeping_less_than_a_day`].
     pub may_keep_less_than_a_day: bool,
-    /// For how long an expired key is refused before it is free again.
+    /// Grace period of an expired key, which is refused until the key is free again.
     pub grace: Duration,
-    /// For how long a request waits for the first of the same, unless it says `Prefer: wait=N`.
+    /// Time that a request waits for an identical one in progress, unless it sends `Prefer: wait=N`.
     pub max_wait: Duration,
-    /// For how long a request counts as worked on without a sign of life. It is renewed while the handler runs, so a slow handler
-    /// needs no longer one; after a crash nobody takes over before it ends.
+    /// Time without renewal after which a request counts as abandoned. It is renewed while the handler runs, so a slow
+    /// handler does not need a longer one. After a crash no other process takes over before it ends.
     pub hold_for: Duration,
-    /// Largest body of a request with a key; it is read whole before anything begins.
+    /// Largest body of a request with a key. The body is read completely before the operation begins.
     pub max_body_bytes: usize,
-    /// Largest answer that is kept whole. Of a larger one status and headers are kept.
+    /// Largest answer stored with its body. Of a larger one, status and headers are stored.
     pub max_stored_answer: usize,
-    /// Headers that are kept with an answer beyond [`KEPT_HEADERS`](crate::KEPT_HEADERS).
+    /// Headers to store with an answer, in addition to [`KEPT_HEADERS`](crate::KEPT_HEADERS).
     pub keep_headers: Vec<HeaderName>,
-    /// What to do with a request whose first try vanished.
+    /// Treatment of a request whose first attempt crashed.
     pub on_takeover: OnTakeover,
 }
 
-/// What to do with a request whose first try vanished because its process died or was cut off.
+/// Treatment of a request whose first attempt ended because its process crashed or lost its connection to the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnTakeover {
-    /// The service is called again, with the same [`OperationId`](crate::OperationId) and marked as [`Takeover`](crate::Takeover). Right
-    /// where every effect is made under that id, so that what was made is found again.
+    /// Calls the service again, with the same [`OperationId`](crate::OperationId) and marked as
+    /// [`Takeover`](crate::Takeover). Use it if every effect is made under that id, so that an existing effect is found
+    /// again.
     #[default]
     RunAgain,
-    /// It is refused as 409 `request_in_doubt`, until a person looks and frees the key: nobody knows whether it happened.
+    /// Refuses it with 409 `request_in_doubt`, until a person checks the outcome and frees the key.
     Refuse,
 }
 
-/// A policy that cannot be kept, and what to change.
+/// Invalid policy, and what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// Answers would be kept for less than a day.
+    /// The retention is less than a day.
     #[error(
-        "keep_for of {0:?} is less than 24 hours; if that is meant, say it with Policy::keeping_less_than_a_day"
+        "keep_for of {0:?} is less than 24 hours; call Policy::keeping_less_than_a_day to allow that"
     )]
     KeptTooShort(Duration),
     /// A value is out of its range.
     #[error("{what} of {given} is out of range: use {range}")]
     OutOfRange {
-        /// Which.
+        /// Name of the setting.
         what: &'static str,
         /// The given value.
         given: String,
-        /// What may be.
+        /// Allowed range.
         range: String,
     },
 }
@@ -84,17 +85,17 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Keys are a must, and answers are kept for seven days: for services that move money.
+    /// Requires keys and keeps answers for seven days: for services that move money.
     pub fn money() -> Self {
         Policy { required: true, keep_for: SEVEN_DAYS, ..Policy::default() }
     }
 
-    /// Keeps answers for less than the 24 hours that callers may count on. A retry that comes later runs again.
+    /// Allows less than the 24 hours that callers may rely on. A later retry runs again.
     pub fn keeping_less_than_a_day(self, keep_for: Duration) -> Self {
         Policy { keep_for, may_keep_less_than_a_day: true, ..self }
     }
 
-    /// Checks that the policy can be kept.
+    /// Checks the policy.
     pub fn check(&self) -> Result<(), PolicyError> {
         if self.keep_for < A_DAY && !self.may_keep_less_than_a_day {
             return Err(PolicyError::KeptTooShort(self.keep_for));
@@ -107,7 +108,7 @@ impl Policy {
         within("max_stored_answer", self.max_stored_answer, 0, MAX_STORED_ANSWER_BYTES)
     }
 
-    /// For how long an answer is kept if `asked` says so: never less than a day unless the policy allows it.
+    /// Retention of an answer, given the requested one: never less than a day unless the policy allows it.
     pub(crate) fn keep_for(&self, asked: Option<Keep>) -> Duration {
         let Some(Keep(span)) = asked else { return self.keep_for };
         let least = if self.may_keep_less_than_a_day { Duration::from_millis(1) } else { A_DAY };
@@ -128,21 +129,21 @@ fn within<T: PartialOrd + std::fmt::Debug>(
     Err(PolicyError::OutOfRange { what, given: format!("{given:?}"), range })
 }
 
-/// Whether one request must have a key: an extension of the request, set by an outer layer, or what
-/// [`IdempotencyLayer::needed_by`](crate::IdempotencyLayer::needed_by) says of it.
+/// Request extension, set by an outer layer, or result of
+/// [`IdempotencyLayer::needed_by`](crate::IdempotencyLayer::needed_by): whether one request needs a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyNeed {
-    /// Refused without one.
+    /// Refused without a key.
     Required,
-    /// With a key it is protected, without one it is passed on as it is.
+    /// Protected with a key, and passed on unchanged without one.
     Optional,
-    /// Passed on as it is, key or not.
+    /// Passed on unchanged, with or without a key.
     Ignored,
 }
 
-/// For how long the answer of one request is kept: an extension of the request or of the response; that of the response counts.
+/// Retention of one answer: a request or response extension. The response's extension counts.
 ///
-/// Less than a day is taken as a day, unless the policy itself is [`Policy::keeping_less_than_a_day`].
+/// Less than a day is raised to a day, unless the policy allows less ([`Policy::keeping_less_than_a_day`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep(pub Duration);
 
@@ -150,7 +151,7 @@ pub struct Keep(pub Duration);
 mod tests {
     use super::*;
 
-    /// S2.11: at least 24 hours, 7 days for money; less has to be said twice.
+    /// S2.11: at least 24 hours, and 7 days for money. Less needs an explicit call.
     #[test]
     fn less_than_a_day_has_to_be_said_twice() {
         let hour = Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! Problems that replace the response of the service: one table of codes.
+//! Problems that replace the service's response, in one table of codes.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -11,36 +11,36 @@ use serde_json::{Map, Value, json};
 
 use crate::BoxError;
 
-/// Why a request did not get the answer of the service.
+/// Reason why a request did not get an answer from the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// The key is empty, too long, not printable, or given twice.
+    /// The key is empty, too long, not printable, or sent twice.
     InvalidKey,
-    /// There is no key, and there has to be one.
+    /// The key is missing and required.
     KeyMissing,
-    /// The time of the first sending is not an HTTP date.
+    /// The time of first sending is not an HTTP date.
     InvalidFirstSent,
-    /// A key belongs to a caller, and the request does not say who calls.
+    /// The request does not identify its caller.
     CallerUnknown,
-    /// The body broke off.
+    /// The body ended early.
     BodyUnreadable,
-    /// The body is larger than what is taken in.
+    /// The body is larger than allowed.
     BodyTooLarge,
-    /// The key names another request.
+    /// The key belongs to a different request.
     KeyConflict,
-    /// The first of the same is still being worked on.
+    /// An identical request is in progress.
     InProgress,
-    /// The first of the same vanished, and nobody knows whether it happened.
+    /// The first attempt crashed, and its outcome is unknown.
     InDoubt,
-    /// The request was answered, but the answer was not kept: it was too large, or holds a secret.
+    /// The request was answered, but the answer was not stored: it was too large or contains a secret.
     AnswerNotKept,
-    /// The answer is no longer given, and the key is not free yet.
+    /// The answer has expired, and the key is not free yet.
     KeyExpired,
-    /// The key is not known, and the request is too old for it to be known if it had come before.
+    /// The key is unknown, and the request is so old that its key would have been purged.
     WindowPassed,
-    /// The store cannot be reached, so nothing began.
+    /// The store is unreachable, so nothing began.
     StoreUnavailable,
-    /// The service broke while it worked on the request.
+    /// The service failed while it processed the request.
     HandlerFailed,
 }
 
@@ -63,7 +63,7 @@ impl Code {
         Code::HandlerFailed,
     ];
 
-    /// The code as it is written.
+    /// The code in responses.
     pub const fn as_str(self) -> &'static str {
         self.row().0
     }
@@ -73,7 +73,7 @@ impl Code {
         self.row().1
     }
 
-    /// May the same request succeed later under the same key?
+    /// Returns true if the same request may succeed later under the same key.
     pub const fn is_retryable(self) -> bool {
         self.row().2
     }
@@ -123,18 +123,18 @@ impl Code {
     }
 }
 
-/// One refusal, before it is written.
+/// One refusal, before it is rendered.
 #[derive(Debug, Clone)]
 pub struct Problem {
     /// What it is.
     pub code: Code,
     /// Detail: what to do next.
     pub detail: String,
-    /// When it is worth trying again.
+    /// Suggested pause before a retry.
     pub retry_after: Option<Duration>,
     /// Additional members, such as `storedRequest`.
     pub members: Map<String, Value>,
-    /// What went wrong below, for those who can tell more of it: of a body that cannot be read, that it came too slowly.
+    /// Underlying error, for renderers that can report more, for example that a body arrived too slowly.
     pub cause: Option<Arc<dyn Error + Send + Sync>>,
 }
 
@@ -159,13 +159,14 @@ impl Problem {
     }
 }
 
-/// Renders problems as responses, in the style of the rest of a service.
+/// Renders problems as responses, in the style of the service.
 pub trait Problems: Send + Sync + 'static {
-    /// The answer for `problem`; `extensions` are those of the request, for what other layers know of it (such as a trace id).
+    /// Returns the response for `problem`. `extensions` are the request's, with data of other layers such as a trace
+    /// id.
     fn write(&self, problem: &Problem, extensions: &Extensions) -> Response<Bytes>;
 }
 
-/// Problem details as RFC 9457 has them, with `code` and `retryable`. The default.
+/// Renders problem details (RFC 9457) with `code` and `retryable`. The default.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PlainProblems;
 

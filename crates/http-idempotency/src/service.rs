@@ -1,4 +1,4 @@
-//! The service that a layer makes of another: requests with a key go through the contract, all others straight on.
+//! The wrapped service: requests with a key follow the contract, all others pass through.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,7 +16,7 @@ use crate::keyed_request::{beginning, read_body, read_head};
 use crate::operation;
 use crate::shared::Shared;
 
-/// A service under the contract of `Idempotency-Key`. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
+/// A service under the contract of `Idempotency-Key`. [`IdempotencyLayer`](crate::IdempotencyLayer) creates it.
 #[derive(Clone)]
 pub struct Idempotency<S> {
     inner: S,
@@ -55,7 +55,7 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        // The one that was polled ready does the work; its copy takes its place.
+        // The service that was polled ready does the work, and its clone takes its place.
         let next = self.inner.clone();
         let mut ready = std::mem::replace(&mut self.inner, next);
         let shared = self.shared.clone();

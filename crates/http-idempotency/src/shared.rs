@@ -28,12 +28,12 @@ pub(crate) struct Shared {
     pub(crate) problems: Arc<dyn Problems>,
     pub(crate) observe: Option<Arc<dyn Observe>>,
     pub(crate) need_of: Option<Arc<NeedOf>>,
-    /// Do answers hold what must not be kept?
+    /// True if answers contain secrets that must not be stored.
     pub(crate) is_confidential: bool,
     pub(crate) counters: Arc<Counters>,
     pub(crate) flights: Arc<Flights>,
     pub(crate) uses: Arc<UseCounts>,
-    /// How many more ends may be written after their answers went out.
+    /// Number of further ends that may be recorded after their answers were sent.
     pub(crate) unsaved: Arc<Semaphore>,
 }
 
@@ -70,12 +70,12 @@ impl Shared {
     }
 }
 
-/// The keys of a store that is known to keep them.
+/// The request keys of a store that was checked to support them.
 pub(crate) fn book(store: &Arc<dyn Store>) -> &dyn RequestKeyStore {
     store.request_key_store().expect("checked when the layer was made")
 }
 
-/// Waits for the store as long as anybody does; what it has not said by then is unknown.
+/// Waits for the store up to the timeout; after it the outcome is unknown.
 pub(crate) async fn within_store_wait<T>(call: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
     let unknown = || StoreError::Unknown(format!("no answer within {STORE_WAIT:?}"));
     tokio::time::timeout(STORE_WAIT, call).await.unwrap_or_else(|_| Err(unknown()))

@@ -1,4 +1,4 @@
-//! How often keys come again: gathered in memory, so that a replay costs no write, and written once a second.
+//! Counts of key uses: collected in memory, so that a replay costs no write, and written once a second.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,7 +13,7 @@ use crate::shared::{book, within_store_wait};
 pub(crate) struct UseCounts {
     store: Arc<dyn Store>,
     waiting: Mutex<Waiting>,
-    /// Told when there are enough for one write.
+    /// Notified when enough counts for one write are waiting.
     enough: Notify,
 }
 
@@ -52,7 +52,7 @@ impl UseCounts {
         }
     }
 
-    /// Writes what waits.
+    /// Writes the waiting counts.
     pub(crate) async fn flush(&self) -> StoreResult<()> {
         loop {
             let batch = self.waiting().take_batch();
@@ -61,7 +61,7 @@ impl UseCounts {
             }
             match within_store_wait(book(&self.store).add_key_usage(batch.clone())).await {
                 Ok(()) => {}
-                // It may have been written; to be counted once too few is better than twice.
+                // They may have been written; counting too few is better than counting twice.
                 Err(error @ StoreError::Unknown(_)) => tracing::warn!(%error, "uses of keys may be lost"),
                 Err(error) => {
                     let mut waiting = self.waiting();
@@ -90,7 +90,7 @@ impl Waiting {
     }
 }
 
-/// Runs while there is something to write: an idle layer has no task, and one that is dropped leaves none behind.
+/// Runs while there are counts to write: an idle layer has no task, and a dropped layer leaves none behind.
 async fn flush_until_none(counts: Arc<UseCounts>) {
     let mut is_store_away = false;
     loop {

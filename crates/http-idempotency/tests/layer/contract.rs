@@ -43,7 +43,7 @@ on_every_store!(
     a_large_body_is_refused_with_or_without_its_length,
 );
 
-/// S2.31, S2.6, S2.35: byte for byte, and no second charge.
+/// S2.31, S2.6, S2.35: the replay is identical byte for byte, and there is no second charge.
 async fn a_retry_gets_the_same_bytes_and_nothing_is_charged_again(stage: Stage) {
     let world = World::new(&stage, Policy::money());
     let first = world.send(pay("abc", 5)).await;
@@ -83,7 +83,7 @@ async fn another_amount_is_a_conflict_that_tells_what_is_stored(stage: Stage) {
     assert_eq!(world.layer.stats().conflicts, 1);
 }
 
-/// G2.2, S2.33, S2.13: exactly one charge, both receive the same body.
+/// G2.2, S2.33, S2.13: one charge, and both callers receive the same body.
 async fn two_at_once_charge_once_and_get_the_same_body(stage: Stage) {
     let world = gated_world(&stage, Policy::default());
     let one = world.send_aside(pay("abc", 5));
@@ -115,7 +115,7 @@ async fn past_its_patience_a_caller_is_told_that_the_first_is_in_progress(stage:
     assert_eq!((stats.waits, stats.in_progress), (0, 1));
 }
 
-/// S2.30: a retry that lands on another node sees the same store.
+/// S2.30: a retry that reaches another node sees the same store.
 async fn another_node_waits_for_the_first_and_gives_its_answer(stage: Stage) {
     let world = gated_world(&stage, Policy::default());
     let other = world.other_node(stage.store.clone(), Policy::default());
@@ -130,7 +130,7 @@ async fn another_node_waits_for_the_first_and_gives_its_answer(stage: Stage) {
     assert_eq!(world.shop.charges(), 1);
 }
 
-/// S2.29: a grace period that answers 410.
+/// S2.29: a key in its grace period gets 410.
 async fn an_expired_key_is_refused_in_its_grace_and_then_new(stage: Stage) {
     let world = World::new(&stage, Policy { grace: 10 * SECOND, ..Policy::default() });
     world.send(pay("abc", 5)).await;
@@ -145,7 +145,8 @@ async fn an_expired_key_is_refused_in_its_grace_and_then_new(stage: Stage) {
     assert_eq!(world.layer.stats().expired, 1);
 }
 
-/// S2.5, S2.11, S2.23, S2.24, S2.25, S2.39: 24 hours exactly, and a late retry that says so is not silently run again.
+/// S2.5, S2.11, S2.23, S2.24, S2.25, S2.39: exactly 24 hours. A late retry that names its first sending is not silently
+/// run again.
 async fn an_expired_key_is_new_unless_the_caller_says_that_it_is_late(stage: Stage) {
     let world = World::new(&stage, Policy::default());
     world.send(pay("abc", 5)).await;
@@ -183,7 +184,7 @@ async fn a_first_sending_that_is_no_date_is_refused(stage: Stage) {
     assert_eq!(world.shop.charges(), 0);
 }
 
-/// S2.9: 1 to 255 printable ASCII characters, refused early.
+/// S2.9: 1 to 255 printable ASCII characters; anything else is refused before the operation begins.
 async fn what_is_no_key_is_refused_before_anything_is_stored(stage: Stage) {
     let world = World::new(&stage, Policy::default());
     let long = "k".repeat(256);
@@ -205,7 +206,7 @@ async fn what_is_no_key_is_refused_before_anything_is_stored(stage: Stage) {
     assert_eq!(book(&stage).find_oldest_request().await.unwrap(), None);
 }
 
-/// S2.8: required or optional is explicit.
+/// S2.8: a key is explicitly required or optional.
 async fn a_missing_key_is_refused_only_where_it_is_needed(stage: Stage) {
     let keyless = || with_headers("POST", "/payments", &[("authorization", "Bearer anna")], "{}");
     let strict = World::new(&stage, Policy::money());
@@ -229,7 +230,7 @@ async fn bare_and_quoted_are_the_same_key(stage: Stage) {
     assert_eq!(world.shop.charges(), 2);
 }
 
-/// S2.4, S2.28: the comparison is over the canonical form, so middleware that reorders changes nothing.
+/// S2.4, S2.28: the canonical form is compared, so middleware that reorders fields changes nothing.
 async fn the_order_of_fields_and_white_space_do_not_count_and_the_service_gets_what_was_sent(stage: Stage) {
     let world = World::new(&stage, Policy::default());
     let body = "{ \"to\":\"bob\",\n \"amount\": 5.0 }";
@@ -307,7 +308,7 @@ async fn patch_and_delete_are_held_to_the_contract(stage: Stage) {
     assert_eq!(world.shop.charges(), 2);
 }
 
-/// G2.4: also a failure, and an answer of 5xx.
+/// G2.4: a failure is stored too, 5xx included.
 async fn what_began_is_stored_whatever_it_came_to(stage: Stage) {
     let world = World::new(&stage, Policy::default());
     for status in [200, 202, 204, 303, 402, 422, 500, 502, 503] {
@@ -323,7 +324,7 @@ async fn what_began_is_stored_whatever_it_came_to(stage: Stage) {
     }
 }
 
-/// G2.4: what was refused before it began is not kept.
+/// G2.4: a refusal before the operation began is not stored.
 async fn what_did_not_begin_may_be_tried_again_under_its_key(stage: Stage) {
     let world = World::new(&stage, Policy::default());
     for status in [400, 401, 403, 404, 405, 406, 409, 411, 412, 413, 415, 428, 429] {

@@ -1,4 +1,4 @@
-//! Many at once.
+//! Concurrent requests.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ async fn a_thousand_at_once_charge_once_and_get_identical_bodies(stage: Stage) {
     assert_eq!(nodes[0].shop.charges(), 1);
 }
 
-/// S2.27: the first to commit wins; the one that was refused leaves the key to the others.
+/// S2.27: the first to commit wins. The refused one leaves the key to the others.
 async fn a_thousand_after_a_refusal_still_charge_once(stage: Stage) {
     let world = gated_world(&stage, Policy::default());
     world.shop.answers(|number| match number {
@@ -51,7 +51,7 @@ async fn a_thousand_after_a_refusal_still_charge_once(stage: Stage) {
     assert_eq!(world.shop.charges(), 2);
 }
 
-/// The same on threads that truly run at once, with handlers that wait for nobody.
+/// The same on several threads, with handlers that do not wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_keys_by_many_callers_on_many_threads_charge_once_each() {
     let stage = memory();

@@ -1,4 +1,4 @@
-//! The store fails: before anything began, in the middle, and when the answer is to be stored. Time is tokio's, and paused.
+//! Store failures: before the operation begins, during it, and when the answer is stored. Time is tokio's paused clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ async fn is_free(store: &FaultyStore) -> bool {
     store.find_request(&anna(), &key("abc")).await.unwrap().is_none()
 }
 
-/// S2.30: with the store out of reach nothing runs.
+/// S2.30: nothing runs while the store is unreachable.
 #[tokio::test(start_paused = true)]
 async fn with_the_store_away_nothing_begins_and_the_caller_may_try_again() {
     let (world, store) = world();
@@ -62,7 +62,7 @@ async fn a_beginning_that_stays_unknown_is_refused_and_given_back() {
         store.plan(Verb::Find, [Fault::Away]);
         assert_eq!(world.send(pay("abc", 5)).await.code(), "store_unavailable");
         assert_eq!(world.shop.charges(), 0);
-        // The first look fails, the second finds the hold and gives it back.
+        // The first lookup fails; the second finds the hold and releases it.
         until(|| store.calls(Verb::Find) >= 1).await;
         let freed = async {
             while !is_free(&store).await {
@@ -92,7 +92,7 @@ async fn an_end_that_is_written_at_a_later_try_is_stored() {
     }
 }
 
-/// The answer goes out all the same, and says so.
+/// The answer is still sent, and marked as not stored.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_cannot_be_stored_goes_out_marked_and_is_stored_when_the_store_is_back() {
     let (world, store) = world();
@@ -101,7 +101,7 @@ async fn an_answer_that_cannot_be_stored_goes_out_marked_and_is_stored_when_the_
     assert_eq!(answer.status, 201);
     assert_eq!(answer.headers["idempotency-stored"], "false");
     assert_eq!(world.layer.stats().unsaved, 1);
-    // A retry waits for the end to be written, and gets it.
+    // A retry waits for the end to be recorded, and gets it.
     let again = world.send(pay("abc", 5)).await;
     assert!(again.is_replayed());
     assert_eq!(again.body, answer.body);

@@ -1,4 +1,4 @@
-//! A store whose key verbs fail, forget to answer, or wait, as a test has planned.
+//! A store whose key verbs fail, lose their answers or wait, as a test has planned.
 
 use hapax_engine::model::TallyCount;
 use std::collections::{BTreeMap, VecDeque};
@@ -21,13 +21,13 @@ pub enum Verb {
 pub enum Fault {
     /// Nothing is written.
     Away,
-    /// Nothing is written, and nobody says so.
+    /// Nothing is written, and no answer is sent.
     LostBefore,
-    /// It is written, and nobody says so.
+    /// It is written, and no answer is sent.
     LostAfter,
-    /// It is written once the gate opens.
+    /// It is written when the gate opens.
     Gated,
-    /// Nothing is ever said.
+    /// No answer is ever sent.
     Silent,
 }
 
@@ -45,7 +45,7 @@ impl FaultyStore {
         Arc::new(Self::new(inner, true))
     }
 
-    /// A store that keeps no request keys.
+    /// A store that does not support request keys.
     pub fn without_keys(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self::new(inner, false))
     }
@@ -55,7 +55,7 @@ impl FaultyStore {
         FaultyStore { inner, plan, calls, gate: Semaphore::new(0), has_keys }
     }
 
-    /// The next calls of `verb` go like this, each once.
+    /// Plans the outcomes of the next calls of `verb`, one each.
     pub fn plan(&self, verb: Verb, faults: impl IntoIterator<Item = Fault>) {
         self.plan.lock().unwrap().entry(verb).or_default().extend(faults);
     }

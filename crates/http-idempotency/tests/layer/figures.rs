@@ -1,4 +1,5 @@
-//! How fast the layer is, for people to look at: `cargo test -p hapax-http-idempotency --release -- --ignored --nocapture figures`.
+//! Benchmarks of the layer, to run by hand: `cargo test -p hapax-http-idempotency --release -- --ignored --nocapture
+//! figures`.
 
 use std::sync::Arc;
 use std::time::Instant;

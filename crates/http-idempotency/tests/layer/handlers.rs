@@ -68,7 +68,7 @@ async fn a_service_that_fails_or_breaks_off_is_answered_once(stage: Stage) {
             assert_eq!(answer.is_replayed(), again);
         }
     }
-    // Without a key its failure is its own.
+    // Without a key, the handler's failure is passed on.
     let keyless = with_headers("POST", "/payments", &[], "");
     assert_eq!(fails.oneshot(keyless).await.unwrap_err().to_string(), "secret");
 }
@@ -113,7 +113,7 @@ async fn a_confidential_answer_is_given_once_and_kept_nowhere(stage: Stage) {
     assert_eq!(world.send(pay("abc", 6)).await.code(), "idempotency_key_conflict");
     assert_eq!(world.shop.charges(), 1);
     assert_eq!(layer.in_flight(), 0, "copies of a layer share what they know");
-    // A failed response holds no secret.
+    // A failed response contains no secret.
     world.shop.answers_status(500);
     let failed = world.send(pay("fails", 5)).await;
     assert_eq!(world.send(pay("fails", 5)).await.body, failed.body);
@@ -272,7 +272,7 @@ async fn callers_may_be_named_by_a_layer_that_authenticates_or_be_all_the_same()
     assert_eq!(back.send(pay("abc", 5)).await.code(), "caller_unknown");
 }
 
-/// Any tower service, not only axum's.
+/// Any tower service works, not only axum's.
 #[tokio::test]
 async fn a_plain_tower_service_is_protected_as_well() {
     let layer = IdempotencyLayer::new(memory().store, Policy::default()).unwrap();
@@ -290,7 +290,7 @@ async fn a_plain_tower_service_is_protected_as_well() {
     }
 }
 
-/// A wait ends after `max_wait`, or after what the caller prefers.
+/// A wait ends after `max_wait`, or after the caller's preference.
 #[tokio::test(start_paused = true)]
 async fn a_wait_is_as_long_as_promised() {
     let world = gated_world(&memory(), Policy::default());
@@ -312,7 +312,8 @@ async fn a_wait_is_as_long_as_promised() {
     until(|| world.layer.in_flight() == 0).await;
 }
 
-/// Nothing tells of the end of a request in another process, so the store is asked, soon at first and then less often.
+/// No notification reports the end of a request in another process, so the layer polls the store: soon at first, then
+/// less often.
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_another_node_ends_soon_after_it_has_answered() {
     let stage = memory();
@@ -341,7 +342,7 @@ async fn a_body_that_breaks_off_begins_nothing() {
     assert_eq!(world.shop.charges(), 0);
 }
 
-/// Routes of one router may be under the layer or not.
+/// Each route of a router may have the layer or not.
 #[tokio::test]
 async fn a_layer_serves_several_routers() {
     let world = World::new(&memory(), Policy::default());

@@ -1,4 +1,4 @@
-//! Callers that go away: while the service works, while they wait, and while the store is asked.
+//! Callers that disconnect: while the service works, while they wait, and while the store is asked.
 
 use hapax_engine::store::RequestKeyStore;
 use hapax_http_idempotency::Policy;
@@ -56,7 +56,7 @@ async fn a_server_that_stops_waits_for_what_is_in_flight(stage: Stage) {
     assert!(world.send(pay("def", 5)).await.is_replayed());
 }
 
-/// A hold that nobody works under would make the retry wait for nothing.
+/// An abandoned hold would make the retry wait for nothing.
 #[tokio::test(start_paused = true)]
 async fn one_that_goes_away_before_anything_began_leaves_the_key_free() {
     let store = FaultyStore::over(memory().store);

@@ -1,4 +1,4 @@
-//! The layer from outside: an axum service under it, its store, and callers that retry, hurry, go away and lie.
+//! The layer from outside: an axum service with the layer, its store, and callers that retry, race, disconnect and lie.
 
 mod contract;
 mod counting;

@@ -1,4 +1,5 @@
-//! A process vanishes between the beginning and the answer: who comes next goes on with the same operation, or is told of the doubt.
+//! A process crashes between the begin and the answer. The next caller continues the same operation, or gets 409
+//! `request_in_doubt`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ fn on_runtime<T>(work: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(work)
 }
 
-/// A process that dies in the middle: its runtime goes, and with it every task. The operation that it began is answered.
+/// A process that crashes in the middle: its runtime ends, and with it every task. Returns the operation that it began.
 fn crash_in_the_middle(stage: &Stage) -> RequestId {
     on_runtime(async {
         let world = gated_world(stage, Policy::default());
@@ -27,7 +28,8 @@ fn crash_in_the_middle(stage: &Stage) -> RequestId {
     })
 }
 
-/// RELIABILITY 4: an outcome nobody knows is neither stored nor begun anew; the next try goes on with the same operation.
+/// RELIABILITY 4: an unknown outcome is neither stored nor started as a new operation. The next attempt continues the
+/// same one.
 #[test]
 fn an_outcome_nobody_knows_is_taken_over() {
     let stage = memory();
@@ -118,7 +120,7 @@ fn what_is_confidential_is_not_taken_over() {
     });
 }
 
-/// A refusal never forgets an operation that may have begun: the next try finds it.
+/// A refusal never deletes an operation that may have begun: the next attempt finds it.
 #[test]
 fn a_takeover_that_is_refused_keeps_its_operation() {
     let stage = memory();
@@ -134,7 +136,7 @@ fn a_takeover_that_is_refused_keeps_its_operation() {
     });
 }
 
-/// A hold is renewed while the handler runs, so a slow one is not taken for a dead one.
+/// A hold is renewed while the handler runs, so a slow handler is not taken for a crashed one.
 #[tokio::test(start_paused = true)]
 async fn a_slow_handler_is_not_taken_for_a_dead_one() {
     let clock = Arc::new(SystemClock::following_tokio(Timestamp::from_millis(1_767_268_800_000)));
@@ -145,7 +147,7 @@ async fn a_slow_handler_is_not_taken_for_a_dead_one() {
     let began_at = clock.now();
     let first = world.send_aside(pay("abc", 5));
     world.shop.until_began(1).await;
-    // Each waits ten seconds of paused time.
+    // Each attempt waits ten seconds of paused time.
     while clock.now().since(began_at) < 5 * HOLD {
         assert_eq!(other.send(pay("abc", 5)).await.code(), "request_in_progress");
     }
@@ -154,7 +156,7 @@ async fn a_slow_handler_is_not_taken_for_a_dead_one() {
     assert_eq!(world.shop.charges(), 1);
 }
 
-/// The paused one wakes up late: it can store nothing, and its caller gets what stands.
+/// A paused process wakes up late: it can store nothing, and its caller gets the stored answer.
 #[tokio::test(start_paused = true)]
 async fn one_that_lost_its_hold_gives_the_answer_that_stands() {
     let stage = memory();
@@ -162,7 +164,7 @@ async fn one_that_lost_its_hold_gives_the_answer_that_stands() {
     slow.shop.answers(|_| answer(200, "late"));
     let first = slow.send_aside(pay("abc", 5));
     slow.shop.until_began(1).await;
-    // No renewal comes through in between, as if the process had been stopped.
+    // No renewal happens in between, as if the process had been stopped.
     stage.clock.advance(HOLD);
     let quick = World::new(&stage, Policy::default());
     let taken_over = quick.send(pay("abc", 5)).await;
@@ -175,7 +177,7 @@ async fn one_that_lost_its_hold_gives_the_answer_that_stands() {
     assert_eq!(slow.layer.stats().unsaved, 1);
 }
 
-/// If the one that took over is not done yet, the late one says that its answer is not the one that is stored.
+/// If the process that took over has not finished, the late one reports that its answer is not stored.
 #[tokio::test(start_paused = true)]
 async fn one_that_lost_its_hold_to_one_that_still_works_says_so() {
     let stage = memory();

@@ -1,4 +1,4 @@
-//! Shared by the tests: a shop that charges, its callers, and stores for their keys.
+//! Shared code of the tests: a shop that charges, its callers, and stores for their keys.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt;
 
-/// A store and the clock it is judged by.
+/// A store with its clock.
 pub struct Stage {
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
@@ -64,7 +64,7 @@ impl Shop {
         self.charges.load(Ordering::SeqCst)
     }
 
-    /// Waits until the handler was called `times`.
+    /// Waits until the handler was called this many times.
     pub async fn until_began(&self, times: u64) {
         self.began.subscribe().wait_for(|began| *began >= times).await.unwrap();
     }
@@ -92,7 +92,7 @@ pub fn answer(status: u16, body: &str) -> Response {
     response.body(Body::from(body.to_owned())).unwrap()
 }
 
-/// The body of the first answer is no canonical JSON, so that bytes are compared, not meanings.
+/// The body of the first answer is not canonical JSON, so that bytes are compared, not meanings.
 fn charged(number: u64) -> Response {
     let mut response = answer(201, &format!("{{ \"charge\":  {number}, \"at\": \"noon\" }}"));
     response.headers_mut().insert("location", format!("/payments/{number}").parse().unwrap());
@@ -112,7 +112,7 @@ async fn handle(State(shop): State<Arc<Shop>>, request: Request) -> Response {
     reply(number)
 }
 
-/// A shop under the layer.
+/// A shop with the layer.
 pub struct World {
     pub shop: Arc<Shop>,
     pub layer: IdempotencyLayer,
@@ -145,7 +145,7 @@ impl World {
         receive(self.app.clone().oneshot(request).await.unwrap()).await
     }
 
-    /// Sends in a task of its own, as a connection does.
+    /// Sends in its own task, as a connection does.
     pub fn send_aside(&self, request: Request) -> tokio::task::JoinHandle<Answer> {
         let app = self.app.clone();
         tokio::spawn(async move { receive(app.oneshot(request).await.unwrap()).await })
@@ -153,7 +153,7 @@ impl World {
 }
 
 impl Shop {
-    /// A shop whose handlers wait for nobody.
+    /// A shop whose handlers do not wait.
     pub fn open() -> Self {
         let shop = Self::gated();
         shop.gate.add_permits(Semaphore::MAX_PERMITS / 2);
@@ -177,7 +177,7 @@ pub fn gated_world(stage: &Stage, policy: Policy) -> World {
     World::with(layer.identified_by(ByHeader::authorization()), Arc::new(Shop::gated()))
 }
 
-/// Response of a caller.
+/// The response that a caller gets.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: StatusCode,
@@ -216,7 +216,7 @@ where
     Answer { status: parts.status, headers: parts.headers, body }
 }
 
-/// A request of the caller most tests know.
+/// A request of the default caller.
 pub fn request(method: &str, path: &str, key: &str, body: &str) -> Request {
     with_headers(method, path, &[("authorization", "Bearer anna"), ("idempotency-key", key)], body)
 }
@@ -233,13 +233,13 @@ pub fn with_headers(method: &str, path: &str, headers: &[(&str, &str)], body: &s
     request.body(Body::from(body.to_owned())).unwrap()
 }
 
-/// The request with another header.
+/// Adds a header.
 pub fn also(mut request: Request, name: &'static str, value: &str) -> Request {
     request.headers_mut().append(name, value.parse().unwrap());
     request
 }
 
-/// The scope of the caller most tests know.
+/// The scope of the default caller.
 pub fn anna() -> RequestScope {
     let (parts, _) = pay("k", 1).into_parts();
     ByHeader::authorization().find_scope(&parts).unwrap()
@@ -249,7 +249,7 @@ pub fn key(text: &str) -> IdempotencyKey {
     IdempotencyKey::new(text).unwrap()
 }
 
-/// Lets other tasks go on until `is_so`; on a paused clock no time passes. Gives up when it never comes to be.
+/// Lets other tasks run until `is_so` holds. On a paused clock no time passes. Panics if it never holds.
 pub async fn until(mut is_so: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !is_so() {
