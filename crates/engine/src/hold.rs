@@ -89,7 +89,7 @@ impl Hold {
         match self.is_held() {
             true => Ok(()),
             false => Err(Failure::retryable(
-                "this process no longer holds the right to this effect, so nothing was sent; whoever holds it now goes on",
+                "this process no longer holds the right to this effect, so nothing was sent; the current holder continues",
             )
             .with_code(NO_LONGER_HELD)),
         }

@@ -116,7 +116,7 @@ async fn check_beginning(
         let id = hold.begin.id;
         hold.give_back().await;
         let detail = format!(
-            "The first try of this request was begun and never answered, so nobody knows whether it happened. Find out what \
+            "The first attempt at this request began and was never answered, so its outcome is unknown. Find out what \
              came of operation {id}; then have the key freed, or go on with a new one."
         );
         return Err(Problem::new(Code::InDoubt, detail).with("operationId", id.to_string()).into());

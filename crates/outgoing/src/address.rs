@@ -8,21 +8,21 @@ use ipnet::{Ipv4Net, Ipv6Net};
 /// Kind of an address that is not public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// This machine.
+    /// Loopback: this machine.
     Loopback,
     /// Private networks: 10/8, 172.16/12, 192.168/16, 100.64/10, fc00::/7.
     Private,
     /// Link-local addresses. Cloud metadata services use them.
     LinkLocal,
-    /// Wraps an IPv4 address (v4-mapped, NAT64, 6to4), and could so smuggle any of the others.
+    /// Wraps an IPv4 address (v4-mapped, NAT64, 6to4), and could hide any of the others.
     Wrapped,
     /// Reserved: unspecified, multicast, documentation, benchmarks, never assigned.
     Reserved,
 }
 
 impl Kind {
-    /// Whether naming a host in the allow list is enough to reach it at such an address. The others must be allowed as
-    /// addresses: nobody who trusts `billing.internal` meant the metadata service.
+    /// Returns true if allowing a host by name also allows such an address. Other addresses must be allowed as
+    /// addresses: a user who trusts `billing.internal` did not mean the metadata service.
     pub(crate) fn is_opened_by_name(self) -> bool {
         match self {
             Kind::Loopback | Kind::Private => true,
@@ -71,7 +71,7 @@ pub(crate) const V4: &[(Ipv4Net, Kind)] = &[
     (v4(240, 0, 0, 0, 4), Kind::Reserved),
 ];
 
-/// The IPv6 blocks that need a word of their own, the narrower first. Whatever is outside [`GLOBAL`] is reserved besides.
+/// The IPv6 blocks listed separately, the narrower first. Everything outside [`GLOBAL`] is reserved.
 pub(crate) const V6: &[(Ipv6Net, Kind)] = &[
     (v6([0, 0, 0, 0, 0, 0, 0, 0], 128), Kind::Reserved),
     (v6([0, 0, 0, 0, 0, 0, 0, 1], 128), Kind::Loopback),
@@ -92,7 +92,7 @@ pub(crate) const V6: &[(Ipv6Net, Kind)] = &[
     (v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), Kind::Reserved),
 ];
 
-/// All that IANA has ever opened for global unicast.
+/// All blocks that IANA has opened for global unicast.
 pub(crate) const GLOBAL: Ipv6Net = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
 /// Kind of an address; `None` for the public internet.
@@ -106,8 +106,8 @@ pub(crate) fn find_kind(address: IpAddr) -> Option<Kind> {
     }
 }
 
-/// The IPv4 address inside a wrapped one. Whoever allows a block of wrapped addresses (NAT64 on a network without IPv4)
-/// has not allowed what hides in it, so this one is judged as well.
+/// The IPv4 address inside a wrapped one. It is checked as well: allowing a block of wrapped addresses (NAT64 on a
+/// network without IPv4) does not allow every address wrapped in it.
 pub(crate) fn find_wrapped(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(address) = address else { return None };
     let bytes = address.octets();
@@ -181,7 +181,7 @@ mod tests {
             }
         }
         for (net, kind) in V6 {
-            // The first of the deprecated v4-compatible block are `::` and `::1`, which have kinds of their own.
+            // `::` and `::1`, the first addresses of the deprecated v4-compatible block, have their own kinds.
             if net.prefix_len() != 96 || u128::from(net.network()) != 0 {
                 assert_eq!(find_kind(net.network().into()), Some(*kind), "{net}");
             }

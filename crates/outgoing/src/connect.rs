@@ -1,4 +1,4 @@
-//! A connection to a target: looked up, judged, opened. The only place where a socket is made.
+//! A connection to a target: name lookup, address check, connect. The only place that opens a socket.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,7 +11,7 @@ use crate::lookup::Lookup;
 use crate::rules::Rules;
 use crate::target::{Host, Target};
 
-/// Connects to the first address that may be called and answers.
+/// Connects to the first permitted address that accepts.
 pub(crate) async fn connect(
     rules: &Rules,
     lookup: &dyn Lookup,
@@ -26,7 +26,8 @@ pub(crate) async fn connect(
     let open = keep_open(rules, target, found)?;
     let mut problem = String::new();
     for (tried, address) in open.iter().enumerate() {
-        // Each address gets its share of the time left, so one that swallows packets does not hide a living one.
+        // Each address gets its share of the remaining time, so an address that drops packets does not block a working
+        // one.
         let now = Instant::now();
         let share = deadline.saturating_duration_since(now) / (open.len() - tried) as u32;
         let at = SocketAddr::new(*address, target.port);
@@ -51,7 +52,7 @@ async fn find_addresses(lookup: &dyn Lookup, name: &str, deadline: Instant) -> R
     }
 }
 
-/// The addresses that may be called, of all that were found; the first refusal where none may.
+/// The permitted addresses among those found, or the first refusal if none is permitted.
 fn keep_open(rules: &Rules, target: &Target, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Refusal> {
     let mut refusal = None;
     let mut open = Vec::new();
@@ -68,8 +69,8 @@ fn keep_open(rules: &Rules, target: &Target, found: Vec<IpAddr>) -> Result<Vec<I
     }
 }
 
-/// Gives a connection back unless it leads to a listener of ours that takes every address of this machine: those
-/// addresses cannot be listed, but a connection from an address to itself shows one.
+/// Returns a connection unless it leads to one of our listeners on every address of this machine. Those addresses
+/// cannot be listed, but a connection from an address to itself reveals one.
 fn refuse_ourselves(rules: &Rules, target: &Target, stream: TcpStream) -> Result<TcpStream, Fault> {
     let failed =
         |error: std::io::Error| Fault::NotSent { why: format!("the connection was lost: {}", error.kind()) };

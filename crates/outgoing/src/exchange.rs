@@ -17,8 +17,7 @@ use crate::request::Answer;
 use crate::rules::Rules;
 use crate::watched::{Progress, Watched};
 
-/// Sends the request and reads the answer. The connection lives and ends with this future: no task is left behind when it
-/// is dropped.
+/// Sends the request and reads the answer. The connection ends with this future: dropping it leaves no task behind.
 pub(crate) async fn exchange<S>(
     rules: &Rules,
     stream: S,
@@ -48,7 +47,7 @@ where
         tokio::select! {
             biased;
             answer = &mut answer => return answer,
-            // Its error reaches the answer as well, which knows how far it had come.
+            // Its error also ends the answer, which knows how far the request got.
             _ = &mut connection, if !is_closed => is_closed = true,
         }
     }
@@ -87,7 +86,7 @@ async fn read(
     Ok(Answer { status, headers: head.headers, body: whole.freeze() })
 }
 
-/// Meaning of a connection error for the sender.
+/// Maps a connection error to its meaning for the sender.
 fn sort(rules: &Rules, progress: &Progress, error: &hyper::Error) -> Fault {
     let status = progress.find_status();
     if progress.is_refused() && !progress.is_sent() {
@@ -122,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// A peer that has closed, or takes nothing: what it does on a read and on a write.
+    /// A peer that has closed, or accepts nothing: its behaviour on read and on write.
     struct Peer {
         has_closed: bool,
     }

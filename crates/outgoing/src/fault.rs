@@ -2,7 +2,7 @@
 
 use crate::address::Kind;
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The rules forbid it. Nothing was sent, and nothing will be until the request or the rules change.
@@ -11,46 +11,47 @@ pub enum Fault {
         /// The rule.
         why: Refusal,
     },
-    /// Not one byte of it left: nothing happened, and it may be sent again.
+    /// No byte left this process: nothing happened, and the request may be sent again.
     #[error("not sent: {why}")]
     NotSent {
         /// The obstacle.
         why: String,
     },
-    /// Its sender lost the right to send it before the first byte left ([`SendCheck`](crate::SendCheck)). Nothing was sent, and this sender must not
-    /// send it again.
+    /// The sender lost the right to send it before the first byte left ([`SendCheck`](crate::SendCheck)). Nothing was
+    /// sent, and this sender must not send it again.
     #[error("not sent: its sender no longer holds the right to send it")]
     NoLongerHeld,
-    /// It was sent, or part of it, and no whole answer came back: it may have happened. Send it again only under the same
-    /// key, or ask the receiver.
+    /// All or part of it was sent, and no complete answer arrived: it may have happened. Send it again only under the
+    /// same key, or ask the receiver.
     #[error("the outcome is unknown: {why}")]
     Unknown {
         /// The cause.
         why: String,
-        /// The status, if the answer was cut after it.
+        /// The status, if the answer ended after it.
         status: Option<u16>,
     },
-    /// The answer is larger than it may be. The request has arrived; its status is known unless the head was too large.
+    /// The answer exceeds a limit. The request has arrived; its status is known unless the head was too large.
     #[error("the {part} of the answer is larger than {limit}")]
     TooLarge {
         /// The part that is too large.
         part: Part,
-        /// How large it may be.
+        /// The limit.
         limit: usize,
         /// The status, if it was read.
         status: Option<u16>,
     },
-    /// The receiver sends us elsewhere. Redirects are not followed: call the place itself, if it is the right one.
+    /// The receiver answered with a redirect. Redirects are not followed: call the new address directly if it is the
+    /// right one.
     #[error("answered {status}, a redirect to `{location}`, which is not followed; use the final address")]
     Redirected {
         /// 3xx.
         status: u16,
-        /// Where to, in the receiver's words, cut where it is overlong.
+        /// The address in the receiver's words, truncated if it is too long.
         location: String,
     },
 }
 
-/// A part of an answer that has a limit.
+/// A limited part of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Status line and header fields; its limits are in fields and in bytes.
@@ -68,62 +69,62 @@ impl std::fmt::Display for Part {
     }
 }
 
-/// The rule that forbids a request. None tells an address that a name stands for: that would make error texts a map of
-/// the network we stand in.
+/// The rule that forbids a request. The text never shows the address behind a name: error texts would otherwise map our
+/// network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The URL cannot be read.
-    #[error("the URL cannot be read ({detail}); write it whole, as in https://api.example.com/path")]
+    /// The URL cannot be parsed.
+    #[error("the URL cannot be parsed ({detail}); write a full URL, such as https://api.example.com/path")]
     BadUrl {
         /// The problem.
         detail: String,
     },
-    /// Neither http nor https.
-    #[error("`{scheme}` is not spoken; use https or http")]
+    /// The scheme is neither http nor https.
+    #[error("the scheme `{scheme}` is not supported; use https or http")]
     Scheme {
-        /// The one asked for.
+        /// The requested scheme.
         scheme: String,
     },
-    /// User and password in the URL.
+    /// The URL contains a user or password.
     #[error("a user or password in a URL ends up in logs; send an Authorization header")]
     Credentials,
-    /// A port of something that is not HTTP.
-    #[error("port {port} is not open to outgoing requests; allow `{host}:{port}` if it is meant")]
+    /// The port belongs to a protocol other than HTTP.
+    #[error("port {port} is not open to outgoing requests; add `{host}:{port}` to the allow list to use it")]
     Port {
-        /// The host asked for.
+        /// The requested host.
         host: String,
         /// The port.
         port: u16,
     },
-    /// The place is in the deny list, or is one of our own.
+    /// The destination is in the deny list, or is one of our own addresses.
     #[error("`{host}` is closed to outgoing requests")]
     Denied {
-        /// The host asked for.
+        /// The requested host.
         host: String,
     },
-    /// Only allowed places may be called, and this is none.
-    #[error("`{host}` is not among the allowed places; add it to the allow list")]
+    /// Only listed destinations are allowed, and this one is not listed.
+    #[error("`{host}` is not in the allow list; add it there to use it")]
     NotAllowed {
-        /// The host asked for.
+        /// The requested host.
         host: String,
     },
-    /// The host is, or stands for, an address that is not on the public internet.
+    /// The host is, or resolves to, an address that is not on the public internet.
     #[error(
         "`{host}` is at a {kind} address; only public addresses are called unless the allow list says otherwise"
     )]
     Address {
-        /// The host asked for.
+        /// The requested host.
         host: String,
         /// Kind of address.
         kind: Kind,
     },
-    /// A method that is not for requests.
+    /// The method is not valid for requests.
     #[error("the method {method} cannot be sent")]
     Method {
-        /// The method asked for.
+        /// The requested method.
         method: String,
     },
-    /// A header field that is ours to set, because it decides where a request ends or who receives it.
+    /// A header field that only the connection may set, because it decides where a request ends or who receives it.
     #[error("the header `{name}` is set by the connection; leave it out")]
     Header {
         /// Its name.
@@ -134,7 +135,7 @@ pub enum Refusal {
     TooLarge {
         /// Which part.
         what: &'static str,
-        /// How large it may be.
+        /// The limit.
         limit: usize,
     },
 }

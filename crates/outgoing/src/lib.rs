@@ -1,17 +1,17 @@
-//! HTTP requests to the outside world, held to where they may go and how much may come back.
+//! HTTP requests to the outside world, with limits on their destinations and their answers.
 //!
-//! Workflows say where their requests go, so a request is hostile input: it may aim at the cloud's metadata service, at a
-//! database beside us, at our own admin port. [`Outgoing`] sends it only where [`Rules`] let it go. The decision is made
-//! on the very address that is then connected to, after the name was looked up, so a name that changes its mind in
-//! between (DNS rebinding) gains nothing.
+//! Workflows choose where their requests go, so a request is hostile input: it may aim at the cloud's metadata service,
+//! a database next to us, or our own admin port. [`Outgoing`] sends it only where [`Rules`] permit it. It checks the
+//! exact address it then connects to, after the name lookup, so a name that resolves differently in between (DNS
+//! rebinding) gains nothing.
 //!
-//! Responses are hostile too: time, header and body are bounded, redirects are reported and never followed,
-//! no proxy of the environment is used, and nothing is decompressed (`Accept-Encoding: identity` is asked for; bytes
-//! are counted, kept and handed over as they came).
+//! Responses are hostile too. Time, headers and body are bounded. Redirects are reported and never followed.
+//! Environment proxies are ignored. Nothing is decompressed: the request asks for `Accept-Encoding: identity`, and
+//! bytes are counted, stored and returned as received.
 //!
-//! Every request has a connection of its own. That costs a handshake and buys an exact answer to the question that
-//! matters for effects: whether the request may have happened ([`Fault::Unknown`]) or cannot have ([`Fault::NotSent`]).
-//! On a connection taken from a pool, a server that closes it as idle leaves that open.
+//! Every request has its own connection. That costs a handshake, and in return shows exactly whether the request may
+//! have happened ([`Fault::Unknown`]) or cannot have ([`Fault::NotSent`]). On a pooled connection this stays unclear
+//! when a server closes it as idle.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,20 +1,20 @@
-//! From names to addresses: the seam that tests take the place of.
+//! Name resolution, replaceable in tests.
 
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 
-/// The addresses of a name, or why there are none.
+/// The addresses of a name, or the error.
 pub type Answers<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
-/// Finds the addresses of names. What it answers is not trusted: every address is judged before it is connected to.
+/// Resolves names. Its answers are not trusted: every address is checked before it is connected to.
 pub trait Lookup: Send + Sync + 'static {
     /// All addresses of a name, the best first.
     fn lookup<'a>(&'a self, name: &'a str) -> Answers<'a>;
 }
 
-/// Asks the operating system.
+/// Resolver of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemLookup;
 

@@ -1,4 +1,4 @@
-//! Sending: from a request to its answer, within the rules.
+//! Sending: from a request to its answer, under the rules.
 
 use std::fmt;
 use std::pin::pin;
@@ -49,22 +49,22 @@ pub struct Outgoing {
     tls: TlsConnector,
 }
 
-/// Rules that cannot be worked by.
+/// Invalid rules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// The user agent is no header value.
+    /// The user agent is not a valid header value.
     #[error("the user agent `{text}` cannot be sent in a header; use printable ASCII")]
     UserAgent {
         /// The given value.
         text: String,
     },
-    /// A limit of nothing, or a connection that may take longer than the whole.
+    /// A limit of zero, or a connection timeout longer than the total.
     #[error("{what}")]
     Limit {
-        /// Which, and what it must be.
+        /// The wrong setting, and its valid range.
         what: &'static str,
     },
-    /// A certificate to trust that is none.
+    /// An extra root certificate that is invalid.
     #[error("an extra root certificate cannot be used: {detail}; give it as DER")]
     Root {
         /// The problem.
@@ -79,19 +79,20 @@ pub enum Unusable {
 }
 
 impl Outgoing {
-    /// Sends under these rules, and looks names up as the operating system does.
+    /// Creates a client with these rules and the operating system's resolver.
     pub fn new(rules: Rules) -> Result<Self, Unusable> {
         Self::with_lookup(rules, SystemLookup)
     }
 
-    /// Sends under these rules, with another way to look names up.
+    /// Creates a client with these rules and another resolver.
     pub fn with_lookup(rules: Rules, lookup: impl Lookup) -> Result<Self, Unusable> {
         let tls = tls::connector(&rules.extra_roots)?;
         let user_agent = judge(&rules)?;
         Ok(Self { rules: Arc::new(rules), user_agent, lookup: Arc::new(lookup), tls })
     }
 
-    /// A client with other rules, for example those of one workspace. Trust is shared, so `extra_roots` stay those of the first.
+    /// Creates a client with other rules, for example those of one workspace. The trusted certificates are shared, so
+    /// the `extra_roots` of the first client stay in force.
     pub fn under(&self, rules: Rules) -> Result<Self, Unusable> {
         let user_agent = judge(&rules)?;
         Ok(Self { rules: Arc::new(rules), user_agent, lookup: self.lookup.clone(), tls: self.tls.clone() })
@@ -102,8 +103,8 @@ impl Outgoing {
         &self.rules
     }
 
-    /// Judges a request without sending it, as far as that can be done before its host is looked up: what a definition
-    /// can be told when it is uploaded.
+    /// Checks a request without sending it, as far as possible before its host is resolved. The upload of a definition
+    /// uses it.
     pub fn check(&self, request: &Request) -> Result<(), Refusal> {
         let target = Target::read(&request.url)?;
         self.head(request, &target)?;
@@ -162,7 +163,7 @@ impl Outgoing {
         }
     }
 
-    /// The header fields as they are sent; refuses what cannot be.
+    /// The header fields to send; refuses invalid ones.
     fn head(&self, request: &Request, target: &Target) -> Result<HeaderMap, Refusal> {
         if matches!(request.method, Method::CONNECT | Method::TRACE) {
             return Err(Refusal::Method { method: request.method.to_string() });
@@ -198,8 +199,8 @@ impl Outgoing {
     }
 }
 
-/// Awaits the answer until `deadline`. After a pause of this process both may be there, and the runtime may see the time first: so an
-/// answer that is there already wins.
+/// Awaits the answer until `deadline`. After a pause of this process both the answer and the timeout may be ready, and
+/// the runtime may poll the timer first. An answer that has already arrived wins.
 async fn within<T>(deadline: Instant, answer: impl Future<Output = T>) -> Option<T> {
     let mut answer = pin!(answer);
     match timeout_at(deadline, &mut answer).await {
@@ -208,7 +209,7 @@ async fn within<T>(deadline: Instant, answer: impl Future<Output = T>) -> Option
     }
 }
 
-/// The name that the receiver's certificate must bear.
+/// The name that the receiver's certificate must match.
 fn server_name(target: &Target) -> Result<ServerName<'static>, String> {
     match &target.host {
         Host::Address(address) => Ok(ServerName::from(*address)),

@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
-/// Somewhere a request may or may not go. Written `api.example.com`, `*.example.com` (every name below it),
+/// A destination that a request may or may not reach. Written `api.example.com`, `*.example.com` (every name below it),
 /// `api.example.com:8443`, `10.1.2.3`, `10.1.2.3:8080`, `[fd00::1]:8080` or `10.0.0.0/8`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub(crate) area: Area,
-    /// Any port where none is given.
+    /// Any port, if none is given.
     pub(crate) port: Option<u16>,
 }
 
@@ -19,15 +19,15 @@ pub struct Place {
 pub(crate) enum Area {
     /// Lower case, without a trailing dot.
     Name(String),
-    /// Every name that ends in a dot and this.
+    /// Every name that ends in a dot and this text.
     Below(String),
     Block(IpNet),
 }
 
-/// A place that cannot be read.
+/// A place that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is no place: {why}. Write a host (`api.example.com`, `*.example.com`), a host and port \
+    "`{text}` is not a valid destination: {why}. Write a host (`api.example.com`, `*.example.com`), a host and port \
      (`api.example.com:8443`), an address (`10.1.2.3`, `[fd00::1]:8080`) or a block (`10.0.0.0/8`)"
 )]
 pub struct BadPlace {
@@ -56,7 +56,7 @@ impl Place {
     }
 }
 
-/// A name as rules compare it: lower case, without the dot that may end a full name.
+/// A name in the form that rules compare: lower case, without a trailing dot.
 pub(crate) fn normalise(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }

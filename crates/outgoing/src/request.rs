@@ -1,4 +1,4 @@
-//! A request that goes out, and the answer that came back.
+//! An outgoing request, and its answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,25 +7,26 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
-/// What to send. Fields of the connection itself (`Host`, `Content-Length`, `Connection`, …) are not the sender's to set.
+/// A request. Callers cannot set the connection's own fields (`Host`, `Content-Length`, `Connection`, …).
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// How.
+    /// Method.
     pub method: Method,
-    /// The URL as it was written.
+    /// URL as written.
     pub url: String,
-    /// With what header fields.
+    /// Header fields.
     pub headers: HeaderMap,
     /// The body; empty for none.
     pub body: Bytes,
-    /// From the call to the last byte of the answer; what the rules say if absent, and never more than their `longest_timeout`.
+    /// Time from the call to the last byte of the answer; the rules' default if absent, and at most their
+    /// `longest_timeout`.
     pub timeout: Option<Duration>,
-    /// Asked right before bytes are handed to the connection: may it still be sent?
+    /// Check made right before bytes are written to the connection.
     pub send_check: Option<SendCheck>,
 }
 
-/// Answers whether a request may still be sent. Asked before every write of the request, so first after the look-up, the connection and the
-/// TLS handshake, with nothing to wait for between the answer and the write.
+/// Decides whether a request may still be sent. It is called before every write of the request, so first after name
+/// lookup, connection and TLS handshake. Nothing waits between the check and the write.
 #[derive(Clone)]
 pub struct SendCheck(Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -73,11 +74,11 @@ impl Request {
 /// A complete response with any status.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// 200 to 599, redirects apart.
+    /// 200 to 599, except redirects.
     pub status: u16,
-    /// As the receiver wrote them.
+    /// Header fields as the receiver sent them.
     pub headers: HeaderMap,
-    /// As it came: nothing is decompressed.
+    /// Body as received: nothing is decompressed.
     pub body: Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! Where requests may go, and what they may cost.
+//! Rules for outgoing requests: destinations and limits.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -9,52 +9,52 @@ use crate::limits;
 use crate::place::Place;
 use crate::target::{Host, Target};
 
-/// Where requests may go, and what they may cost. By default: the whole public internet, nothing else.
+/// Destinations and limits of outgoing requests. By default the whole public internet is open, and nothing else.
 ///
-/// In order: `denied_addresses` and `deny` win over all; a place in `allow` is open, with its port if it names one; else the
-/// port must be among `ports` and the address public.
+/// `denied_addresses` and `deny` come first. A place in `allow` is open, with its port if it names one. Otherwise the
+/// port must be in `ports` and the address must be public.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Places that are open though they are not public. A host by name opens loopback and private addresses that the
-    /// name stands for; link-local (metadata services) and reserved ones are opened only as addresses.
+    /// Places that are open although they are not public. A host name opens the loopback and private addresses that it
+    /// resolves to. Link-local addresses (metadata services) and reserved ones must be listed as addresses.
     pub allow: Vec<Place>,
-    /// Places that are closed though they are public or allowed.
+    /// Places that are closed although they are public or allowed.
     pub deny: Vec<Place>,
     /// Allows only the places in `allow`.
     pub only_allowed: bool,
     /// Allows requests to this machine, for development.
     pub allow_loopback: bool,
-    /// Which ports may be called.
+    /// Ports that may be called.
     pub ports: Ports,
-    /// Our own addresses (admin, metrics, database), always closed. One with an unspecified address (`0.0.0.0:9090`)
-    /// closes that port on every address of this machine.
+    /// Our own addresses (admin, metrics, database), always closed. An unspecified address (`0.0.0.0:9090`) closes that
+    /// port on every address of this machine.
     pub denied_addresses: Vec<SocketAddr>,
-    /// From the call to the last byte of the answer, of a request that does not say how long it may take.
+    /// Default time from the call to the last byte of the answer.
     pub total_timeout: Duration,
-    /// The most that a request may ask for instead.
+    /// Maximum that a request may ask for instead.
     pub longest_timeout: Duration,
-    /// For look-up, connection and TLS handshake together.
+    /// Time for name lookup, connection and TLS handshake together.
     pub connect_timeout: Duration,
-    /// Bytes of an answer's body.
+    /// Maximum size of an answer's body in bytes.
     pub max_response_bytes: usize,
-    /// Header fields of an answer; [`limits::MAX_RESPONSE_HEAD_BYTES`] bounds their size.
+    /// Maximum number of an answer's header fields; [`limits::MAX_RESPONSE_HEAD_BYTES`] bounds their size.
     pub max_response_headers: usize,
-    /// How we name ourselves. A sender's own `User-Agent` goes before it.
+    /// Default `User-Agent`. A request may set its own.
     pub user_agent: String,
-    /// Authorities to trust beside those the machine trusts, as DER.
+    /// Trusted root certificates in addition to the machine's, as DER.
     pub extra_roots: Vec<Vec<u8>>,
 }
 
-/// Which ports may be called. A place in the allow list that names its port is open whatever is said here.
+/// Ports that may be called. A place in the allow list that names its port is always open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ports {
-    /// All but these.
+    /// All except these.
     Except(Vec<u16>),
     /// Only these.
     Only(Vec<u16>),
 }
 
-/// Ports of protocols that act on lines an HTTP request can smuggle in, or whose servers are never meant for a
+/// Ports of protocols that would execute lines smuggled in an HTTP request, or whose servers are never meant for a
 /// workflow: ftp, ssh, telnet, mail, dns, ldap, smb, docker, etcd, zookeeper, databases, queues, kubelet, memcached.
 pub const CLOSED_PORTS: &[u16] = &[
     20, 21, 22, 23, 25, 53, 110, 135, 139, 143, 389, 445, 465, 514, 587, 636, 993, 995, 1433, 1521, 2181,
@@ -97,7 +97,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Checks whether a target may be looked up, before its address is known.
+    /// Checks a target before its name is resolved.
     pub(crate) fn judge_target(&self, target: &Target) -> Result<(), Refusal> {
         let host = || target.host.to_string();
         if let Host::Name(name) = &target.host
@@ -106,15 +106,15 @@ impl Rules {
             return Err(Refusal::Denied { host: host() });
         }
         let allowed_port = self.allow.iter().any(|place| place.port == Some(target.port));
-        // Whether this place is the one that names the port is decided once the address is known.
+        // Once the address is known, a second check decides whether the allowed place names the port.
         match self.ports.has(target.port) || allowed_port {
             true => Ok(()),
             false => Err(Refusal::Port { host: host(), port: target.port }),
         }
     }
 
-    /// Whether a connection may be made to this address on behalf of the target. The last word: it is asked about the very
-    /// address that is then connected to.
+    /// Checks whether the target may be reached at this address. This is the final check, on the exact address that is
+    /// then connected to.
     pub(crate) fn judge_address(&self, target: &Target, address: IpAddr) -> Result<(), Refusal> {
         let port = target.port;
         let host = || target.host.to_string();
@@ -156,8 +156,9 @@ impl Rules {
         }
     }
 
-    /// Whether an address and port are one of our own. An unspecified one stands for this machine, of which loopback is
-    /// known beforehand; its other addresses show once connected ([`Rules::is_own_port`]).
+    /// Returns true if an address and port are one of our own. An unspecified address stands for this machine. Its
+    /// loopback addresses are known beforehand; its other addresses are known only once connected
+    /// ([`Rules::is_own_port`]).
     fn is_ours(&self, address: IpAddr, port: u16) -> bool {
         self.denied_addresses.iter().any(|own| {
             let ip = own.ip().to_canonical();

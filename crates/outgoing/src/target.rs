@@ -1,4 +1,4 @@
-//! Whom a URL names: read once, and by nobody else after.
+//! The destination of a URL, parsed once for all later checks.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,13 +9,13 @@ use crate::fault::Refusal;
 use crate::limits::MAX_URL_BYTES;
 use crate::place::normalise;
 
-/// Where a request goes.
+/// Destination of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) host: Host,
     pub(crate) port: u16,
     pub(crate) is_tls: bool,
-    /// The `Host` field: as the URL has it.
+    /// The `Host` field, as the URL has it.
     pub(crate) authority: String,
     /// Path and query.
     pub(crate) path: String,
@@ -40,8 +40,8 @@ impl fmt::Display for Host {
 }
 
 impl Target {
-    /// Reads a URL. The `url` crate follows the WHATWG standard, so `0x7f.1`, `127.1`, `2130706433` and `127.0.0.1.` are
-    /// addresses here and not names, and what it reads is what is connected to.
+    /// Parses a URL. The `url` crate follows the WHATWG standard, so `0x7f.1`, `127.1`, `2130706433` and `127.0.0.1.`
+    /// are addresses here and not names, and the parsed address is the one that is connected to.
     pub(crate) fn read(text: &str) -> Result<Target, Refusal> {
         if text.len() > MAX_URL_BYTES {
             return Err(Refusal::TooLarge { what: "URL", limit: MAX_URL_BYTES });
@@ -52,7 +52,7 @@ impl Target {
             "http" => false,
             other => return Err(Refusal::Scheme { scheme: other.to_owned() }),
         };
-        // An empty user (`http://@host`) is dropped in parsing, so it is looked for in what was written.
+        // Parsing drops an empty user (`http://@host`), so check the original text.
         let authority = text.split(['/', '\\']).nth(2).unwrap_or_default();
         let authority = authority.split(['?', '#']).next().unwrap_or_default();
         if !url.username().is_empty() || url.password().is_some() || authority.contains('@') {

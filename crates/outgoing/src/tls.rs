@@ -1,4 +1,4 @@
-//! Encryption towards the outside: rustls, with the authorities the machine trusts.
+//! TLS for outgoing requests: rustls, with the machine's root certificates.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use tokio_rustls::TlsConnector;
 
 use crate::outgoing::Unusable;
 
-/// The connector of all requests. A machine that trusts nobody is no error here: it may call plain HTTP, and each TLS
-/// handshake tells that no issuer is known.
+/// The connector of all requests. A machine without root certificates is accepted here: it may call plain HTTP, and
+/// each TLS handshake fails with an unknown issuer.
 pub(crate) fn connector(extra_roots: &[Vec<u8>]) -> Result<TlsConnector, Unusable> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

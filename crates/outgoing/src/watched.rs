@@ -1,4 +1,4 @@
-//! A connection that asks before anything is written to it, and remembers whether anything was.
+//! A connection that runs a check before every write, and records whether bytes were written.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::request::SendCheck;
 
-/// How far a request has come: what decides between "nothing happened" and "nobody knows".
+/// Progress of a request, which decides between "nothing happened" and "outcome unknown".
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     check: Option<SendCheck>,
@@ -21,18 +21,18 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of a request that is sent only if `check` allows it at the last moment.
+    /// Tracks a request that is sent only if `check` permits it at the last moment.
     pub(crate) fn checked_by(check: Option<SendCheck>) -> Self {
         Progress { check, ..Progress::default() }
     }
 
-    /// Did the check refuse to let it be sent?
+    /// Returns true if the check refused.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Acquire)
     }
 
-    /// Asks the check. It is asked before every write: a receiver acts on the last byte of a request, and a process may pause in the
-    /// middle of a large one.
+    /// Runs the check. It runs before every write: a receiver acts on the last byte of a request, and a process may
+    /// pause in the middle of a large one.
     fn may_write(&self) -> bool {
         let allows = self.check.as_ref().is_none_or(SendCheck::allows);
         self.refused.store(!allows, Ordering::Release);
@@ -54,7 +54,7 @@ impl Progress {
     }
 }
 
-/// A connection under watch. It lies above TLS, so a handshake is not taken for a request.
+/// A tracked connection. It wraps the TLS stream, so a handshake does not count as a request.
 pub(crate) struct Watched<S> {
     stream: S,
     progress: Arc<Progress>,
@@ -81,8 +81,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         if !self.progress.may_write() {
             return Poll::Ready(Err(io::Error::other("the right to send was lost")));
         }
-        // TLS may take bytes and then report the error of the write below, so trying counts unless it is known to have
-        // taken none.
+        // TLS may accept bytes and then report the error of the underlying write. So an attempted write counts unless
+        // it is known to have accepted nothing.
         let before = self.progress.sent.swap(true, Ordering::AcqRel);
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         if let Poll::Pending | Poll::Ready(Ok(0)) = written {

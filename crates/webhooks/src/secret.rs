@@ -43,7 +43,7 @@ pub enum BadSecret {
     #[error("it is not whsk_ and base64 of a private key and the public key that belongs to it")]
     NotAPair,
     /// The verifier needs the public key.
-    #[error("it is the private key of whoever signs; name the public one, whpk_…")]
+    #[error("it is the sender's private key; use the public key, whpk_…")]
     Private,
 }
 

@@ -25,10 +25,10 @@ pub struct Verifier {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSecrets {
     /// There are none, so nothing could ever be believed.
-    #[error("there is no secret to check signatures with; name one")]
+    #[error("there is no secret to verify signatures with; add one")]
     None,
     /// More than are tried.
-    #[error("there are more than {MAX_SECRETS} secrets; take away those that nobody signs with any more")]
+    #[error("there are more than {MAX_SECRETS} secrets; remove the unused ones")]
     TooMany,
     /// The scheme uses none.
     #[error(

@@ -282,7 +282,7 @@ impl Decoder<'_> {
         let data = fields.take("data");
         if let Some(place) = &data {
             if has_table {
-                let message = "the entities live in a table of yours, which only your code writes; take \"table\" or this away";
+                let message = "the entities live in your own table, which only your code writes; remove \"table\" or this";
                 self.error(place, "data_not_kept", message);
             }
             let is_object = matches!(&place.node.kind, Kind::Object(_));

@@ -29,7 +29,7 @@ impl Ctx {
             StepLookup::Cancelled | StepLookup::Open(_) | StepLookup::NotRecorded
                 if activation.engine.is_reserved(&target) =>
             {
-                let why = format!("the target {target} is told by announcements alone; choose another");
+                let why = format!("only announcements may use the target {target}; choose another");
                 Err(Failure::permanent(why).with_code("target_reserved"))
             }
             StepLookup::Cancelled | StepLookup::Open(_) | StepLookup::NotRecorded => {

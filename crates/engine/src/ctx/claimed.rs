@@ -319,7 +319,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> ClaimedStep<'a, 'c, T> {
 
     /// Returns whether another failure would be the last one.
     fn is_last_attempt(&self) -> bool {
-        let failure = Failure::unknown("nobody knows whether it happened");
+        let failure = Failure::unknown("the outcome of the effect is unknown");
         !matches!(self.decide(&failure), RetryDecision::At(_))
     }
 
@@ -524,12 +524,12 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> ClaimedStep<'a, 'c, T> {
                 OnDoubt::Retry if self.undo.is_some() && self.is_last_attempt() => {}
                 OnDoubt::Fail if self.undo.is_some() => {}
                 OnDoubt::Retry => {
-                    let failure = Failure::unknown("nobody knows whether it happened").with_code("in_doubt");
+                    let failure = Failure::unknown("the outcome of the effect is unknown").with_code("in_doubt");
                     return self.retry_or_fail(&promise, failure);
                 }
                 OnDoubt::Fail => {
                     activation.queue([PendingChange::TimeOutPromise(promise.clone())]);
-                    let failure = Failure::unknown("nobody knows whether it happened").with_code("in_doubt");
+                    let failure = Failure::unknown("the outcome of the effect is unknown").with_code("in_doubt");
                     return DoubtResolution::Failed(self.give_up(failure));
                 }
             }

@@ -13,7 +13,7 @@ pub(super) async fn check_all(store: &dyn Store, report: &mut Report) -> StoreRe
     let first = ListUnprocessedEvents { before, after: None, limit: PAGE };
     for hook in book.list_unprocessed_events(first).await? {
         let what = format!(
-            "the event {} of source {} in workspace {} came at {} and nobody has processed it",
+            "the event {} of source {} in workspace {} arrived at {} and is not processed yet",
             hook.id.event, hook.id.source, hook.id.workspace, hook.received_at
         );
         report.add(Violation { invariant: HOOKS_ARE_PROCESSED, run: None, what });

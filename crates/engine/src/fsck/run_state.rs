@@ -60,7 +60,7 @@ fn check_promises(snapshot: &Snapshot, found: &mut Found) {
             found.push((ONE_PROMISE, format!("there are two promises {}", promise.id)));
         }
         if !promise.is_standalone() && promise.run != snapshot.log.head.id() {
-            found.push((ONE_PROMISE, format!("promise {} is that of {}", promise.id, promise.run)));
+            found.push((ONE_PROMISE, format!("promise {} belongs to {}", promise.id, promise.run)));
         }
     }
 }

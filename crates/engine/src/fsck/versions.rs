@@ -38,7 +38,7 @@ fn taken_versions(snapshot: &Snapshot, found: &mut Found) -> BTreeMap<Version, S
     let mut taken = BTreeMap::new();
     let mut take = |version: Version, what: String, found: &mut Found| {
         if let Some(other) = taken.insert(version, what.clone()) {
-            found.push((VERSIONS_COUNT, format!("version {version} is that of {other} and of {what}")));
+            found.push((VERSIONS_COUNT, format!("version {version} is used by both {other} and {what}")));
         }
     };
     let mut last = Version::default();

@@ -91,16 +91,16 @@ impl fmt::Display for BlockedReason {
         match self {
             BlockedReason::WrongStatus { is, applies } => {
                 let applies: Vec<&str> = applies.iter().map(Name::as_str).collect();
-                write!(f, "it is {is}; this step applies to what is {}", applies.join(" or "))
+                write!(f, "the entity is {is}; this step applies to {}", applies.join(" or "))
             }
             BlockedReason::Pending { operation, step, .. } => {
                 write!(f, "another operation is already in progress: {operation} ({step})")
             }
             BlockedReason::InDoubt { operation, step, .. } => {
-                write!(f, "nobody knows whether {operation} ({step}) happened: people must decide first")
+                write!(f, "the outcome of {operation} ({step}) is unknown: a person must resolve the doubt first")
             }
             BlockedReason::Claimed { status } => {
-                write!(f, "another operation is already in progress: it is {status}")
+                write!(f, "another operation is already in progress: the entity is {status}")
             }
             BlockedReason::OverrideRequired { operation } => {
                 write!(

@@ -141,7 +141,7 @@ pub fn merge_data(data: &Payload, patch: &Payload) -> Result<Payload, Invalid> {
     let object = |payload: &Payload| {
         payload
             .to::<Object>()
-            .map_err(|_| Invalid::Payload("what is known of an entity is a JSON object".into()))
+            .map_err(|_| Invalid::Payload("the data of an entity must be a JSON object".into()))
     };
     let mut merged = object(data)?;
     merged.extend(object(patch)?);

@@ -108,7 +108,7 @@ pub fn check_entity_workflow(workflow: &EntityWorkflow) -> Vec<EntityProblem> {
         found.check_known(&path, status, EntityRule::StatusKnown);
         if found.transient.contains(status) {
             let message =
-                format!("nothing may begin in {status}: only a claim leads there, and nobody would free it");
+                format!("nothing may begin in {status}: it is a claim state, and no operation would ever free it");
             found.add(EntityRule::ClaimStatusReserved, path, message);
         }
     }
@@ -156,12 +156,12 @@ fn check_distinct(workflow: &EntityWorkflow, found: &mut Findings<'_>) {
     for (at, step) in workflow.steps.iter().enumerate() {
         if let Some(first) = ids.insert(step.id, at) {
             let message =
-                format!("step_id {} is also that of /steps/{first}: give each step its own", step.id);
+                format!("step_id {} is also used by /steps/{first}: give each step its own", step.id);
             found.add(EntityRule::StepsDistinct, place(at, "step_id", None), message);
         }
         if let Some(first) = keys.insert(&step.key, at) {
             let message = format!(
-                "step_key {} is also that of /steps/{first}: callers could not tell them apart",
+                "step_key {} is also used by /steps/{first}: give each step its own, so that callers can address it",
                 step.key
             );
             found.add(EntityRule::StepsDistinct, place(at, "step_key", None), message);
@@ -191,7 +191,7 @@ fn check_step(at: usize, step: &EntityStep, found: &mut Findings<'_>) {
         // precise.
         if found.transient.contains(status) && !is_own_claim(step, requester, status) {
             let message = format!(
-                "{status} is a claim state: only its claim may lead there, since nobody would free it"
+                "{status} is a claim state: only its claim may lead there, because nothing else would free it"
             );
             found.add(EntityRule::ClaimStatusReserved, path, message);
         }
@@ -200,7 +200,7 @@ fn check_step(at: usize, step: &EntityStep, found: &mut Findings<'_>) {
     let views = step.views();
     if views.iter().all(|(_, view)| view.status.is_empty()) {
         let message = format!(
-            "nobody can use {}: no requester has a status, a successful_state and (where there are any) an action",
+            "no requester can use {}: none has a status, a successful_state and (where there are any) an action",
             step.key
         );
         found.add(EntityRule::StepUsable, format!("/steps/{at}"), message);

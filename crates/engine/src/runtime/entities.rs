@@ -174,7 +174,7 @@ impl Engine {
         workflow.check_beginning(&status).map_err(Error::InvalidInitialStatus)?;
         if data.to::<serde_json::Map<String, serde_json::Value>>().is_err() {
             return Err(
-                crate::model::Invalid::Payload("what is known of an entity is a JSON object".into()).into()
+                crate::model::Invalid::Payload("the data of an entity must be a JSON object".into()).into()
             );
         }
         let workspace = self.workspace.clone();

@@ -220,7 +220,7 @@ pub enum Error {
     #[error("there is no {0} in this workspace")]
     NoSuchEntity(crate::model::EntityRef),
     /// The entity lives in a table of the user's, so the engine cannot create it.
-    #[error("{0} lives in a table of yours; insert it there")]
+    #[error("{0} lives in your own table; insert it there")]
     EntityInOwnTable(crate::model::EntityRef),
     /// The workflow does not allow an entity to start in this status.
     #[error("{0}")]
@@ -248,7 +248,7 @@ pub enum Error {
     #[error("there is no operation {0} in this workspace")]
     NoSuchOperation(OperationId),
     /// The operation is not in doubt, or no longer.
-    #[error("operation {0} is not in doubt; look at what became of it")]
+    #[error("operation {0} is not in doubt; read the operation to see its outcome")]
     OperationNotInDoubt(OperationId),
     /// Another person already ruled on the operation.
     #[error("operation {operation} was decided about before: {decided}; your ruling does not count")]

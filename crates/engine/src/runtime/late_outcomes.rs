@@ -159,10 +159,10 @@ impl Inner {
                 Ok(true) => return,
                 Ok(false) => {}
                 Err(error) if error.is_retryable() && self.phase() != Phase::Killed => {
-                    tracing::warn!(run = %outcome.run, step = %outcome.step, %error, "a late outcome could not be told yet");
+                    tracing::warn!(run = %outcome.run, step = %outcome.step, %error, "a late outcome is not recorded yet; trying again");
                 }
                 Err(error) => {
-                    tracing::warn!(run = %outcome.run, step = %outcome.step, %error, "a late outcome could not be told");
+                    tracing::warn!(run = %outcome.run, step = %outcome.step, %error, "a late outcome could not be recorded");
                     return;
                 }
             }

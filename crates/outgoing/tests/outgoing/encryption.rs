@@ -1,4 +1,4 @@
-//! TLS towards receivers: whose certificate is believed, and what a failed handshake means.
+//! TLS towards receivers: trusted certificates, and the meaning of a failed handshake.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 
-/// A server with a certificate of its own for a name, and that certificate.
+/// A server with its own certificate for a name, and that certificate.
 async fn secured(name: &str) -> (Server, Vec<u8>) {
     let own = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();

@@ -1,4 +1,4 @@
-//! Requests that go out: where to, how encrypted, and what is made of the answers.
+//! Outgoing requests: destinations, encryption, and answers.
 
 mod encryption;
 #[path = "support/server.rs"]

@@ -10,7 +10,7 @@ use hapax_outgoing::{Answers, Fault, Lookup, Outgoing, Part, Request, Rules, Sen
 use http::{HeaderValue, Method};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Long enough for a loopback connection on a busy machine, short enough to wait for.
+/// Long enough for a loopback connection on a busy machine, and short enough for a test.
 const SOON: Duration = Duration::from_millis(700);
 
 fn hurried() -> Outgoing {
@@ -221,7 +221,7 @@ async fn a_body_of_exactly_the_limit_is_whole() {
     ));
 }
 
-/// A few kilobytes that would be gigabytes: nothing is unpacked, so nothing grows.
+/// A few kilobytes that would unpack to gigabytes: nothing is decompressed, so nothing grows.
 #[tokio::test]
 async fn compressed_bodies_are_handed_over_as_they_came() {
     let packed = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -271,8 +271,8 @@ async fn a_connection_cut_after_the_request_was_read_leaves_the_outcome_unknown(
     }
 }
 
-/// The receiver closes without reading. Whether bytes had left by then is a race, but an answer is never invented, and a
-/// body that could not be sent whole is never said to have had no effect.
+/// The receiver closes without reading. Whether bytes had left by then is a race. The client must never invent an
+/// answer, nor report that a partly sent body had no effect.
 #[tokio::test]
 async fn a_connection_cut_before_the_request_was_read_is_no_answer() {
     let server = Server::raw("127.0.0.1:0", |stream| async move { drop(stream) }).await;
@@ -338,7 +338,7 @@ fn rules_that_cannot_be_worked_by_are_refused() {
     assert!(matches!(Outgoing::new(root), Err(Unusable::Root { .. })));
 }
 
-/// The right to send ended while the connection was made: no byte leaves, and the sender gets an error.
+/// The right to send ended while connecting: no byte leaves, and the sender gets an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sender_who_lost_the_right_to_send_sends_nothing() {
     let server = Server::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
@@ -346,7 +346,7 @@ async fn a_sender_who_lost_the_right_to_send_sends_nothing() {
     let mut request = Request::post(server.url("/charges"), r#"{"amount":100}"#);
     let (counted, connections) = (asked.clone(), server.connections_counter());
     request.send_check = Some(SendCheck::new(move || {
-        // A pause can be anywhere before this, so this comes after the connection was made.
+        // The pause can happen at any earlier point, so check after the connection is made.
         while connections.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
@@ -361,7 +361,7 @@ async fn a_sender_who_lost_the_right_to_send_sends_nothing() {
     assert_eq!(server.seen(), [""], "the connection was closed without a byte");
 }
 
-/// A receiver acts when it has the whole request, so the rest of a large one is not sent either.
+/// A receiver acts once it has the whole request, so the rest of a large one is not sent either.
 #[tokio::test]
 async fn a_right_that_ends_in_the_middle_of_a_request_leaves_it_unfinished() {
     let body = vec![b'x'; 4 * 1024 * 1024];

@@ -1,4 +1,4 @@
-//! Where requests may go: each line of the security list about it.
+//! Permitted destinations: one test for each line of the security list.
 
 use crate::server::{Server, Told, dev};
 use hapax_outgoing::{Fault, Kind, Outgoing, Ports, Refusal, Request, Rules};
@@ -201,7 +201,7 @@ async fn our_own_addresses_are_closed_even_where_all_else_is_open() {
     assert_eq!(other_port.unwrap().status, 200, "another port is another service");
 }
 
-/// A listener on every address is also reached by the machine's address on its network, which no rule can list.
+/// A listener on every address is also reached by the machine's network address, which no rule can list.
 #[tokio::test]
 async fn a_port_of_ours_on_every_address_is_closed_by_the_address_on_the_network_too() {
     let probe = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -308,7 +308,7 @@ async fn fields_and_methods_of_the_connection_are_not_the_senders_to_set() {
     assert_eq!(server.connections(), 0);
 }
 
-/// Run by the test below, in a process whose environment names a proxy.
+/// Run by the test below, in a process whose environment sets a proxy.
 #[tokio::test]
 #[ignore = "needs the environment that the next test gives it"]
 async fn behind_a_proxy() {

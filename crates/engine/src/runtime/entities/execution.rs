@@ -522,7 +522,7 @@ pub(super) async fn finish(
     loop {
         match inner.call_store(store.finish_operation(request.clone())).await {
             Err(error) if error.is_retryable() && inner.phase() != Phase::Killed => {
-                tracing::warn!(%error, operation = %request.operation, "what became of an operation is not written yet; trying again");
+                tracing::warn!(%error, operation = %request.operation, "the outcome of an operation is not recorded yet; trying again");
                 inner.clock.sleep_until(inner.clock.now().plus(wait)).await;
                 wait = (wait * 2).min(Duration::from_secs(1));
             }
@@ -536,13 +536,13 @@ fn to_operation_end(operation: &Operation, answer: ActionAnswer) -> Result<Opera
         ActionAnswer::Done { result, data } => {
             if data.is_some() && operation.home.table().is_some() {
                 let why = format!(
-                    "{} lives in a table of yours: write what is known of it in the action's transaction",
+                    "{} lives in your own table: write its data in the action's transaction",
                     operation.entity
                 );
                 return Err(Failure::permanent(why).with_code("data_mismatch"));
             }
             if data.as_ref().is_some_and(|data| !data.is_object()) {
-                return Err(Failure::permanent("what is known of an entity is a JSON object")
+                return Err(Failure::permanent("the data of an entity must be a JSON object")
                     .with_code("data_mismatch"));
             }
             let data = data.as_ref().map(Payload::of).transpose()?;

@@ -308,7 +308,7 @@ impl Transition {
                 BeginOperationOutcome::NotAllowed(entity) => {
                     let applies: Vec<&str> = view.status.iter().map(Name::as_str).collect();
                     let reason = format!(
-                        "{} is {}; step {} applies to what is {}",
+                        "{} is {}; step {} applies to {}",
                         request.entity,
                         entity.status,
                         request.step,

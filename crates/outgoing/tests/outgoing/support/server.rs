@@ -1,4 +1,4 @@
-//! A server of raw bytes that counts its connections, and a resolver with chosen answers.
+//! A raw byte server that counts its connections, and a resolver with planned answers.
 #![allow(dead_code)]
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Runs the script on each connection, after the request was read.
+    /// Runs the script on each connection, after reading the request.
     pub async fn after_reading<F, Fut>(script: F) -> Server
     where
         F: Fn(TcpStream) -> Fut + Clone + Send + Sync + 'static,
@@ -47,7 +47,7 @@ impl Server {
         server
     }
 
-    /// Answers these bytes and closes.
+    /// Sends these bytes and closes.
     pub async fn answering(bytes: impl Into<Vec<u8>>) -> Server {
         let bytes = Arc::new(bytes.into());
         Self::after_reading(move |mut stream| {
@@ -59,7 +59,7 @@ impl Server {
         .await
     }
 
-    /// Runs the script on each connection as it comes.
+    /// Runs the script on each connection without reading first.
     pub async fn raw<F, Fut>(listen: &str, script: F) -> Server
     where
         F: Fn(TcpStream) -> Fut + Clone + Send + Sync + 'static,
@@ -92,7 +92,7 @@ impl Server {
         self.connections.clone()
     }
 
-    /// Waits until this many connections were read to the end of a request or of the stream.
+    /// Waits until this many connections were read to the end of the request or stream.
     pub async fn wait_for_seen(&self, count: usize) {
         while self.seen().len() < count {
             tokio::task::yield_now().await;
@@ -121,7 +121,7 @@ async fn read_request(stream: &mut TcpStream) -> String {
     }
 }
 
-/// Answers from a list, one entry a call; the last one stays.
+/// Returns planned answers, one per call; the last one repeats.
 #[derive(Clone, Default)]
 pub struct Told {
     answers: Arc<Mutex<HashMap<String, Vec<Vec<IpAddr>>>>>,
@@ -153,7 +153,7 @@ impl Lookup for Told {
     }
 }
 
-/// The rules of development: this machine may be called.
+/// Rules for development: this machine may be called.
 pub fn dev() -> Rules {
     Rules { allow_loopback: true, ..Rules::default() }
 }
