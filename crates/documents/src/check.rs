@@ -1,4 +1,4 @@
-//! Checks a document: returns a document that can be run, or all of its problems.
+//! Checks a document: returns a runnable document, or all of its problems.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::problem::{Problem, Problems};
 
 type Judge = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 
-/// Checks the fixed part of a request's address, and says why nothing may be sent there.
+/// Check of the fixed part of a request's address; returns the reason if no request may go there.
 #[derive(Clone)]
 pub struct JudgeAddress(Arc<Judge>);
 
@@ -37,13 +37,14 @@ impl fmt::Debug for JudgeAddress {
 /// Names and addresses that documents may use. A field that is `None` is not checked.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// Names of tasks that have a handler. Another is an error.
+    /// Names of tasks that have a handler. Any other name is an error.
     pub tasks: Option<BTreeSet<String>>,
-    /// Names of workflows that can be started. Another is a warning, since it may come later.
+    /// Names of workflows that can be started. Any other name is a warning, because the workflow may be added later.
     pub workflows: Option<BTreeSet<String>>,
-    /// Names of secrets. Another is a warning, since it may come later.
+    /// Names of secrets. Any other name is a warning, because the secret may be added later.
     pub secrets: Option<BTreeSet<String>>,
-    /// Where requests may go. Another address is an error, if the document says it and does not leave it to an expression.
+    /// Rules for the destinations of requests. A forbidden address is an error if the document states it instead of
+    /// computing it.
     pub addresses: Option<JudgeAddress>,
 }
 
@@ -78,7 +79,7 @@ impl fmt::Debug for Checked {
     }
 }
 
-/// Checks a document. Returns all errors and warnings if it cannot be used.
+/// Checks a document. Returns all errors and warnings if it has errors.
 pub fn check(text: &str, format: Format, known: &Known) -> Result<Checked, Vec<Problem>> {
     let mut problems = Problems::default();
     let document = read(text, format, &mut problems).and_then(|node| decode(&node, known, &mut problems));
@@ -95,7 +96,7 @@ pub fn check(text: &str, format: Format, known: &Known) -> Result<Checked, Vec<P
     }
 }
 
-/// Like the check of text, for bytes that may not be UTF-8.
+/// Like [`check`], for bytes that may not be UTF-8.
 pub fn check_bytes(bytes: &[u8], format: Format, known: &Known) -> Result<Checked, Vec<Problem>> {
     match text_of(bytes) {
         Ok(text) => check(text, format, known),

@@ -37,7 +37,7 @@ pub(crate) struct Decoder<'a> {
     known: &'a Known,
     /// Variables that are available everywhere in the document.
     everywhere: &'static [&'static str],
-    /// Every step so far, with its place and the number of loops around it.
+    /// Every step so far, with its position and the number of loops around it.
     names: BTreeMap<String, Named>,
     /// Steps that run before the current place.
     before: BTreeSet<String>,
@@ -62,7 +62,7 @@ struct Reference {
     has_been: bool,
 }
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Clone)]
 struct Place<'n> {
     path: String,
@@ -130,7 +130,7 @@ impl Decoder<'_> {
         Some(Fields { path: place.path.clone(), at: place.at(), fields })
     }
 
-    /// Reports the remaining fields as unknown. `allowed` is for the message.
+    /// Reports the remaining fields as unknown. `allowed` goes into the message.
     fn finish(&mut self, fields: Fields<'_>, what: &str, allowed: &[&[&str]]) {
         for (key, node) in fields.fields {
             let path = below(&fields.path, excerpt(key));
@@ -156,7 +156,7 @@ impl Decoder<'_> {
         found
     }
 
-    /// Takes a field of an entity workflow, in camelCase or in the snake_case that is accepted as well.
+    /// Takes a field of an entity workflow, in camelCase or in the accepted snake_case.
     fn take_spelled<'n>(&mut self, fields: &mut Fields<'n>, name: &str) -> Option<Place<'n>> {
         let found = fields.take(name);
         let spellings = crate::fields::MODEL_SPELLINGS.iter();
@@ -218,7 +218,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// A whole number within bounds.
+    /// An integer within bounds.
     fn number(&mut self, place: &Place<'_>, least: u64, most: u64) -> Option<u64> {
         let number = match &place.node.kind {
             Kind::Number(number) => number.as_u64().filter(|number| (least..=most).contains(number)),
@@ -233,7 +233,7 @@ impl Decoder<'_> {
         number
     }
 
-    /// One of a few words.
+    /// One of a few keywords.
     fn choice<T: Copy>(&mut self, place: Option<Place<'_>>, choices: &[(&str, T)], default: T) -> T {
         let Some(place) = place else { return default };
         let Some(text) = self.text(&place) else { return default };
@@ -289,7 +289,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// A name that is a part of an address.
+    /// A name that becomes part of an address.
     fn address_name(&mut self, place: &Place<'_>, what: &'static str) -> Option<String> {
         let name = self.name(place, what, 0)?;
         if name.bytes().all(|byte| byte == b'.') {
@@ -340,7 +340,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// An expression that decides something. Warns if it reads nothing.
+    /// An expression that makes a decision. Warns if it reads no data.
     fn condition(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<Expression> {
         let expression = self.expression(place, more)?;
         if expression.is_constant() {
@@ -387,13 +387,13 @@ impl Decoder<'_> {
         }
     }
 
-    /// Whether a value is not an expression.
+    /// Returns true if a value is not an expression.
     fn is_plain(value: &Value) -> bool {
         !matches!(value, Value::String(text) if text.contains("{{"))
     }
 }
 
-/// The node a JSON pointer leads to.
+/// The node at a JSON pointer.
 fn find<'n>(node: &'n Node, pointer: &str) -> Option<&'n Node> {
     let mut node = node;
     for key in pointer.split('/').skip(1) {

@@ -1,4 +1,4 @@
-//! Where a secret may be sent: the operator binds it to hosts and paths.
+//! Destinations of a secret: the operator binds it to hosts and paths.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,17 +6,17 @@ use std::str::FromStr;
 use crate::limits::MAX_DESTINATIONS;
 use crate::template::has_dot_segment;
 
-/// One destination: a scheme, a host with its port, and what the path must begin with.
+/// One destination: a scheme, a host with its port, and a path prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     scheme: String,
     host: String,
     port: u16,
-    /// Empty, or a path without a slash at its end.
+    /// Empty, or a path without a trailing slash.
     path: String,
 }
 
-/// Why a text is not a destination.
+/// Reason why a text is not a destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadDestination(String);
 
@@ -28,7 +28,7 @@ impl fmt::Display for BadDestination {
 
 impl std::error::Error for BadDestination {}
 
-/// `api.example.com`, `*.example.com`, `https://api.example.com:8443/v1`; https unless it says http.
+/// Parses `api.example.com`, `*.example.com` or `https://api.example.com:8443/v1`; the default scheme is https.
 impl FromStr for Destination {
     type Err = BadDestination;
 
@@ -58,7 +58,7 @@ impl fmt::Display for Destination {
 }
 
 impl Destination {
-    /// Whether a request to `url` goes there. The path is compared by whole segments.
+    /// Returns true if a request to `url` matches. Paths are compared by whole segments.
     pub fn covers(&self, url: &str) -> bool {
         let Some(called) = Called::of(url).filter(|_| !has_dot_segment(url)) else { return false };
         let same_host = match self.host.strip_prefix('*') {
@@ -71,7 +71,7 @@ impl Destination {
     }
 }
 
-/// Reads a list of destinations: one on each line or between commas; `#` begins a comment.
+/// Parses a list of destinations, separated by lines or commas; `#` begins a comment.
 pub fn parse_destinations(text: &str) -> Result<Vec<Destination>, BadDestination> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     let words = lines.flat_map(|line| line.split([',', ' ', '\t'])).filter(|word| !word.is_empty());

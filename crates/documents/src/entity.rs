@@ -1,7 +1,7 @@
-//! Entity workflows as documents: which statuses a business object knows, and what moves it between them.
+//! Entity workflows as documents: the statuses of a business object, and the steps between them.
 //!
-//! Only [`check_entity`] makes documents, so that one that exists has been checked. Written as JSON, a document is the document again,
-//! without what only says the default.
+//! Only [`check_entity`] creates documents, so every existing document has been checked. Serialised as JSON, it is the
+//! document again, without default values.
 
 mod call;
 mod check;
@@ -23,12 +23,12 @@ use crate::template::Template;
 
 /// Name of HTTP actions in the model.
 pub const HTTP_ACTION: &str = "http";
-/// The target of after-effects that are requests; the host of documents registers it.
+/// Target of after-effects that send requests; the host of documents registers it.
 pub const HTTP_TARGET: &str = "hapax.entity-http";
-/// The target of after-effects that are runs; the host of documents registers it.
+/// Target of after-effects that start runs; the host of documents registers it.
 pub const WORKFLOW_TARGET: &str = "hapax.entity-workflow";
 
-/// Variables that expressions of an entity workflow see everywhere.
+/// Variables that all expressions of an entity workflow see.
 pub(crate) const VARIABLES: &[&str] = &["entity", "input", "requester", "operation"];
 /// Additional variables of mappings of a response.
 pub(crate) const OF_ANSWER: &[&str] = &["result", "response"];
@@ -42,7 +42,7 @@ pub(crate) const AFTER_FAILURE: &[&str] = &["status", "failure"];
 pub struct EntityDocument {
     pub(crate) workflow: EntityWorkflow,
     pub(crate) description: Option<String>,
-    /// One for each step of the workflow.
+    /// One entry per step of the workflow.
     pub(crate) details: Vec<StepDetails>,
 }
 
@@ -72,14 +72,14 @@ pub(crate) enum StepAction {
     Http(Box<ActionRequest>),
 }
 
-/// A run that carries something out.
+/// A run that carries out a step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RunOf {
     pub(crate) workflow: Name,
     pub(crate) input: Option<Template>,
 }
 
-/// A request that is an action.
+/// A request that carries out a step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ActionRequest {
     pub(crate) request: Request,
@@ -90,7 +90,7 @@ pub(crate) struct ActionRequest {
     pub(crate) data: Option<Template>,
 }
 
-/// Told once a step has ended.
+/// After-effect, delivered once a step has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum AfterEffect {
     Target(Name),
@@ -106,7 +106,7 @@ pub(crate) struct AfterRequest {
 }
 
 impl EntityDocument {
-    /// The workflow as the engine knows it.
+    /// The workflow in the engine's model.
     pub fn workflow(&self) -> &EntityWorkflow {
         &self.workflow
     }
@@ -116,7 +116,7 @@ impl EntityDocument {
         self.description.as_deref()
     }
 
-    /// The handlers its actions name.
+    /// The handlers that its actions name.
     pub fn handlers(&self) -> BTreeSet<&Name> {
         let actions = self.workflow.steps.iter().filter_map(|step| step.action.as_ref());
         let actions = actions.flat_map(PerRequester::iter).map(|(_, action)| action);
@@ -142,7 +142,7 @@ impl EntityDocument {
         of_actions.chain(after).collect()
     }
 
-    /// The targets its after-effects name, apart from requests and runs.
+    /// The targets that its after-effects name, except requests and runs.
     pub fn targets(&self) -> BTreeSet<&Name> {
         let targets = self.after_effects().filter_map(|after| match after {
             AfterEffect::Target(name) => Some(name),

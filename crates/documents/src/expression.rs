@@ -1,9 +1,10 @@
-//! Expressions: CEL, compiled when a document is checked, evaluated on plain data with a bounded amount of work.
+//! Expressions: CEL, compiled when a document is checked, and evaluated on plain data with a bounded amount of work.
 //!
-//! The `cel` crate has no fuel, so it is put into the expression itself: before it is kept, every place that reads data, goes round a loop
-//! or makes an element is wrapped in a function that pays for it (`metered.rs`). What has been spent is looked at once more at the end,
-//! because CEL lets `&&` and `||` swallow errors. Regular expressions and the time are left out on purpose: the one is work that cannot
-//! be counted, the other would differ from replay to replay. Loops over an object go over its keys in order, for the same reason.
+//! The `cel` crate has no fuel, so the compiler adds it to the expression: every place that reads data, runs a loop or
+//! creates an element is wrapped in a function that pays for it (`metered.rs`). The total is checked again at the end,
+//! because CEL's `&&` and `||` can swallow errors. Regular expressions and the current time are left out on purpose:
+//! the work of the first cannot be counted, and the second would differ between replays. For the same reason, loops
+//! over an object visit its keys in order.
 
 mod fuel;
 mod metered;
@@ -27,7 +28,7 @@ use crate::limits::{MAX_EXPRESSION_BYTES, MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_O
 use crate::problem::excerpt;
 use crate::scope::Scope;
 
-/// An expression that has been compiled. Equal if written alike.
+/// A compiled expression. Equal if the source text is equal.
 #[derive(Clone)]
 pub struct Expression {
     source: Arc<str>,
@@ -37,7 +38,7 @@ pub struct Expression {
 struct Compiled {
     code: IdedExpr,
     reads: Reads,
-    /// How much stack its evaluation may take.
+    /// Stack size that its evaluation may use.
     stack: usize,
 }
 
@@ -48,11 +49,11 @@ pub(crate) struct Reads {
     pub(crate) variables: BTreeSet<String>,
     /// The steps it names.
     pub(crate) steps: BTreeSet<String>,
-    /// Does it use `steps` in a way that does not say which?
+    /// True if it uses `steps` without naming a step.
     pub(crate) all_steps: bool,
 }
 
-/// Why an expression cannot be compiled.
+/// Reason why an expression cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) code: &'static str,
@@ -65,7 +66,7 @@ impl Refused {
     }
 }
 
-/// Why an expression gave nothing; permanent, since the same data would give the same again.
+/// Reason why an expression returned no value. The failure is permanent, because the same data gives the same result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failed(pub(crate) String);
 
@@ -75,7 +76,7 @@ impl From<Failed> for Failure {
     }
 }
 
-/// The `cel` crate takes about 52 KB of stack for each level of an expression, and a thread of the runtime has 2 MiB in all.
+/// The `cel` crate takes about 52 KB of stack per level of an expression, and a runtime thread has 2 MiB in total.
 const STACK_PER_LEVEL: usize = 80 * 1024;
 const STACK_TO_COMPILE: usize = 8 * 1024 * 1024;
 
@@ -113,7 +114,7 @@ impl Expression {
         Ok(Expression { source: source.into(), compiled: Arc::new(compiled) })
     }
 
-    /// The expression as it was written.
+    /// The source text of the expression.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -122,7 +123,7 @@ impl Expression {
         &self.compiled.reads
     }
 
-    /// Is it the same whatever the data?
+    /// Returns true if its value does not depend on data.
     pub(crate) fn is_constant(&self) -> bool {
         self.reads().variables.is_empty()
     }
@@ -137,7 +138,7 @@ impl Expression {
         outcome.map_err(|why| Failed(format!("`{shown}`: {why}")))
     }
 
-    /// Evaluates a condition; what is neither true nor false is a failure.
+    /// Evaluates a condition. A value other than true or false is a failure.
     pub(crate) fn holds(&self, scope: &Scope) -> Result<bool, Failed> {
         match self.evaluate(scope)? {
             Value::Bool(holds) => Ok(holds),
@@ -177,7 +178,7 @@ fn too_deep() -> Refused {
     Refused::new("expression_too_deep", message)
 }
 
-/// How deep brackets go, so that no parser has to find out on the stack.
+/// Depth of brackets, checked first so that the parser cannot overflow the stack.
 fn nesting(source: &str) -> usize {
     let (mut depth, mut deepest, mut quote, mut escaped) = (0usize, 0usize, None, false);
     for c in source.chars() {
@@ -195,7 +196,7 @@ fn nesting(source: &str) -> usize {
     deepest
 }
 
-/// The error in words that show no data: failures are kept and shown.
+/// The error message without data, because failures are stored and shown.
 fn told(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => {

@@ -1,4 +1,4 @@
-//! The fields each object of a document may have; the checks and the published schema both go by these lists.
+//! The fields that each object of a document may have. Both the checks and the published schema use these lists.
 
 pub(crate) const DOCUMENT: &[&str] = &[
     "name",
@@ -14,7 +14,7 @@ pub(crate) const DOCUMENT: &[&str] = &[
 ];
 pub(crate) const FINGERPRINT: &[&str] = &["ignore"];
 
-/// Every step has these.
+/// Fields of every step.
 pub(crate) const STEP: &[&str] = &["name", "type", "description", "when", "output"];
 pub(crate) const EFFECT: &[&str] = &[
     "effect",
@@ -105,7 +105,8 @@ pub(crate) const ENTITY_STEP: &[&str] = &[
     "successAfterEffect",
     "failureAfterEffect",
 ];
-/// Fields of entity workflows whose snake_case spelling is accepted as well: documents show the first, the model speaks of the second.
+/// Fields of entity workflows that are also accepted in snake_case. Documents show camelCase, and the model uses
+/// snake_case.
 pub(crate) const MODEL_SPELLINGS: &[(&str, &str)] = &[
     ("statusTypes", "status_types"),
     ("revertTo", "revert_to"),
@@ -128,13 +129,13 @@ pub(crate) const RUN_OF: &[&str] = &["workflow", "input"];
 /// Additional fields of the request of an action.
 pub(crate) const ACTION_REQUEST: &[&str] = &["timeout", "output", "data"];
 pub(crate) const AFTER_REQUEST: &[&str] = &["timeout"];
-/// Words that begin an object, so that no requester may be called so.
+/// Keys that begin an object, so they cannot be names of requesters.
 pub(crate) const NO_REQUESTERS: &[&str] =
     &["handler", "workflow", "http", "target", "when", "message", "method", "url", "happened"];
-/// Words that begin a probe.
+/// Keys that begin a probe.
 pub(crate) const PROBES: &[&str] = &["method", "url", "happened"];
 
-/// The kinds, for a message.
+/// The kinds, as a list for a message.
 pub(crate) fn kinds() -> String {
     let kinds: Vec<&str> = KINDS.iter().map(|(kind, _)| *kind).collect();
     kinds.join(", ")

@@ -30,13 +30,13 @@ pub struct TaskCall {
     pub name: String,
     /// The input.
     pub input: Value,
-    /// The key of the effect: the same over attempts, crashes and takeovers.
+    /// The effect's key: the same across attempts, crashes and takeovers.
     pub key: String,
-    /// Which try this is, counted from 1.
+    /// Number of the attempt, counted from 1.
     pub attempt: u32,
-    /// Number of the lease it is called under: a later holder has a higher one.
+    /// Fence of the lease: a later holder has a higher one.
     pub fence: u64,
-    /// The right to begin it. Ask right before anything leaves the process.
+    /// Right to begin the task. Check it right before anything leaves the process.
     pub hold: Hold,
 }
 
@@ -54,29 +54,30 @@ impl TaskCall {
     }
 }
 
-/// A request about to be sent. What it holds may be secret, so it does not show it.
+/// A request to send. Its `Debug` output is redacted, because it may contain secrets.
 #[derive(Clone, PartialEq)]
 pub struct HttpCall {
-    /// The method, in capitals.
+    /// The method, in upper case.
     pub method: String,
     /// The URL, http or https. The caller decides whether the destination is allowed.
     pub url: String,
-    /// Headers, the key of the effect and secrets among them.
+    /// Headers, including the effect key and secrets.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Option<Vec<u8>>,
-    /// How long all of it may take.
+    /// Timeout of the whole request.
     pub timeout: Duration,
-    /// How much of an answer to read, after decompression.
+    /// Maximum size of the answer to read, after decompression.
     pub max_response_bytes: usize,
-    /// The right to send the request. The caller checks it right before the first byte leaves.
+    /// Right to send the request. The caller checks it right before the first byte leaves.
     pub hold: Hold,
     /// Describes the request and its answer in failures.
     pub(crate) excerpt: AnswerExcerpt,
 }
 
 impl HttpCall {
-    /// Sends the request only while `hold` is held, with the holder's fence, so that the receiver can reject an earlier holder.
+    /// Sends the request only while `hold` is valid, with the holder's fence, so that the receiver can reject an
+    /// earlier holder.
     #[must_use]
     pub fn held_by(mut self, hold: Hold, fence: u64) -> Self {
         self.hold = hold;
@@ -108,29 +109,29 @@ pub struct HttpAnswer {
     pub body: Vec<u8>,
 }
 
-/// Why there is no answer, sorted by what it tells about the effect.
+/// Reason why there is no answer, by its meaning for the effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HttpFault {
-    /// It may not be sent, now or ever: the address is not allowed, say.
+    /// The request is forbidden, for example because the address is not allowed.
     Refused {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// It was not sent: no connection came about. Trying again is safe.
+    /// It was not sent, because no connection could be made. A retry is safe.
     NotSent {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Its sender lost the right to send it before the first byte left. Nothing was sent.
+    /// The sender lost the right to send it before the first byte left. Nothing was sent.
     NoLongerHeld,
-    /// The request was sent, at least in part, and its outcome is unknown.
+    /// All or part of the request was sent, and its outcome is unknown.
     Unknown {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// It was answered with more than is read.
+    /// The answer was larger than the limit.
     TooLarge {
-        /// How much is.
+        /// The limit.
         limit: usize,
     },
 }
@@ -138,11 +139,11 @@ pub enum HttpFault {
 /// Sends requests.
 #[async_trait]
 pub trait HttpCaller: Send + Sync {
-    /// Sends one for this workspace, once: trying again is for the engine. Redirects are answers.
+    /// Sends a request of this workspace once: the engine does the retries. Redirects are returned as answers.
     async fn call(&self, workspace: &WorkspaceId, call: HttpCall) -> Result<HttpAnswer, HttpFault>;
 
-    /// Checks whether this workspace may send to an address, as far as that is known at upload; for the upload of a
-    /// document.
+    /// Checks, when a document is uploaded, whether this workspace may send to an address, as far as that is known by
+    /// then.
     fn check_address(&self, workspace: &WorkspaceId, url: &str) -> Result<(), String> {
         let _ = (workspace, url);
         Ok(())
@@ -155,12 +156,12 @@ pub const UNKNOWN_SECRET: &str = "unknown_secret";
 /// Source of secrets, by workspace and name.
 #[async_trait]
 pub trait Secrets: Send + Sync {
-    /// Reads the secret of this name in this workspace, and never one of another workspace: the authors of documents choose where
-    /// secrets are sent. A failure fails the step that needs the secret.
+    /// Reads the secret of this name in this workspace, and never a secret of another workspace: authors of documents
+    /// choose where secrets are sent. An error fails the step that needs the secret.
     async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure>;
 }
 
-/// The value of a secret, and where it may be sent. It does not show itself.
+/// The value of a secret, and its permitted destinations. Its `Debug` output is redacted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     value: String,
@@ -168,14 +169,14 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// A secret that may be sent to these destinations alone.
+    /// Creates a secret that may be sent only to these destinations.
     #[must_use]
     pub fn bound_to(mut self, destinations: Vec<Destination>) -> Self {
         self.destinations = Some(destinations);
         self
     }
 
-    /// Whether the operator bound the secret to destinations.
+    /// Returns true if the operator bound the secret to destinations.
     pub fn is_bound(&self) -> bool {
         self.destinations.is_some()
     }
@@ -211,7 +212,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// All that a document may use.
+/// All services that a document may use.
 #[derive(Clone, Default)]
 pub struct HostServices {
     tasks: BTreeMap<String, Handler>,
@@ -221,12 +222,12 @@ pub struct HostServices {
 }
 
 impl HostServices {
-    /// None at all.
+    /// Creates host services without any service.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With a handler for the task of this name.
+    /// Adds a handler for the task of this name.
     #[must_use]
     pub fn task<F, Fut>(mut self, name: &str, handler: F) -> Self
     where
@@ -237,7 +238,7 @@ impl HostServices {
         self
     }
 
-    /// Sets the handler for all tasks without a handler of their own.
+    /// Sets the handler for all tasks that have none.
     #[must_use]
     pub fn other_tasks<F, Fut>(mut self, handler: F) -> Self
     where
@@ -262,7 +263,7 @@ impl HostServices {
         self
     }
 
-    /// The names of tasks that have a handler; `None` if there is one for all others.
+    /// Names of the tasks that have a handler; `None` if there is a handler for all others.
     pub fn known_tasks(&self) -> Option<BTreeSet<String>> {
         self.other_tasks.is_none().then(|| self.tasks.keys().cloned().collect())
     }
@@ -273,7 +274,7 @@ impl HostServices {
                 call.hold.ensure_still_held()?;
                 handler(call).await
             }
-            // Another process may have it, or this one after its next deployment.
+            // Another process may have a handler, or this one after its next deployment.
             None => {
                 Err(Failure::retryable(format!("no handler for the task {:?} is registered here", call.name))
                     .with_code("unknown_task"))

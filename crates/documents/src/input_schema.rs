@@ -30,7 +30,7 @@ impl InputSchema {
         Ok(InputSchema { schema, validator: Arc::new(validator) })
     }
 
-    /// The schema as it was written.
+    /// The source text of the schema.
     pub fn as_value(&self) -> &Value {
         &self.schema
     }
@@ -61,7 +61,7 @@ impl Serialize for InputSchema {
     }
 }
 
-/// Whether `format: name` is checked. Other formats are notes for people.
+/// Returns true if `format: name` is checked. Other formats are annotations for people.
 pub(crate) fn is_known_format(name: &str) -> bool {
     options().is_known_format(Draft::Draft202012, name)
 }
@@ -77,7 +77,7 @@ fn options<'i>() -> jsonschema::ValidationOptions<'i> {
         .should_ignore_unknown_formats(true)
 }
 
-/// The check that a document applies to the input of each new run: it is an object, and it matches the schema if there is one.
+/// The check of each new run's input: it must be an object, and match the schema if there is one.
 pub(crate) fn input_check(schema: Option<InputSchema>) -> InputCheck {
     InputCheck::new(move |input: &Payload| {
         let refused = |rule: &str, message: &str| {
@@ -94,7 +94,7 @@ pub(crate) fn input_check(schema: Option<InputSchema>) -> InputCheck {
     })
 }
 
-/// What is expected, for each value that one error is about. Values of the input are never repeated: they may be large, or secret.
+/// The expected values of one error. Values of the input are never repeated, because they may be large or secret.
 pub(crate) fn describe(error: ValidationError<'_>) -> Vec<InputProblem> {
     let path = error.instance_path().as_str().to_string();
     let rule = error.kind().keyword().to_string();

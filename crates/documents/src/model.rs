@@ -1,7 +1,7 @@
 //! The document model: every field typed, every expression compiled.
 //!
-//! Only [`check`](crate::check) makes documents, so that one that exists has been checked. Written as JSON, a document is the document
-//! again, without what only says the default.
+//! Only [`check`](crate::check) creates documents, so every existing document has been checked. Serialised as JSON, it
+//! is the document again, without default values.
 
 mod effect;
 
@@ -21,21 +21,21 @@ use crate::template::Template;
 pub struct Document {
     /// Name of the workflow.
     pub name: String,
-    /// Its version; what it says under one version never changes.
+    /// Its version. The content of a version never changes.
     pub version: u32,
     /// Description for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether a start must have an idempotency key.
+    /// True if a start must have an idempotency key.
     #[serde(rename = "idempotency", skip_serializing_if = "is_false", serialize_with = "required")]
     pub key_required: bool,
-    /// How long a key lives after its run has ended; forever if absent.
+    /// Retention of a key after its run has ended; forever if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention: Option<Span>,
-    /// Whether a run that fails frees its key.
+    /// True if a failed run frees its key.
     #[serde(skip_serializing_if = "is_keep", serialize_with = "on_failure")]
     pub on_failure: KeyOnFailure,
-    /// Fields of the input that do not count when two starts under one key are compared.
+    /// Fields of the input to ignore when two starts under one key are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,
     /// JSON Schema (draft 2020-12) that the input of every run must match; any object is accepted if absent.
@@ -49,7 +49,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Fields of the input that do not count when two starts under one key are compared.
+    /// Fields of the input to ignore when two starts under one key are compared.
     pub fn ignored(&self) -> IgnorePaths {
         let ignored = self.fingerprint.iter().flat_map(|print| print.ignore.iter().cloned());
         // They were checked with the document.
@@ -57,10 +57,10 @@ impl Document {
     }
 }
 
-/// Narrows the fingerprint of the input.
+/// Fields that the fingerprint of the input ignores.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fingerprint {
-    /// JSON pointers to fields of the input that do not.
+    /// JSON pointers to the ignored fields.
     pub ignore: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ pub struct Fingerprint {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// Its name, unique in the document.
+    /// Its name, unique within the document.
     pub name: String,
     /// Description for people.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,24 +94,24 @@ pub enum StepKind {
     Http(Box<Http>),
     /// Waits for a time.
     Wait(Wait),
-    /// Takes one way or the other.
+    /// Runs one of two branches.
     Condition(Condition),
     /// Waits until a promise is settled.
     Promise(Promise),
     /// Waits for a signal.
     Signal(Signal),
-    /// Waits for people to decide.
+    /// Waits for a person's decision.
     Approval(Approval),
     /// Runs another workflow.
     Child(Child),
     /// Runs branches in parallel.
     Parallel(Parallel),
-    /// Does the same for each item of a list.
+    /// Runs the same steps for each item of a list.
     ForEach(ForEach),
 }
 
 impl StepKind {
-    /// The kind as documents spell it.
+    /// The kind's name in documents.
     pub const fn as_str(&self) -> &'static str {
         match self {
             StepKind::Task(_) => "task",
@@ -131,7 +131,7 @@ impl StepKind {
 /// A call of a handler.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Task {
-    /// Which.
+    /// Its name.
     pub task: String,
     /// Input; an empty object if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,7 +141,7 @@ pub struct Task {
     pub effect: Effect,
 }
 
-/// A request as a step of its own.
+/// A request as a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Http {
     /// The request.
@@ -155,23 +155,23 @@ pub struct Http {
 /// A wait for a time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum Wait {
-    /// For this long.
+    /// Duration.
     #[serde(rename = "for")]
     For(Span),
-    /// Until then: RFC 3339, or milliseconds since 1970.
+    /// Instant: RFC 3339, or milliseconds since 1970.
     #[serde(rename = "until")]
     Until(Template),
 }
 
-/// A fork.
+/// A condition with two branches.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Condition {
-    /// Which way.
+    /// The condition.
     #[serde(rename = "if")]
     pub condition: Expression,
-    /// If it holds.
+    /// Steps to run if it holds.
     pub then: Vec<Step>,
-    /// If it does not.
+    /// Steps to run if it does not hold.
     #[serde(rename = "else", skip_serializing_if = "Vec::is_empty")]
     pub otherwise: Vec<Step>,
 }
@@ -180,13 +180,13 @@ pub struct Condition {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Promise {
-    /// How long.
+    /// Timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// Business key that outsiders settle the promise by.
+    /// Business key that external callers use to settle the promise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Template>,
-    /// For how long the key still names it once it is over.
+    /// Time that the key stays reserved after the promise is settled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_ttl: Option<Span>,
 }
@@ -194,37 +194,37 @@ pub struct Promise {
 /// A wait for a signal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Signal {
-    /// Its name; the step's if absent.
+    /// Its name; the step's name if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
-    /// How long.
+    /// Timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
 }
 
-/// A wait for people.
+/// A wait for a person's decision.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
-    /// Roles and requesters that may decide; anybody if absent.
+    /// Roles and requesters that may decide; anyone if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Deciders>,
     /// Allowed decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decisions: Option<Vec<Decision>>,
-    /// Value to show to them.
+    /// Value to show to the deciders.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub show: Option<Template>,
-    /// The fields they may give with an edit; any if absent.
+    /// Fields that an edit may set; any if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fields: Option<Vec<String>>,
-    /// How long.
+    /// Timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// Whether the run continues after a rejection. It fails otherwise.
+    /// True if the run continues after a rejection. It fails otherwise.
     #[serde(rename = "onReject", skip_serializing_if = "is_false", serialize_with = "goes_on")]
     pub continue_on_reject: bool,
-    /// Whether the run continues if nobody decides in time. It fails otherwise.
+    /// True if the run continues after a timeout. It fails otherwise.
     #[serde(rename = "onTimeout", skip_serializing_if = "is_false", serialize_with = "goes_on")]
     pub continue_on_timeout: bool,
 }
@@ -251,11 +251,11 @@ pub struct Deciders {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Go on.
+    /// Continue.
     Approve,
-    /// Do not.
+    /// Stop.
     Reject,
-    /// Go on, with these values.
+    /// Continue with these values.
     Edit,
 }
 
@@ -263,7 +263,7 @@ impl Decision {
     /// Every decision.
     pub const ALL: [Decision; 3] = [Decision::Approve, Decision::Reject, Decision::Edit];
 
-    /// The decision as documents spell it.
+    /// The decision's name in documents.
     pub const fn as_str(self) -> &'static str {
         match self {
             Decision::Approve => "approve",
@@ -277,12 +277,12 @@ impl Decision {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Child {
-    /// Which.
+    /// Its name.
     pub workflow: String,
     /// Input; an empty object if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Template>,
-    /// What happens to the child if this run ends first.
+    /// Policy for the child if this run ends first.
     #[serde(skip_serializing_if = "is_cancel", serialize_with = "on_close")]
     pub on_close: ClosePolicy,
 }
@@ -290,23 +290,23 @@ pub struct Child {
 /// Branches that run in parallel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Parallel {
-    /// Each a list of steps.
+    /// Each branch is a list of steps.
     pub branches: Vec<Vec<Step>>,
 }
 
-/// The same for each item.
+/// The same steps for each item of a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForEach {
-    /// Gives the list.
+    /// Expression that returns the list.
     pub items: Template,
-    /// How many items at once; one if absent.
+    /// Number of concurrent items; one if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<usize>,
-    /// How many items at most.
+    /// Maximum number of items.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_items: Option<usize>,
-    /// Result of each item; what its steps wrote to the state if absent.
+    /// Result of each item; the state that its steps wrote if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Template>,
     /// Steps for each item.

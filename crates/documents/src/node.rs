@@ -7,7 +7,7 @@ use crate::problem::{Position, Problem, Problems, Severity};
 mod json;
 mod yaml;
 
-/// How a document is written.
+/// Format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// JSON if it begins with a brace, YAML otherwise.
@@ -26,7 +26,7 @@ pub(crate) struct Node {
     pub(crate) kind: Kind,
 }
 
-/// What it is. Objects keep their order, and hold no key twice.
+/// Its content. Objects keep their order, and no key occurs twice.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Kind {
     Null,
@@ -49,7 +49,7 @@ impl Node {
         }
     }
 
-    /// The field of that name, if it is an object that has one.
+    /// The field of this name, if the value is an object that has it.
     pub(crate) fn find(&self, field: &str) -> Option<&Node> {
         match &self.kind {
             Kind::Object(fields) => fields.iter().find(|(key, _)| key == field).map(|(_, node)| node),
@@ -124,7 +124,7 @@ pub(crate) fn text_of(bytes: &[u8]) -> Result<&str, Problem> {
     })
 }
 
-/// Not every store can keep NUL.
+/// Not every store can hold NUL.
 fn check_text(text: &str, path: &str, at: Option<Position>, problems: &mut Problems) {
     if text.contains('\0') {
         problems.error(path, at, "nul", "a text holds NUL (\\u0000), which not every store can keep");

@@ -1,4 +1,4 @@
-//! Problems of a document: all at once, each with its place and what to do.
+//! Problems of a document: all at once, each with its position and a remedy.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::limits::MAX_PROBLEMS;
 
-/// Whether the document can be used.
+/// Severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -16,27 +16,27 @@ pub enum Severity {
     Warning,
 }
 
-/// A place in the text, counted from 1.
+/// A position in the text, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Position {
     /// The line.
     pub line: u32,
-    /// The character in it.
+    /// The character within the line.
     pub column: u32,
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// Whether the document can be used.
+    /// Error or warning.
     pub severity: Severity,
-    /// Where, as a JSON pointer into the document; empty for the document as a whole.
+    /// JSON pointer into the document; empty for the document as a whole.
     pub path: String,
     /// A short stable code.
     pub code: &'static str,
     /// The problem, and what to do about it.
     pub message: String,
-    /// Where in the text, if that is known.
+    /// Position in the text, if known.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub at: Option<Position>,
 }
@@ -127,12 +127,12 @@ impl Problems {
     }
 }
 
-/// A JSON pointer one step further down.
+/// A JSON pointer extended by one step.
 pub(crate) fn below(path: &str, key: impl fmt::Display) -> String {
     format!("{path}/{}", key.to_string().replace('~', "~0").replace('/', "~1"))
 }
 
-/// The start of a text, for messages.
+/// The beginning of a text, for messages.
 pub(crate) fn excerpt(text: &str) -> String {
     let mut short: String = text.chars().take(60).collect();
     if short.len() < text.len() {

@@ -81,7 +81,7 @@ impl<'a> Runner<'a> {
         evaluate_guarded(self.ctx.workspace(), || self.ctx.begin_computation(), evaluate).await
     }
 
-    /// One after another.
+    /// Runs steps one after another.
     fn steps<'s>(self, steps: &'s [Step], scope: &'s mut Scope) -> Steps<'s>
     where
         'a: 's,
@@ -103,7 +103,7 @@ impl<'a> Runner<'a> {
                 Err(failed) => return Err(self.fail(step, scope, failed.into()).await),
             }
         }
-        // Effects are mapped before they are recorded, so that the record holds what the step gives.
+        // Outputs of effects are mapped before they are recorded, so the record contains the step's output.
         let result = match &step.kind {
             StepKind::Task(task) => {
                 let output = self.task(step, task, scope).await?;
@@ -140,7 +140,7 @@ impl<'a> Runner<'a> {
         scope.complete(&step.name, output)
     }
 
-    /// S0.36, S0.41: what is passed over is on record as SKIPPED, and so is all that is in it.
+    /// S0.36, S0.41: a skipped step is recorded as SKIPPED, with all steps inside it.
     fn skip(self, step: &Step, scope: &mut Scope) -> Result<(), Failure> {
         self.ctx.skip(&scope.name(&step.name))?;
         scope.skip(&step.name);
@@ -154,7 +154,7 @@ impl<'a> Runner<'a> {
         inside.into_iter().try_for_each(|step| self.skip(step, scope))
     }
 
-    /// Records a failure as that of the step, and returns it.
+    /// Records a failure of the step, and returns it.
     async fn fail(self, step: &Step, scope: &Scope, failure: Failure) -> Failure {
         let name = scope.name(&step.name);
         let failed = failure.clone();
@@ -226,7 +226,7 @@ impl<'a> Runner<'a> {
             Ok(holds) => holds,
             Err(failed) => return Err(self.fail(step, scope, failed.into()).await),
         };
-        // The choice is recorded, so that a replay makes the same one.
+        // The choice is recorded, so that a replay makes the same choice.
         let chosen = || (if holds { "then" } else { "else" }).to_string();
         let taken: String = self.ctx.remember(&scope.name(&step.name), chosen)?;
         let (taken_steps, passed_over) = match taken.as_str() {
@@ -247,8 +247,8 @@ impl<'a> Runner<'a> {
         self.ctx.child::<_, Value>(&child.workflow, &input).on_close(child.on_close).recorded_as(&name).await
     }
 
-    /// All branches go to their end, also if one fails: nothing is cut off in the middle of an effect. What they wrote is merged in
-    /// the order of the document, whichever ended first.
+    /// Runs all branches to their end, even if one fails: no effect is interrupted. Their outputs are merged in
+    /// document order, whichever branch ended first.
     async fn parallel(self, parallel: &Parallel, scope: &mut Scope) -> Result<Value, Failure> {
         let around = &*scope;
         let branches = parallel.branches.iter().map(|steps| async move {
@@ -262,7 +262,7 @@ impl<'a> Runner<'a> {
         Ok(Value::Null)
     }
 
-    /// Runs up to `concurrency` lanes, each of which takes the next item. After a failure no item starts.
+    /// Runs up to `concurrency` lanes, each taking the next item. After a failure no further item starts.
     async fn for_each(self, step: &Step, of: &ForEach, scope: &Scope) -> Result<Value, Failure> {
         let items = match self.render(step, &of.items, scope).await? {
             Value::Array(items) => items,
@@ -303,7 +303,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// An instant as a document gives it: RFC 3339, or milliseconds since 1970.
+/// An instant in a document: RFC 3339, or milliseconds since 1970.
 pub(crate) fn time_of(value: &Value) -> Result<Timestamp, String> {
     let wrong =
         || "an instant is a text such as \"2030-01-31T12:00:00Z\", or milliseconds since 1970".to_string();
@@ -317,7 +317,7 @@ pub(crate) fn time_of(value: &Value) -> Result<Timestamp, String> {
     }
 }
 
-/// The key that a template gave: a text, or a number, that can be one.
+/// The key that a template returned: a valid string or number.
 fn key_of(value: &Value) -> Result<String, Failure> {
     let bad = |why: String| Failure::permanent(why).with_code("bad_key");
     let key = match value {

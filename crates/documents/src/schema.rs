@@ -1,4 +1,4 @@
-//! The published JSON Schema of documents, for editors. It says what fields there are and what they look like; only
+//! The published JSON Schema of documents, for editors. It describes the fields and their types; only
 //! [`check`](crate::check) knows all the rules.
 
 mod entity;
@@ -123,7 +123,7 @@ fn object(of: &str, fields: &[&[&str]], required: &[&str]) -> Value {
     json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
 }
 
-/// Schema of a field that is the same everywhere.
+/// Schema of a field that is the same in every object.
 fn field(of: &str, name: &str) -> Value {
     let texts = || json!({ "type": "array", "items": { "type": "string" } });
     match (of, name) {

@@ -14,22 +14,22 @@ use crate::template::about_size;
 /// Fuel for making one value available to expressions.
 const FUEL_PER_VALUE: u64 = 12;
 
-/// Variables that are known everywhere in a document.
+/// Variables available everywhere in a document.
 pub(crate) const EVERYWHERE: &[&str] = &["input", "state", "steps", "run"];
 
-/// The data of a run as far as it has come; each branch of a parallel step and each item of a loop has one of its own.
+/// The data of a run so far. Each branch of a parallel step and each item of a loop has its own.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
     input: Arc<Value>,
     run: Arc<Value>,
     state: Arc<Map<String, Value>>,
-    /// How much outputs hold, in about bytes.
+    /// Approximate size of the outputs in bytes.
     held: usize,
     /// Changes to the state in this scope, to be merged into the outer scope.
     written: Map<String, Value>,
     steps: BTreeMap<String, Arc<Value>>,
     local: BTreeMap<&'static str, Arc<Value>>,
-    /// Which item of each loop around this is, as the steps' names show it.
+    /// Index of the item in each enclosing loop, as in the steps' names.
     suffix: String,
 }
 
@@ -47,14 +47,14 @@ impl Scope {
         }
     }
 
-    /// The same, with one variable more.
+    /// Returns a scope with one more variable.
     pub(crate) fn with(&self, name: &'static str, value: Value) -> Self {
         let mut scope = self.clone();
         scope.local.insert(name, Arc::new(value));
         scope
     }
 
-    /// A scope for one branch: it sees all there is, and what it writes is its own until it is merged.
+    /// Creates a scope for one branch: it sees all data, and keeps its own changes until they are merged.
     pub(crate) fn branch(&self) -> Self {
         Scope { written: Map::new(), ..self.clone() }
     }
@@ -68,12 +68,12 @@ impl Scope {
         scope
     }
 
-    /// A step's name with the places of the items it belongs to.
+    /// A step's name with the indices of its items.
     pub(crate) fn name(&self, step: &str) -> String {
         format!("{step}{}", self.suffix)
     }
 
-    /// S0.32: a step is done; its output is seen as its own, and merged shallowly into the state if it is an object.
+    /// S0.32: records a step's output, and merges it shallowly into the state if it is an object.
     pub(crate) fn complete(&mut self, step: &str, output: Value) -> Result<(), Failure> {
         self.hold(about_size(&output))?;
         if let Value::Object(fields) = &output {
@@ -89,7 +89,7 @@ impl Scope {
         self.steps.insert(step.to_string(), Arc::new(json!({ "output": null, "skipped": true })));
     }
 
-    /// Takes over what a branch has written and done.
+    /// Merges the outputs and changes of a branch.
     pub(crate) fn merge(&mut self, branch: Scope, before: usize) -> Result<(), Failure> {
         self.hold(branch.held.saturating_sub(before))?;
         for (key, value) in branch.written {
@@ -99,7 +99,7 @@ impl Scope {
         Ok(())
     }
 
-    /// How much outputs hold so far.
+    /// Approximate size of the outputs so far.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
@@ -144,7 +144,7 @@ impl Scope {
         variables.sum::<u64>() * FUEL_PER_VALUE
     }
 
-    /// The variable as expressions see it, if it is there.
+    /// The variable as expressions see it, if it exists.
     pub(crate) fn find<'v>(&'v self, name: &str, reads: &Reads) -> Option<Box<dyn Val + 'v>> {
         match name {
             "input" => Some(value_of_json(&self.input)),
@@ -160,7 +160,7 @@ impl Scope {
     }
 }
 
-/// How many values there are in it, itself included.
+/// Number of values in it, including itself.
 fn values_in(value: &Value) -> u64 {
     match value {
         Value::Array(items) => 1 + items.iter().map(values_in).sum::<u64>(),

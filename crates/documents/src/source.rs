@@ -1,7 +1,7 @@
-//! Webhook sources as documents: whom to believe, how to tell events apart, and what to do with them.
+//! Webhook sources as documents: signatures, event ids, and actions.
 //!
-//! Only [`check_source`] makes sources, so that one that exists has been checked. Written as JSON, a source is the source again, with
-//! the fields of its preset in place of the preset.
+//! Only [`check_source`] creates sources, so every existing source has been checked. Serialised as JSON, it is the
+//! source again, with the fields of its preset in place of the preset.
 
 mod body;
 mod check;
@@ -22,49 +22,49 @@ use crate::expression::Expression;
 use crate::span::Span;
 use crate::template::{SECRET, Template};
 
-/// Variables that the expressions of a source see.
+/// Variables of a source's expressions.
 pub(crate) const VARIABLES: &[&str] = &["body", "headers", "event"];
 
 /// A source of webhooks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
-    /// Its name, which is in its address.
+    /// Its name, which is part of its address.
     pub name: String,
     /// Description for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How its webhooks are signed.
+    /// Signature scheme.
     #[serde(serialize_with = "signature")]
     pub signature: Scheme,
     /// Names of the secrets. Any of them may have signed.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "secrets")]
     pub secrets: Vec<String>,
-    /// Where the provider's id of an event is.
+    /// Location of the provider's event id.
     pub event_id: EventId,
-    /// Events for which it is false are ignored.
+    /// Filter: an event is ignored if this is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Expression>,
     /// Actions for each event.
     pub actions: Vec<Action>,
 }
 
-/// Where the id of an event is: the same however often the provider sends it.
+/// Location of an event's id, which is the same for each delivery of the event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventId {
     /// In this header.
     Header(HeaderName),
-    /// In the body, where this JSON pointer leads.
+    /// In the body, at this JSON pointer.
     Pointer(String),
 }
 
-/// One thing that is done with an event.
+/// One action for an event.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Action {
-    /// What.
+    /// The kind of the action.
     #[serde(flatten)]
     pub act: Act,
-    /// The step is skipped if this is false.
+    /// The action is skipped if this is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<Expression>,
 }
@@ -73,16 +73,16 @@ pub struct Action {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
-    /// A promise is settled by its key.
+    /// Settles a promise by its key.
     Settle(Settle),
-    /// A run is started.
+    /// Starts a run.
     Start(Start),
-    /// A run is sent a signal.
+    /// Sends a signal to a run.
     Signal(Signal),
 }
 
 impl Act {
-    /// The kind as documents spell it.
+    /// The kind's name in documents.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Act::Settle(_) => "settle",
@@ -98,10 +98,10 @@ impl Act {
 pub struct Settle {
     /// The key of the promise.
     pub key: Template,
-    /// With what.
+    /// The settlement.
     #[serde(flatten)]
     pub with: SettleWith,
-    /// How long it is kept if there is no such promise yet.
+    /// Retention of the settlement if the promise does not exist yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_for: Option<Span>,
 }
@@ -112,16 +112,16 @@ pub struct Settle {
 pub enum SettleWith {
     /// A value.
     Value(Template),
-    /// The word that there will be none.
+    /// A rejection: there will be no value.
     Reject(Reject),
 }
 
-/// Why there will be no value.
+/// Reason for a rejection.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Reject {
-    /// In words.
+    /// Message.
     pub message: Template,
-    /// As a code.
+    /// Code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Template>,
 }
@@ -131,7 +131,7 @@ pub struct Reject {
 pub struct Start {
     /// Name of the workflow.
     pub workflow: String,
-    /// Its key; made of the source, the workflow and the id of the event if absent.
+    /// Its key. If absent, it consists of the source, the workflow and the event's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Template>,
     /// Input; an empty object if absent.
@@ -155,7 +155,7 @@ pub struct Signal {
     pub payload: Option<Template>,
 }
 
-/// How the run is named.
+/// Reference to a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SignalTo {

@@ -1,4 +1,4 @@
-//! Durations as documents write them.
+//! Durations in documents.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl Span {
         self.0
     }
 
-    /// The text in the largest units that give the duration exactly; [`parse`](Span::parse) reads it.
+    /// The text in the largest units that express the duration exactly; [`parse`](Span::parse) reads it.
     pub fn to_text(self) -> String {
         format_duration(self.0)
     }

@@ -1,4 +1,5 @@
-//! Templates: JSON whose texts may hold `{{ expression }}`. A text that is one expression and nothing else keeps its type.
+//! Templates: JSON whose strings may contain `{{ expression }}`. A string that consists of one expression keeps the
+//! expression's type.
 
 mod url;
 
@@ -21,7 +22,7 @@ pub(crate) use url::{BadUrl, has_dot_segment, host_of};
 /// Prefix of a reference to a secret.
 pub(crate) const SECRET: &str = "secret://";
 
-/// A template that has been compiled. Equal if written alike.
+/// A compiled template. Equal if the source is equal.
 #[derive(Clone)]
 pub struct Template {
     source: Arc<Value>,
@@ -44,7 +45,7 @@ enum Piece {
     Secret(String),
 }
 
-/// Something wrong inside a template, with its place below it.
+/// An error inside a template, with its position.
 pub(crate) struct Misfit {
     pub(crate) path: String,
     pub(crate) refused: Refused,
@@ -61,7 +62,7 @@ impl Template {
         }
     }
 
-    /// The template as it was written.
+    /// The source of the template.
     pub fn source(&self) -> &Value {
         &self.source
     }
@@ -87,18 +88,18 @@ impl Template {
         }
     }
 
-    /// Is there nothing in it but what was written?
+    /// Returns true if it contains no expression and no secret.
     pub(crate) fn is_fixed(&self) -> bool {
         self.expressions().is_empty() && self.secrets().is_empty()
     }
 
-    /// Fills it in.
+    /// Fills in the template.
     pub(crate) fn render(&self, scope: &Scope) -> Result<Value, Failed> {
         let mut left = MAX_EXPRESSION_OUTPUT;
         render(&self.part, scope, &mut left)
     }
 
-    /// Fills it in as a text, with secrets looked up: only what the document itself says is a secret is one, never data.
+    /// Fills in the template as a string and looks up secrets. Only the document itself can name a secret, never data.
     pub(crate) fn render_secret<E: From<Failed>>(
         &self,
         scope: &Scope,
@@ -156,7 +157,7 @@ impl Template {
         url.finish()
     }
 
-    /// The text with `filler` in the place of each expression.
+    /// The text with `filler` in place of each expression.
     pub(crate) fn outline(&self, filler: &str) -> String {
         match &*self.part {
             Part::Text(pieces) => {
@@ -172,7 +173,7 @@ impl Template {
     }
 }
 
-/// Names of the secrets that the text of a document refers to.
+/// Names of the secrets in the text of a document.
 pub fn named_secrets(text: &str) -> BTreeSet<&str> {
     let after = text.split(SECRET).skip(1);
     let name = |rest: &'_ str| rest.find(|c: char| !is_of_secret_name(c)).unwrap_or(rest.len());
@@ -229,7 +230,7 @@ fn part_of(source: &Value, allowed: &[&str], secrets: bool, path: &str, misfits:
     }
 }
 
-/// A list or an object without any expression is kept as it is.
+/// A list or object without expressions is stored unchanged.
 fn settled(part: Part, source: &Value) -> Part {
     let is_fixed = |part: &Part| matches!(part, Part::Fixed(_));
     match &part {
@@ -272,7 +273,7 @@ fn text_part(text: &str, allowed: &[&str], secrets: bool) -> Result<Part, Refuse
     }
 }
 
-/// Where the braces of the template close: not in a text, and not inside an object of the expression.
+/// Position of the template's closing braces: not inside a string, and not inside an object of the expression.
 fn end_of_expression(text: &str) -> Option<usize> {
     let (mut depth, mut quote, mut escaped) = (0usize, None, false);
     for (at, c) in text.char_indices() {
@@ -291,7 +292,7 @@ fn end_of_expression(text: &str) -> Option<usize> {
     None
 }
 
-/// Fixed text, and the references to secrets in it.
+/// Fixed text, with references to secrets in it.
 fn push_text(text: &str, secrets: bool, pieces: &mut Vec<Piece>) -> Result<(), Refused> {
     let mut rest = text;
     while let Some(start) = rest.find(SECRET) {
@@ -358,7 +359,7 @@ fn too_large() -> Failed {
     Failed(format!("the template gives more than {MAX_EXPRESSION_OUTPUT} bytes"))
 }
 
-/// How long the value is as JSON text, about.
+/// Approximate length of the value as JSON.
 pub(crate) fn about_size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,

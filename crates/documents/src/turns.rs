@@ -1,7 +1,7 @@
-//! Expensive evaluations take turns: few at once, off the async workers, and one workspace after the other.
+//! Expensive evaluations take turns: a few at a time, off the async workers, and round-robin among workspaces.
 //!
-//! What costs about a millisecond is evaluated where it is asked for. What turns out to cost more is begun again under a turn, on a thread
-//! that the runtime has given up as a worker. Fuel decides which is which, so it is the same in every replay.
+//! An evaluation of up to about a millisecond runs in place. A more expensive one starts again when it gets a turn, on
+//! a thread that the runtime has released as a worker. Fuel decides between the two, so it is the same in every replay.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -19,12 +19,12 @@ static TURNS: LazyLock<Turns> = LazyLock::new(|| {
     Turns::new((cores / CORES_PER_EVALUATION).max(1))
 });
 
-/// Evaluates expressions of a workspace: at once if that is cheap, else when it is the turn of the workspace.
+/// Evaluates expressions of a workspace: in place if they are cheap, otherwise in the workspace's turn.
 pub async fn evaluate_fairly<T>(workspace: &WorkspaceId, evaluate: impl Fn() -> T) -> T {
     evaluate_guarded(workspace, || (), evaluate).await
 }
 
-/// The same; `guard` makes something that is kept while the evaluation waits and works, if it does.
+/// Like [`evaluate_fairly`]; `guard` creates a value to hold while an expensive evaluation waits and runs.
 pub(crate) async fn evaluate_guarded<T, G>(
     workspace: &WorkspaceId,
     guard: impl FnOnce() -> G,
@@ -53,7 +53,7 @@ struct Waiting {
     queues: BTreeMap<WorkspaceId, VecDeque<oneshot::Sender<Turn>>>,
 }
 
-/// The right to evaluate; given back when it is dropped.
+/// The right to evaluate; dropping it returns the turn.
 struct Turn(Option<Turns>);
 
 impl Turns {
@@ -79,7 +79,7 @@ impl Turns {
             }
             told
         };
-        // The sender is dropped only with the turns themselves, and those are static.
+        // The sender is dropped only with the turns themselves, which are static.
         told.await.unwrap_or(Turn(None))
     }
 
@@ -176,7 +176,7 @@ mod tests {
             assert!(told.as_mut().poll(&mut context).is_pending());
             let mut untold = pin!(turns.take(&b));
             assert!(untold.as_mut().poll(&mut context).is_pending());
-            // One is given the turn and goes before it hears of it; the other goes before.
+            // One waiter gets the turn and is dropped before it learns of it; the other is dropped before.
             drop(held);
         }
         let held = turns.take(&workspace("c")).await;

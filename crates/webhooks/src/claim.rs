@@ -1,4 +1,5 @@
-//! What the headers of a webhook claim: signatures, over what, and when. Whether it is true is for [`Verifier`](crate::Verifier).
+//! Claims in a webhook's headers: signatures, signed text and time. [`Verifier`](crate::Verifier) checks whether they
+//! are true.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,15 +17,15 @@ pub(crate) struct Claim {
     pub(crate) algorithm: Algorithm,
     /// Signed text before the body.
     pub(crate) before_body: String,
-    /// Each as long as a MAC.
+    /// MAC signatures, each of the algorithm's length.
     pub(crate) signatures: Vec<Vec<u8>>,
-    /// Signatures that are verified with a public key. There is at least one of either kind.
+    /// Signatures to verify with a public key. There is at least one signature in this list or the other.
     pub(crate) public_signatures: Vec<Vec<u8>>,
     /// Seconds since 1970.
     pub(crate) signed_at: Option<u64>,
 }
 
-/// Reads the headers of `scheme`; `None` if it has none.
+/// Reads the headers of `scheme`, or returns `None` if it has none.
 pub(crate) fn read_claim(scheme: &Scheme, headers: &HeaderMap) -> Result<Option<Claim>, Refused> {
     match scheme {
         Scheme::StandardWebhooks => standard_webhooks(headers),
@@ -124,7 +125,7 @@ fn malformed(name: HeaderName, why: &'static str) -> Refused {
     Refused::Malformed { name, why }
 }
 
-/// A header that must be there, and once.
+/// A required header, which must occur once.
 fn single<'h>(headers: &'h HeaderMap, name: &HeaderName, limit: usize) -> Result<&'h str, Refused> {
     let mut values = headers.get_all(name).iter();
     let value = match (values.next(), values.next()) {
@@ -138,7 +139,7 @@ fn single<'h>(headers: &'h HeaderMap, name: &HeaderName, limit: usize) -> Result
     value.to_str().map_err(|_| malformed(name.clone(), "it is not printable ASCII"))
 }
 
-/// A time as it was written, which is what is signed, and as a number.
+/// A timestamp in its signed text form, and as a number.
 fn timestamp<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<(&'h str, u64), Refused> {
     let name = HeaderName::from_static(name);
     let written = single(headers, &name, MAX_TIMESTAMP_CHARS)?;
@@ -151,7 +152,7 @@ fn seconds(text: &str) -> Option<u64> {
     is_number.then(|| text.parse().ok()).flatten()
 }
 
-/// One signature of SHA-256 in hexadecimal digits.
+/// One SHA-256 signature in hexadecimal digits.
 fn prefixed(
     headers: &HeaderMap,
     header: &HeaderName,

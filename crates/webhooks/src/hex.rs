@@ -1,6 +1,6 @@
 //! Bytes as hexadecimal digits.
 
-/// The bytes that `text` spells, in digits of either case.
+/// Decodes `text`, in digits of either case.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     if !rest.is_empty() {
@@ -10,7 +10,7 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     pairs.iter().map(|[high, low]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()).collect()
 }
 
-/// In small letters.
+/// Encodes in lower case.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

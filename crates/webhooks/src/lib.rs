@@ -1,4 +1,4 @@
-//! Pure rules for incoming and outgoing webhooks: verifying, signing, and scheduling deliveries.
+//! Pure rules for incoming and outgoing webhooks: verification, signing, and the delivery schedule.
 #![doc = include_str!("../README.md")]
 
 mod claim;

@@ -1,4 +1,4 @@
-//! Message authentication codes, and how they are compared.
+//! Message authentication codes and their comparison.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
@@ -7,7 +7,7 @@ use subtle::{Choice, ConstantTimeEq};
 
 use crate::scheme::Algorithm;
 
-/// The MAC of all `parts` one after the other.
+/// The MAC of all `parts`, concatenated.
 pub(crate) fn mac(algorithm: Algorithm, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     match algorithm {
         Algorithm::Sha1 => finish(Hmac::<Sha1>::new_from_slice(key), parts),
@@ -22,7 +22,8 @@ fn finish<M: Mac, E: std::fmt::Debug>(mac: Result<M, E>, parts: &[&[u8]]) -> Vec
     mac.finalize().into_bytes().to_vec()
 }
 
-/// Does any of `keys` give any of `signatures`? All are tried whichever matched, so that the time tells nothing.
+/// Returns true if any of `keys` produces any of `signatures`. All combinations are tried, so that the time reveals
+/// nothing.
 pub(crate) fn any_matches<'k>(
     algorithm: Algorithm,
     keys: impl Iterator<Item = &'k [u8]>,

@@ -1,4 +1,4 @@
-//! The id of a webhook we send: one for all attempts, so that its receiver can tell them to be one.
+//! The id of an outgoing webhook: the same for all attempts, so that its receiver recognises duplicates.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::limits::MAX_MESSAGE_ID_CHARS;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(String);
 
-/// It cannot be an id.
+/// The text is not a valid id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the id of a message is 1 to {MAX_MESSAGE_ID_CHARS} printable ASCII characters without spaces and dots"
@@ -19,7 +19,7 @@ pub struct MessageId(String);
 pub struct BadMessageId;
 
 impl MessageId {
-    /// Takes an id as it is.
+    /// Uses a given id.
     pub fn new(text: &str) -> Result<Self, BadMessageId> {
         match is_message_id(text) {
             true => Ok(MessageId(text.to_string())),
@@ -27,12 +27,12 @@ impl MessageId {
         }
     }
 
-    /// The id of what `key` names, such as the key of an after-effect: the same key gives the same id, whatever is in it.
-    /// `scope` keeps the same key in two places apart.
+    /// The id for `key`, such as the key of an after-effect. The same key always gives the same id, whatever characters
+    /// it has. `scope` separates equal keys in different places.
     pub fn of_key(scope: &str, key: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(b"hapax webhook message\0");
-        // The length keeps ("a", "bc") and ("ab", "c") apart.
+        // The length separates ("a", "bc") from ("ab", "c").
         hash.update((scope.len() as u64).to_be_bytes());
         hash.update(scope);
         hash.update(key);
@@ -51,7 +51,7 @@ impl fmt::Display for MessageId {
     }
 }
 
-/// A dot would let an id and a timestamp be read as another id and timestamp.
+/// With a dot, an id and a timestamp could be read as another id and timestamp.
 pub(crate) fn is_message_id(text: &str) -> bool {
     let is_fine = |byte: u8| byte.is_ascii_graphic() && byte != b'.';
     (1..=MAX_MESSAGE_ID_CHARS).contains(&text.len()) && text.bytes().all(is_fine)

@@ -1,4 +1,4 @@
-//! Pairs of Ed25519 keys, for receivers that are to check and not to sign: `whsk_` is what the sender keeps, `whpk_` what receivers get.
+//! Ed25519 key pairs, for receivers that may verify but not sign. The sender keeps `whsk_`, and receivers get `whpk_`.
 
 use std::fmt;
 
@@ -24,13 +24,13 @@ const PUBLIC_BYTES: usize = 32;
 pub struct PublicKey([u8; PUBLIC_BYTES]);
 
 impl PublicKey {
-    /// Reads one as it is shown.
+    /// Parses a public key from its text form.
     pub fn parse(text: &str) -> Result<Self, BadSecret> {
         let bytes = text.strip_prefix(PUBLIC).and_then(|text| STANDARD.decode(text).ok());
         bytes.and_then(|bytes| bytes.try_into().ok()).map(PublicKey).ok_or(BadSecret::NotAPublicKey)
     }
 
-    /// Did the other half of the pair sign `message`?
+    /// Returns true if the private key signed `message`.
     pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         UnparsedPublicKey::new(&ED25519, &self.0).verify(message, signature).is_ok()
     }
@@ -48,7 +48,7 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// Both halves.
+/// A key pair.
 #[derive(Clone)]
 pub(crate) struct Pair {
     seed: SecretSlice<u8>,
@@ -62,7 +62,7 @@ impl Pair {
         Ok(Pair::of_seed(seed))
     }
 
-    /// Reads `whsk_` and base64 of the seed and the public key, which must belong together.
+    /// Parses `whsk_` and base64 of the seed and the public key, which must belong together.
     pub(crate) fn parse(text: &str) -> Result<Self, BadSecret> {
         let bytes = text.strip_prefix(PRIVATE).and_then(|text| STANDARD.decode(text).ok());
         let bytes = bytes.filter(|bytes| bytes.len() == SEED_BYTES + PUBLIC_BYTES);

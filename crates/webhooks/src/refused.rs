@@ -1,57 +1,57 @@
-//! Why a webhook is not believed. For our own logs: strangers get one and the same answer for all of it.
+//! Reasons why a webhook is rejected. They are for our own logs: senders get one and the same answer for all of them.
 
 use http::HeaderName;
 
-/// What is wrong. None of it repeats what was sent.
+/// Reason for a rejection. None repeats content of the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// A header is not there.
+    /// A header is missing.
     #[error("the header {name} is missing; is the source's scheme the one its sender uses?")]
     MissingHeader {
-        /// Which.
+        /// Its name.
         name: HeaderName,
     },
-    /// A header that says something once is there more than once.
+    /// A single-valued header occurs more than once.
     #[error("the header {name} is there more than once")]
     RepeatedHeader {
-        /// Which.
+        /// Its name.
         name: HeaderName,
     },
-    /// A header is longer than any honest one.
+    /// A header is too long.
     #[error("the header {name} is longer than {limit} bytes")]
     TooLong {
-        /// Which.
+        /// Its name.
         name: HeaderName,
-        /// How long it may be.
+        /// The limit.
         limit: usize,
     },
-    /// A header does not say what it should.
+    /// A header is malformed.
     #[error("the header {name} cannot be read: {why}")]
     Malformed {
-        /// Which.
+        /// Its name.
         name: HeaderName,
         /// The expected form.
         why: &'static str,
     },
-    /// Signed with one of the secrets, but too long ago: a replay, or a clock that is behind.
+    /// Signed with one of the secrets, but too long ago: a replay, or a clock that is slow.
     #[error("it was signed {seconds} s ago: a replay, or one of the clocks is wrong")]
     Stale {
-        /// How long ago.
+        /// Age of the signature.
         seconds: u64,
     },
-    /// Signed with one of the secrets, but for a time that is to come.
+    /// Signed with one of the secrets, but with a future timestamp.
     #[error("it was signed {seconds} s in the future: one of the clocks is wrong")]
     FromTheFuture {
-        /// How far.
+        /// Time until then.
         seconds: u64,
     },
-    /// No secret matches the signature: another secret, other bytes, or another sender.
+    /// No secret matches the signature: a different secret, different bytes, or another sender.
     #[error("no secret of the source matches the signature: a different secret, different bytes, or a forgery")]
     NoMatch,
 }
 
 impl Refused {
-    /// A short stable word for metrics and logs.
+    /// Short stable name for metrics and logs.
     pub const fn code(&self) -> &'static str {
         match self {
             Refused::MissingHeader { .. } => "missing_header",

@@ -10,21 +10,22 @@ use crate::limits::MAX_RETRY_AFTER;
 /// Outcome of one attempt.
 #[derive(Debug, Clone)]
 pub enum Reply<'a> {
-    /// An answer. How much of its body could be read does not matter: the status is the receiver's word.
+    /// An answer. Its status counts, however much of its body could be read.
     Answered {
         /// Its status.
         status: u16,
-        /// Its headers, as far as they are known.
+        /// Its headers, as far as known.
         headers: Option<&'a HeaderMap>,
     },
-    /// No answer: not sent, or sent and nothing came back. Either way it may be sent again, under the same id.
+    /// No answer: the request was not sent, or no response came back. Either way it may be sent again, under the same
+    /// id.
     Silence {
         /// The cause.
         why: &'a str,
     },
-    /// Our own rules forbid the address. Nothing was sent, nor will be until the address or the rules change.
+    /// Our rules forbid the address. Nothing was sent, and nothing will be until the address or the rules change.
     Forbidden {
-        /// Which rule.
+        /// The rule.
         why: &'a str,
     },
 }
@@ -33,28 +34,28 @@ pub enum Reply<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// The receiver has it.
+    /// The receiver accepted it.
     Delivered,
-    /// Try again by the [schedule](crate::wait_after), and not before `asked` is over, if the receiver asked for a pause.
+    /// Retry by the [schedule](crate::wait_after), and not before the pause `asked` for by the receiver is over.
     Again {
         /// The cause.
         why: String,
-        /// The pause asked for, within [`MAX_RETRY_AFTER`].
+        /// The requested pause, at most [`MAX_RETRY_AFTER`].
         asked: Option<Duration>,
     },
-    /// Never again by itself: the delivery is dead, for people to see and send once more.
+    /// No automatic retry: the delivery is dead, and a person may send it again.
     GiveUp {
         /// The cause.
         why: String,
     },
-    /// The receiver is gone for good: this delivery is dead, and nothing more is sent there.
+    /// The receiver is permanently gone: this delivery is dead, and no other is sent there.
     Disable {
         /// The response.
         why: String,
     },
 }
 
-/// Judges an attempt; `now` is for a `Retry-After` that is a date, when the answer does not say what time it is there.
+/// Judges an attempt. `now` is used for a `Retry-After` date if the answer has no `Date` header.
 pub fn judge(reply: &Reply<'_>, now: SystemTime) -> Verdict {
     match reply {
         Reply::Answered { status: 200..=299, .. } => Verdict::Delivered,
@@ -77,12 +78,12 @@ pub fn judge(reply: &Reply<'_>, now: SystemTime) -> Verdict {
     }
 }
 
-/// `Retry-After`: seconds, or a date, counted from the date of the answer itself if it has one.
+/// Parses `Retry-After`: seconds, or a date relative to the answer's own `Date` header if it has one.
 fn requested_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let text = header(RETRY_AFTER)?;
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A number that overflows counts as forever.
+        // A number that overflows counts as infinite.
         let wait = text.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs);
         return Some(wait.min(MAX_RETRY_AFTER));
     }

@@ -1,4 +1,4 @@
-//! When a delivery is tried again: soon at first, then ever more seldom, over days.
+//! The retry schedule of a delivery: pauses that grow, over days.
 
 use std::time::Duration;
 
@@ -20,19 +20,19 @@ pub const SCHEDULE: [Duration; 9] = [
     Duration::from_secs(24 * HOUR),
 ];
 
-/// How far chance moves a pause, either way, as a part of it.
+/// Maximum jitter in either direction, as a fraction of the pause.
 const JITTER: f64 = 0.2;
 
-/// How long to wait after `attempts` failed ones, or `None` if it is time to give up.
+/// The pause after `attempts` failed attempts, or `None` if it is time to give up.
 ///
-/// `age` is how long ago the event was, `asked` the pause the receiver asked for, and `chance` in `[0, 1)` spreads those that failed
-/// together. Full jitter, as steps have it, would make the whole take anything from nothing to days: here the pauses say for
-/// how long an outage may last.
+/// `age` is the time since the event, `asked` the pause that the receiver requested, and `chance` in `[0, 1)` spreads
+/// deliveries that failed together. Steps use full jitter. Here that would make the whole schedule last anywhere from
+/// nothing to days, while these pauses are meant to cover an outage of a certain length.
 pub fn wait_after(attempts: u32, age: Duration, asked: Option<Duration>, chance: f64) -> Option<Duration> {
     let pause = SCHEDULE.get(usize::try_from(attempts).ok()?.checked_sub(1)?)?;
     let chance = if chance.is_finite() { chance.clamp(0.0, 1.0) } else { 0.5 };
     let pause = pause.mul_f64(1.0 - JITTER + 2.0 * JITTER * chance);
-    // A receiver that asks for less does not use up its attempts sooner for it.
+    // A receiver that asks for a shorter pause does not use up its attempts sooner.
     let pause = pause.max(asked.unwrap_or_default().min(MAX_RETRY_AFTER));
     let is_in_time = age.checked_add(pause).is_some_and(|age| age <= DELIVER_WITHIN);
     is_in_time.then_some(pause)
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
     use crate::limits::{LONGEST_PAUSE, MAX_DELIVERY_ATTEMPTS};
 
-    /// How many attempts are made, and over what time, if all of them fail.
+    /// Number of attempts if all fail, and the time they span.
     fn all_fail(chance: f64, asked: Option<Duration>) -> (u32, Duration) {
         let (mut attempts, mut age) = (1, Duration::ZERO);
         while let Some(pause) = wait_after(attempts, age, asked, chance) {
@@ -53,7 +53,8 @@ mod tests {
         (attempts, age)
     }
 
-    /// RELIABILITY, lesson 12: a receiver that keeps ids for four days has not forgotten any that is still being sent.
+    /// RELIABILITY, lesson 12: a receiver that keeps ids for four days still has the id of every delivery that can be
+    /// sent.
     #[test]
     fn a_delivery_is_tried_for_days_and_never_longer_than_ids_are_kept() {
         for chance in [0.0, 0.25, 0.5, 0.75, 1.0] {

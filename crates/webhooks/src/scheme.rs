@@ -1,4 +1,4 @@
-//! How a sender proves who it is.
+//! Signature schemes of webhooks.
 
 use http::HeaderName;
 
@@ -15,12 +15,12 @@ pub enum Scheme {
     Slack,
     /// A MAC of the body in a header.
     Hmac(HmacScheme),
-    /// Nothing is proved: anybody who knows the address can send.
+    /// No signature: anyone who knows the address can send.
     Unsigned,
 }
 
 impl Scheme {
-    /// The scheme as documents spell it.
+    /// The scheme's name in documents.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Scheme::StandardWebhooks => "standard-webhooks",
@@ -40,7 +40,8 @@ impl Scheme {
         }
     }
 
-    /// Is what this header says signed along with the body, so that a captured request cannot be sent again with another value there?
+    /// Returns true if the signature covers this header, so that a captured request cannot be sent again with another
+    /// value in it.
     pub fn signs(&self, header: &HeaderName) -> bool {
         match self {
             Scheme::StandardWebhooks => matches!(header.as_str(), "webhook-id" | "webhook-timestamp"),
@@ -49,7 +50,7 @@ impl Scheme {
         }
     }
 
-    /// The header with the signature, if there is one; it is for nobody else to see.
+    /// The header with the signature, if there is one. It must not be shown or stored.
     pub fn signature_header(&self) -> Option<HeaderName> {
         let name = match self {
             Scheme::StandardWebhooks => "webhook-signature",
@@ -63,14 +64,14 @@ impl Scheme {
     }
 }
 
-/// Where a MAC of the body is, and what it looks like.
+/// Header and form of a MAC of the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HmacScheme {
     /// The header.
     pub header: HeaderName,
     /// The hash.
     pub algorithm: Algorithm,
-    /// How the MAC is written.
+    /// Encoding of the MAC.
     pub encoding: Encoding,
     /// Prefix of the signature, such as `sha256=`.
     pub prefix: String,
@@ -91,7 +92,7 @@ impl Algorithm {
     /// Every algorithm.
     pub const ALL: [Algorithm; 3] = [Algorithm::Sha1, Algorithm::Sha256, Algorithm::Sha512];
 
-    /// The algorithm as documents spell it.
+    /// The algorithm's name in documents.
     pub const fn as_str(self) -> &'static str {
         match self {
             Algorithm::Sha1 => "sha1",
@@ -100,7 +101,7 @@ impl Algorithm {
         }
     }
 
-    /// How long a MAC is, in bytes.
+    /// Length of a MAC in bytes.
     pub const fn mac_bytes(self) -> usize {
         match self {
             Algorithm::Sha1 => 20,
@@ -110,10 +111,10 @@ impl Algorithm {
     }
 }
 
-/// How a MAC is written.
+/// Encoding of a MAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// Two digits a byte, of either case.
+    /// Two digits per byte, of either case.
     Hex,
     /// Base64 with the standard alphabet.
     Base64,
@@ -123,7 +124,7 @@ impl Encoding {
     /// Every encoding.
     pub const ALL: [Encoding; 2] = [Encoding::Hex, Encoding::Base64];
 
-    /// The encoding as documents spell it.
+    /// The encoding's name in documents.
     pub const fn as_str(self) -> &'static str {
         match self {
             Encoding::Hex => "hex",

@@ -13,25 +13,25 @@ use crate::pair::{PRIVATE, Pair, PublicKey};
 
 const PREFIX: &str = "whsec_";
 
-/// Some who hand secrets out leave the padding away.
+/// Some providers omit the padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What is wrong with a secret. The secret is not in it.
+/// Problem with a secret. It does not contain the secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadSecret {
-    /// With it anybody could sign.
+    /// With an empty secret anyone could sign.
     #[error("it is empty")]
     Empty,
-    /// As when a file's last newline is read along.
+    /// Usually the newline at the end of a file.
     #[error("it begins or ends with white space; store it without")]
     Whitespace,
-    /// Longer than any that is handed out.
+    /// Longer than any real secret.
     #[error("it is longer than {MAX_SECRET_CHARS} characters")]
     TooLong,
-    /// Not what Standard Webhooks calls a secret.
+    /// Not a secret of Standard Webhooks.
     #[error(
         "it is not whsec_ and base64 of {MIN_SIGNING_KEY_BYTES} to {MAX_SIGNING_KEY_BYTES} bytes, which Standard Webhooks asks for"
     )]
@@ -39,7 +39,7 @@ pub enum BadSecret {
     /// Not a public key.
     #[error("it is not whpk_ and base64 of the 32 bytes of a public key")]
     NotAPublicKey,
-    /// Not a private key with its public one.
+    /// Not a private key with its public key.
     #[error("it is not whsk_ and base64 of a private key and the public key that belongs to it")]
     NotAPair,
     /// The verifier needs the public key.
@@ -47,7 +47,7 @@ pub enum BadSecret {
     Private,
 }
 
-/// The operating system gave no random bytes.
+/// The operating system returned no random bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the operating system gave no random bytes, so no secret can be made")]
 pub struct NoRandomness;
@@ -58,9 +58,9 @@ pub struct SigningSecret(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    /// The receiver has it, too.
+    /// The receiver has the same secret.
     Shared(SecretSlice<u8>),
-    /// The receiver has the public half.
+    /// The receiver has the public key.
     Pair(Pair),
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum SignWith<'s> {
 }
 
 impl SigningSecret {
-    /// A new one of 32 random bytes.
+    /// Generates a secret of 32 random bytes.
     pub fn generate() -> Result<Self, NoRandomness> {
         let mut key = vec![0; SIGNING_KEY_BYTES];
         getrandom::fill(&mut key).map_err(|_| NoRandomness)?;
@@ -83,7 +83,7 @@ impl SigningSecret {
         Ok(SigningSecret(Kind::Pair(Pair::generate()?)))
     }
 
-    /// Reads one as [`reveal`](SigningSecret::reveal) wrote it, or another one of Standard Webhooks.
+    /// Parses the text form that [`reveal`](SigningSecret::reveal) returns, or another secret of Standard Webhooks.
     pub fn parse(text: &str) -> Result<Self, BadSecret> {
         match text.starts_with(PRIVATE) {
             true => Pair::parse(text).map(|pair| SigningSecret(Kind::Pair(pair))),
@@ -91,7 +91,7 @@ impl SigningSecret {
         }
     }
 
-    /// The secret as it is kept; one that is shared is shown to the receiver so, once.
+    /// The text form of the secret, for storage. A shared secret is shown to the receiver in this form, once.
     pub fn reveal(&self) -> SecretString {
         match &self.0 {
             Kind::Shared(key) => format!("{PREFIX}{}", STANDARD.encode(key.expose_secret())).into(),
@@ -121,7 +121,7 @@ impl fmt::Debug for SigningSecret {
     }
 }
 
-/// The key that a secret of Standard Webhooks spells; the prefix may be missing, as the specification allows.
+/// Decodes a secret of Standard Webhooks. The prefix may be missing, as the specification allows.
 pub(crate) fn key_of(secret: &str) -> Result<SecretSlice<u8>, BadSecret> {
     match secret {
         "" | PREFIX => return Err(BadSecret::Empty),

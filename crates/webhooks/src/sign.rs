@@ -1,4 +1,4 @@
-//! Signs what we send, as Standard Webhooks says.
+//! Signing of outgoing webhooks, by Standard Webhooks.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,30 +17,30 @@ use crate::secret::{SignWith, SigningSecret};
 pub struct SignedHeaders {
     /// `webhook-id`: the same for all attempts.
     pub id: MessageId,
-    /// `webhook-timestamp`: when this attempt was made, in seconds since 1970.
+    /// `webhook-timestamp`: time of this attempt, in seconds since 1970.
     pub timestamp: u64,
-    /// `webhook-signature`: one for each secret, with spaces in between.
+    /// `webhook-signature`: one signature per secret, separated by spaces.
     pub signature: String,
 }
 
-/// Why nothing was signed.
+/// Reason why nothing was signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unsignable {
-    /// Without a secret nothing is sent.
+    /// There is no secret, and nothing is sent without one.
     #[error("there is no secret to sign with")]
     NoSecret,
-    /// More than a receiver can be asked to look through.
+    /// More secrets than a receiver should have to check.
     #[error("there are more than {MAX_SECRETS} secrets; end the rotation of the oldest first")]
     TooManySecrets,
-    /// More than a receiver can be asked to take.
+    /// A body larger than a receiver should have to accept.
     #[error("the body has more than {MAX_SENT_BYTES} bytes")]
     TooLarge,
-    /// The clock says that it is before 1970.
+    /// The clock is before 1970.
     #[error("the clock is before 1970")]
     Clock,
 }
 
-/// Signs one attempt at `now`. `body` must be sent byte for byte. While secrets are rotated all of them sign, the newest first.
+/// Signs one attempt at `now`. `body` must be sent byte for byte. During a rotation all secrets sign, the newest first.
 pub fn sign(
     secrets: &[SigningSecret],
     id: &MessageId,

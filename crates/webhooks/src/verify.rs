@@ -1,4 +1,4 @@
-//! Verifies webhooks on the raw bytes, before they are parsed.
+//! Verification of webhooks on the raw bytes, before they are parsed.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use crate::refused::Refused;
 use crate::scheme::Scheme;
 use crate::secret::{BadSecret, key_of};
 
-/// Checks the webhooks of one source.
+/// Verifies the webhooks of one source.
 #[derive(Debug, Clone)]
 pub struct Verifier {
     scheme: Scheme,
@@ -24,10 +24,10 @@ pub struct Verifier {
 /// Reason why secrets cannot be used, for the owner of the source. It contains no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSecrets {
-    /// There are none, so nothing could ever be believed.
+    /// There are none, so no webhook could ever be accepted.
     #[error("there is no secret to verify signatures with; add one")]
     None,
-    /// More than are tried.
+    /// More than the limit.
     #[error("there are more than {MAX_SECRETS} secrets; remove the unused ones")]
     TooMany,
     /// The scheme uses none.
@@ -35,10 +35,10 @@ pub enum BadSecrets {
         "webhooks of this source are not signed, so it needs no secret; take it away, or say how they are signed"
     )]
     NotUsed,
-    /// One of them cannot be a secret of the scheme.
+    /// One of them is not valid for the scheme.
     #[error("secret {} of the source cannot be used: {why}", index + 1)]
     Unusable {
-        /// Which, counted from 0.
+        /// Its index, from 0.
         index: usize,
         /// The problem.
         why: BadSecret,
@@ -46,8 +46,9 @@ pub enum BadSecrets {
 }
 
 impl Verifier {
-    /// Any of `secrets` may have signed. Secrets are as the provider shows them: those of Standard Webhooks are base64 after
-    /// `whsec_`, or, after `whpk_`, the public key of whoever signs; those of Stripe only look like it and are used as they are.
+    /// Creates a verifier that accepts a signature by any of `secrets`. Write secrets as the provider shows them: for
+    /// Standard Webhooks base64 after `whsec_`, or the sender's public key after `whpk_`. Stripe's secrets look similar
+    /// but are used as they are.
     pub fn new<S: AsRef<str>>(scheme: Scheme, secrets: &[S]) -> Result<Self, BadSecrets> {
         match (&scheme, secrets.len()) {
             (Scheme::Unsigned, 0) => {}
@@ -78,7 +79,7 @@ impl Verifier {
         &self.scheme
     }
 
-    /// Is `body`, byte for byte, what one of the secrets signed, and not long ago as of `now`?
+    /// Checks that one of the secrets signed `body`, byte for byte, and that the signature is recent at `now`.
     pub fn verify(&self, headers: &HeaderMap, body: &[u8], now: SystemTime) -> Result<(), Refused> {
         let Some(claim) = read_claim(&self.scheme, headers)? else { return Ok(()) };
         let keys = self.keys.iter().map(ExposeSecret::expose_secret);
@@ -93,7 +94,7 @@ impl Verifier {
 }
 
 impl Verifier {
-    /// Public keys are no secret, so it may be seen which of them matched.
+    /// Public keys are not secret, so the time may reveal which of them matched.
     fn any_public_matches(&self, signatures: &[Vec<u8>], parts: &[&[u8]]) -> bool {
         if signatures.is_empty() || self.public_keys.is_empty() {
             return false;
@@ -114,7 +115,7 @@ fn check_time(signed_at: u64, now: SystemTime) -> Result<(), Refused> {
     }
 }
 
-/// A secret that is used as it is written. With an empty one anybody could sign.
+/// A secret that is used as it is. With an empty one anyone could sign.
 fn text_key(secret: &str) -> Result<SecretSlice<u8>, BadSecret> {
     match secret {
         "" => Err(BadSecret::Empty),

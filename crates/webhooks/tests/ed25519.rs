@@ -1,4 +1,4 @@
-//! Ed25519, the asymmetric signatures of Standard Webhooks: `v1a`.
+//! Ed25519 signatures (`v1a`), the asymmetric signatures of Standard Webhooks.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -44,7 +44,8 @@ fn what_another_implementation_signed_is_believed_and_nothing_else() {
     assert_eq!(believed(SIGNATURE, BODY, SIGNED_AT + 301), Err(Refused::Stale { seconds: 301 }));
     let other = SIGNATURE.replace("hnO3", "hnO4");
     assert_eq!(believed(&other, BODY, SIGNED_AT), Err(Refused::NoMatch));
-    // A version says what it is checked with: a public key is no shared secret that anybody could sign with.
+    // The version determines the kind of key: a public key used as a shared secret would let anyone
+    // sign.
     let as_shared = SigningSecret::parse(&PUBLIC.replace("whpk_", "whsec_")).unwrap();
     let forged = sign(&[as_shared], &MessageId::new(ID).unwrap(), at(SIGNED_AT), BODY).unwrap();
     assert_eq!(believed(&forged.signature, BODY, SIGNED_AT), Err(Refused::NoMatch));

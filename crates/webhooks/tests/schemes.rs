@@ -19,7 +19,7 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
     headers
 }
 
-/// A webhook that is in order.
+/// A valid webhook.
 struct Genuine {
     scheme: Scheme,
     secret: &'static str,
@@ -33,7 +33,7 @@ fn hmac(header: &'static str, algorithm: Algorithm, encoding: Encoding, prefix: 
     Scheme::Hmac(HmacScheme { header, algorithm, encoding, prefix: prefix.to_string() })
 }
 
-/// The examples of the providers' documentation; where it gives none with its secret, made with `openssl dgst -hmac`.
+/// The examples in the providers' documentation. Where an example has no secret, it was made with `openssl dgst -hmac`.
 fn genuine() -> Vec<Genuine> {
     vec![
         Genuine {
@@ -179,7 +179,7 @@ fn what_was_signed_long_ago_or_is_yet_to_be_is_refused() {
         assert_eq!(verify(late), Err(Refused::Stale { seconds: 301 }), "{:?}", genuine.scheme);
         let early = signed_at - tolerance - 1;
         assert_eq!(verify(early), Err(Refused::FromTheFuture { seconds: 301 }), "{:?}", genuine.scheme);
-        // Another time than the one that was signed: it is part of what is signed.
+        // The timestamp is signed, so a different one is rejected.
         let moved: Vec<(&str, String)> = genuine
             .headers
             .iter()
@@ -259,7 +259,7 @@ fn garbage_in_a_header_is_refused_and_never_repeated() {
     }
 }
 
-/// RELIABILITY, webhooks in: no `.` in an id, which could otherwise take over part of what is signed.
+/// RELIABILITY, webhooks in: an id must not contain `.`, which could otherwise take over part of the signed text.
 #[test]
 fn an_id_has_no_dots_and_no_spaces() {
     let genuine = &genuine()[0];

@@ -17,7 +17,7 @@ fn id(text: &str) -> MessageId {
     MessageId::new(text).unwrap()
 }
 
-/// Issue 6: the official crate verifies what we send, its own check of the time included.
+/// Issue 6: the official crate verifies our signatures, including its own time check.
 #[test]
 fn the_official_crate_verifies_what_we_send() {
     let secret = SigningSecret::generate().unwrap();
@@ -43,7 +43,8 @@ fn while_secrets_are_rotated_a_receiver_with_either_is_served() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Issue 6: the same signature both ways (the official crate knows only its own clock), whatever the secret, the id, the time and the bytes.
+    /// Issue 6: both produce the same signature for any secret, id, time and bytes (the official crate uses only its
+    /// own clock).
     #[test]
     fn each_side_accepts_what_the_other_signs(
         name in "[!-\\-/-~]{1,255}",
@@ -71,7 +72,7 @@ proptest! {
         prop_assert_eq!(verifier.verify(&headers, &bytes, now), Err(Refused::NoMatch));
     }
 
-    /// RELIABILITY, webhooks in: whatever a stranger sends, it is an answer and not a panic.
+    /// RELIABILITY, webhooks in: any input gets an answer and never causes a panic.
     #[test]
     fn no_header_makes_a_verifier_stumble(
         value in prop::collection::vec(0x20u8..=0xff, 0..300),
@@ -115,7 +116,7 @@ fn nothing_is_signed_without_a_secret_or_with_a_clock_that_is_wrong() {
     assert_eq!(sign(&[secret], &m, now - Duration::from_secs(1), b""), Err(Unsignable::Clock));
 }
 
-/// Invariant 52: one id for all attempts, whatever the key of the after-effect looks like.
+/// Invariant 52: all attempts have one id, whatever the key of the after-effect looks like.
 #[test]
 fn the_id_of_a_message_comes_from_its_key_alone() {
     let key = "0190b3c2-0000-7000-8000-000000000000:notify.3";

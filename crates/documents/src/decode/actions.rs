@@ -32,7 +32,7 @@ impl Decoder<'_> {
         actions.into_iter().collect()
     }
 
-    /// Where the id of an event is not signed, a captured webhook can be sent again under another one.
+    /// If the event's id is not signed, a captured webhook can be sent again under another id.
     pub(super) fn warn_of_unsigned_ids(
         &mut self,
         place: &Place<'_>,
@@ -41,7 +41,7 @@ impl Decoder<'_> {
         event_id: &EventId,
     ) {
         let EventId::Header(header) = event_id else { return };
-        // Of one that signs nothing there is a warning already.
+        // A scheme without signatures already has a warning.
         if *scheme == Scheme::Unsigned || scheme.signs(header) {
             return;
         }
@@ -157,7 +157,7 @@ impl Decoder<'_> {
         Some(template)
     }
 
-    /// A key that is the same for every event names one thing for all of them.
+    /// A key that is the same for every event names one object for all of them.
     fn event_key(&mut self, place: &Place<'_>) -> Option<Template> {
         let template = self.text_template(place)?;
         if template.is_fixed() {
@@ -177,7 +177,7 @@ impl Decoder<'_> {
     }
 }
 
-/// The field of an action that depends on the event id and should be taken from the body instead, and why.
+/// The field of an action that depends on the event id and should come from the body instead, with the reason.
 fn hangs_on_event_id(action: &Action) -> Option<(&'static str, &'static str)> {
     let is_unsigned = |template: &Template| {
         let reads = |name| template.expressions().iter().any(|one| one.reads().variables.contains(name));
@@ -190,12 +190,12 @@ fn hangs_on_event_id(action: &Action) -> Option<(&'static str, &'static str)> {
         Act::Signal(Signal { id, .. }) => {
             id.as_ref().is_none_or(is_unsigned).then_some(("id", "sends a second signal"))
         }
-        // A promise is settled once, whatever comes after.
+        // A promise is settled once, whatever comes later.
         Act::Settle(_) => None,
     }
 }
 
-/// How many expressions an action has.
+/// Number of expressions in an action.
 pub(super) fn expressions_of(action: &Action) -> usize {
     let templates: Vec<Option<&Template>> = match &action.act {
         Act::Settle(Settle { key, with: SettleWith::Value(value), .. }) => vec![Some(key), Some(value)],

@@ -1,4 +1,4 @@
-//! The document itself, and the checks that need all of it.
+//! The document itself, and checks that span several parts of it.
 
 use hapax_engine::model::{IgnorePaths, KeyOnFailure};
 
@@ -10,7 +10,7 @@ use crate::node::Node;
 use crate::problem::{Problems, excerpt};
 use crate::scope::EVERYWHERE;
 
-/// Decodes all of it. Returns a document exactly if there are no errors.
+/// Decodes the document. Returns one exactly if there are no errors.
 pub(crate) fn decode(node: &Node, known: &Known, problems: &mut Problems) -> Option<Document> {
     let mut decoder = Decoder::new(problems, known, EVERYWHERE);
     let document = decoder.document(&Place { path: String::new(), node });

@@ -1,4 +1,4 @@
-//! How effects are kept, what requests say, and how they are probed and undone.
+//! Effect options, requests, probes and compensations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::problem::{below, excerpt};
 use crate::span::Span;
 use crate::template::{Template, has_dot_segment};
 
-/// Headers that are for the caller to set.
+/// Headers that only the HTTP client sets.
 const CALLERS_OWN: &[&str] = &[
     "host",
     "content-length",
@@ -146,7 +146,7 @@ impl Decoder<'_> {
         span
     }
 
-    /// The fields that say what is sent; `more` are the variables its templates can read beyond the usual ones.
+    /// The fields that define a request; `more` are the extra variables of its templates.
     pub(super) fn request(&mut self, fields: &mut Fields<'_>, more: &[&'static str]) -> Option<Request> {
         let method = self.need(fields, "method").and_then(|place| {
             let text = self.text(&place)?;
@@ -200,7 +200,7 @@ impl Decoder<'_> {
         })
     }
 
-    /// `true`, or the hosts that data may choose.
+    /// `true`, or a list of hosts that data may choose.
     fn host_from_data(&mut self, place: &Place<'_>) -> Option<HostFromData> {
         if let Kind::Bool(allowed) = &place.node.kind {
             if !allowed {
@@ -231,7 +231,7 @@ impl Decoder<'_> {
         Some(host)
     }
 
-    /// `false`, `true`, or how many characters.
+    /// `false`, `true`, or a number of characters.
     fn keep_response(&mut self, place: &Place<'_>) -> Option<KeepResponse> {
         match &place.node.kind {
             Kind::Bool(true) => None,
@@ -243,7 +243,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The URL. Unless `allows_hosts`, its scheme and host are fixed text, and what data gives comes after them.
+    /// The URL. Unless `allows_hosts`, its scheme and host are fixed text, and data can only follow them.
     fn url(&mut self, place: &Place<'_>, more: &[&'static str], allows_hosts: bool) -> Option<Template> {
         let text = self.text(place)?;
         let fixed = text.split("{{").next().unwrap_or_default();
@@ -264,7 +264,7 @@ impl Decoder<'_> {
                 if host.is_empty() && (is_fixed || host.len() < rest.len()) {
                     self.error(place, "bad_url", "the URL has no host");
                 }
-                // The host is known once something else has ended it.
+                // The host is known once another character has ended it.
                 let is_known = is_fixed || host.len() < rest.len();
                 if is_known
                     && let Some(Err(why)) = self.known.addresses.as_ref().map(|judge| judge.judge(fixed))
@@ -429,7 +429,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Accepts an absent field and rejects a wrong one.
+/// Accepts an absent field and rejects an invalid one.
 fn transpose<T>(found: Option<Option<T>>) -> Option<Option<T>> {
     match found {
         None => Some(None),

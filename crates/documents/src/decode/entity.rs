@@ -1,4 +1,4 @@
-//! Entity workflows: from the tree to the document, and what the rules of the model say about it.
+//! Entity workflows: from the tree to the document, with the rules of the model.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::limits::{MAX_ENTITY_STEPS, MAX_STATUSES};
 use crate::node::{Kind, Node};
 use crate::problem::Problems;
 
-/// Decodes all of it. Returns a document exactly if there are no errors.
+/// Decodes the document. Returns one exactly if there are no errors.
 pub(crate) fn decode_entity(node: &Node, known: &Known, problems: &mut Problems) -> Option<EntityDocument> {
     let mut decoder = Decoder::new(problems, known, VARIABLES);
     let found = decoder.entity(&Place { path: String::new(), node })?;
@@ -82,7 +82,7 @@ impl Decoder<'_> {
         })
     }
 
-    /// A name that may stand in an address.
+    /// A name that may be part of an address.
     pub(super) fn entity_name(&mut self, place: &Place<'_>, what: &'static str) -> Option<Name> {
         let name = self.address_name(place, what)?;
         Name::new(what, &name).ok()
@@ -149,7 +149,7 @@ impl Decoder<'_> {
         Name::new("status", &name).ok()
     }
 
-    /// One status, or a list of some.
+    /// One status, or a list of several.
     pub(super) fn status_list(&mut self, place: &Place<'_>) -> Option<Vec<Name>> {
         let Kind::List(_) = &place.node.kind else {
             if !matches!(&place.node.kind, Kind::Text(_)) {
@@ -197,7 +197,7 @@ impl Decoder<'_> {
 }
 
 impl EntityFound {
-    /// Tells what the rules of the model say, apart from what only follows from errors that have been told.
+    /// Reports violations of the model's rules, except consequences of errors already reported.
     fn judge(&self, node: &Node, is_whole: bool, problems: &mut Problems) {
         let (mut told, others) = (BTreeSet::new(), other_spellings(node));
         let found = check_entity_workflow(&self.document.workflow);
@@ -210,7 +210,7 @@ impl EntityFound {
             let message = in_words_of_documents(&problem.message, &others);
             let (path, at) = locate(node, &path);
             let code = problem.rule.code();
-            // One value for all requesters is one problem, however many they are.
+            // One value for all requesters is one problem, however many requesters there are.
             if !told.insert((path.clone(), code, message.clone())) {
                 continue;
             }
@@ -221,7 +221,7 @@ impl EntityFound {
         }
     }
 
-    /// May it only be so because something else could not be read?
+    /// Returns true if the problem may only follow from a part that could not be read.
     fn follows(&self, problem: &EntityProblem) -> bool {
         let step = problem.path.strip_prefix("/steps/").and_then(|rest| rest.split('/').next());
         let step = step.and_then(|step| step.parse::<usize>().ok());
@@ -279,7 +279,7 @@ fn spelled(text: &str, others: &[(String, String)]) -> String {
     text
 }
 
-/// A message of the model with the fields as documents spell them.
+/// A message of the model with the field names of documents.
 fn in_words_of_documents(message: &str, others: &[(String, String)]) -> String {
     let message = spelled(message, others);
     let words = message.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '/');
@@ -292,8 +292,8 @@ fn in_words_of_documents(message: &str, others: &[(String, String)]) -> String {
     words.map(as_field).collect()
 }
 
-/// Where a path of the model leads in the document: a value for all requesters, or one that could be a list, ends it; what is absent is
-/// told where it would be.
+/// The document path for a path of the model. A value for all requesters, or a list written as one value, ends the
+/// path. A missing field is reported at the place it would have.
 fn locate(node: &Node, path: &str) -> (String, Option<crate::problem::Position>) {
     let (mut here, mut walked) = (node, String::new());
     for key in path.split('/').skip(1) {
@@ -309,7 +309,7 @@ fn locate(node: &Node, path: &str) -> (String, Option<crate::problem::Position>)
     (walked, here.at)
 }
 
-/// Is it a field of a step, below which only requesters can be missing?
+/// Returns true for a path inside a step's field, where only a requester's key can be missing.
 fn is_by_requester(path: &str) -> bool {
     path.split('/').count() > 3
 }

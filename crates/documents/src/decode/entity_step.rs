@@ -1,4 +1,4 @@
-//! Steps of entity workflows: each field one value, or a map by requester.
+//! Steps of entity workflows: each field is one value, or a map by requester.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::limits::{MAX_AFTER_EFFECT_TIMEOUT, MAX_REQUESTERS, MAX_STEP_ID, MAX_V
 use crate::node::Kind;
 use crate::problem::{below, excerpt};
 
-/// A step as far as it could be read.
+/// The readable part of a step.
 pub(super) struct StepFound {
     pub(super) step: EntityStep,
     pub(super) details: StepDetails,
@@ -116,7 +116,8 @@ impl Decoder<'_> {
         Some(StepFound { step, details, is_broken: self.problems.errors() > errors })
     }
 
-    /// One value for all, or an object with one for each requester. `words` begin an object that is one value.
+    /// One value for all requesters, or an object with one value each. `words` are the keys of an object that is itself
+    /// one value.
     fn per_requester<T>(
         &mut self,
         place: Option<Place<'_>>,
@@ -151,7 +152,7 @@ impl Decoder<'_> {
         Some(PerRequester::By(by))
     }
 
-    /// S1.48, rule 1: a claim is a pair of texts.
+    /// S1.48, rule 1: a claim is a pair of strings.
     fn claim(&mut self, place: &Place<'_>) -> Option<ClaimTo> {
         let items = match &place.node.kind {
             Kind::List(items) if items.len() == 2 => self.list(place)?,
@@ -366,7 +367,7 @@ impl Decoder<'_> {
     }
 }
 
-/// A placeholder for a step that cannot be read, with an id and key that no other step has.
+/// Placeholder for a step that cannot be read, with a unique id and key.
 fn unreadable(at: usize) -> Option<StepFound> {
     let below_all = u32::try_from(at).unwrap_or_default();
     let step = EntityStep {
@@ -399,7 +400,7 @@ fn mapped<T, U>(field: &PerRequester<T>, to: impl Fn(&T) -> Option<U>) -> PerReq
     }
 }
 
-/// The action as the model knows it.
+/// The action in the model.
 fn model_action(action: &StepAction) -> Option<Action> {
     match action {
         StepAction::Handler { name, transaction } => {
@@ -410,7 +411,7 @@ fn model_action(action: &StepAction) -> Option<Action> {
     }
 }
 
-/// The target as the model knows it.
+/// The target in the model.
 fn model_target(after: &AfterEffect) -> Option<Name> {
     match after {
         AfterEffect::Target(name) => Some(name.clone()),

@@ -1,7 +1,7 @@
-//! The input schema of a document, checked when the document is.
+//! The input schema, checked together with its document.
 //!
-//! A schema is data that decides how much work a start costs, so it is bounded: its text, how deep schemas lie inside one another, and
-//! how many there are once every `$ref` is followed. Recursive schemas have no such number and are refused.
+//! A schema is data that decides how much work a start costs. So its text, its nesting and the number of schemas after
+//! following every `$ref` are bounded. Recursive schemas have no such number and are refused.
 
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ const ONE: &[&str] = &[
 ];
 /// Keywords whose value is a list of schemas.
 const LIST: &[&str] = &["allOf", "anyOf", "oneOf", "prefixItems"];
-/// Keywords whose value is an object of schemas that apply by themselves.
+/// Keywords whose value is an object of schemas that apply on their own.
 const MAP: &[&str] = &["dependentSchemas", "patternProperties", "properties"];
 /// All other keywords of the draft that an input schema may use.
 const PLAIN: &[&str] = &[
@@ -67,9 +67,9 @@ const PLAIN: &[&str] = &[
     "uniqueItems",
     "writeOnly",
 ];
-/// Keywords of the draft that lead somewhere by a name. `$ref` with a pointer does all that an input schema needs.
+/// Keywords of the draft that refer to schemas by name. `$ref` with a pointer covers everything an input schema needs.
 const REFUSED: &[&str] = &["$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$vocabulary"];
-/// Keywords of older drafts, and what the draft has instead.
+/// Keywords of older drafts, with their replacements.
 const OUTDATED: &[(&str, &str)] = &[
     ("additionalItems", "`items` beside `prefixItems`"),
     ("definitions", "`$defs`"),
@@ -79,7 +79,7 @@ const OUTDATED: &[(&str, &str)] = &[
 ];
 
 impl Decoder<'_> {
-    /// The schema, if nothing is wrong with it.
+    /// The schema, if it has no errors.
     pub(super) fn input_schema(&mut self, place: &Place<'_>) -> Option<InputSchema> {
         let before = self.problems.errors();
         self.object(place)?;
@@ -174,7 +174,7 @@ struct Finding {
 struct Walk<'s> {
     root: &'s Value,
     found: Vec<Finding>,
-    /// Pointers of the schemas that lie around the one that is visited.
+    /// Pointers of the schemas around the current one.
     open: Vec<String>,
     schemas: usize,
     unevaluated: usize,
@@ -182,13 +182,13 @@ struct Walk<'s> {
 
 impl<'s> Walk<'s> {
     fn error(&mut self, path: &str, code: &'static str, message: String) {
-        // A schema that is referred to twice is visited twice, and told of once.
+        // A schema with two references is visited twice and reported once.
         if !self.found.iter().any(|finding| finding.path == path && finding.code == code) {
             self.found.push(Finding { path: path.to_string(), code, message, is_error: true });
         }
     }
 
-    /// Visits a schema. Stops for good at the limits.
+    /// Visits a schema. Stops for good when a limit is reached.
     fn schema(&mut self, schema: &'s Value, path: &str) {
         let Value::Object(keywords) = schema else { return };
         self.schemas += 1;

@@ -1,11 +1,11 @@
 //! Suggestions for misspelled names.
 
-/// Names that differ by more than this are not taken for a slip of the keyboard.
+/// Maximum difference that counts as a typo.
 const MOST_SLIPS: usize = 2;
-/// Longer words are not compared: nobody meant a field by them.
+/// Longer words are not compared, because no field has such a name.
 const LONGEST: usize = 64;
 
-/// The name nearest to `given`, if one is near.
+/// The nearest name to `given`, if one is close.
 pub(super) fn find_nearest<'n>(given: &str, names: &[&'n str]) -> Option<&'n str> {
     let plain = |text: &str| text.to_ascii_lowercase().replace(['-', ' ', '_'], "");
     if given.len() > LONGEST {
@@ -17,7 +17,7 @@ pub(super) fn find_nearest<'n>(given: &str, names: &[&'n str]) -> Option<&'n str
     (nearest.0 <= MOST_SLIPS && nearest.0 * 2 < given.len()).then_some(nearest.1)
 }
 
-/// How many letters must be put in, taken out or changed.
+/// Number of letters to insert, remove or change.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,11 +1,12 @@
-//! Secrets that stand in a document as they are: documents are kept, shown and compared, so they hold names of secrets and nothing more.
+//! Plain-text secrets in a document. Documents are stored, shown and compared, so they may contain only names of
+//! secrets.
 
 use super::{Decoder, Place};
 use crate::node::Kind;
 use crate::problem::below;
 use crate::template::{SECRET, Template};
 
-/// Words in the name of a header or a field that holds what nobody should read.
+/// Words in names of headers and fields that contain confidential values.
 const TELLING: &[&str] = &[
     "authorization",
     "cookie",
@@ -19,7 +20,7 @@ const TELLING: &[&str] = &[
 ];
 
 impl Decoder<'_> {
-    /// A header that carries a secret names it.
+    /// Checks that a confidential header refers to a secret by name, and that the secret is known.
     pub(super) fn check_header(&mut self, name: &str, value: &Template, place: &Place<'_>) {
         if let Some(known) = &self.known.secrets {
             let missing: Vec<String> = value
@@ -44,7 +45,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Fields of an input or a body that look as if they held a secret.
+    /// Warns about fields of an input or body that look like secrets.
     pub(super) fn look_for_secrets(&mut self, place: &Place<'_>) {
         let Kind::Object(fields) = &place.node.kind else { return };
         for (key, node) in fields {
@@ -60,7 +61,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Does the name of a header or a field say that nobody should read what it holds?
+/// Returns true if the name of a header or field suggests a confidential value.
 pub(crate) fn is_telling(name: &str) -> bool {
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();

@@ -17,7 +17,7 @@ use crate::problem::{Problems, below, excerpt};
 use crate::source::{EventId, Source, VARIABLES};
 use crate::template::SECRET;
 
-/// Looks through all of it. There is a source if, and only if, no error was found.
+/// Decodes the source. Returns one exactly if there are no errors.
 pub(crate) fn decode_source(node: &Node, known: &Known, problems: &mut Problems) -> Option<Source> {
     let mut decoder = Decoder::new(problems, known, VARIABLES);
     let source = decoder.source(&Place { path: String::new(), node });
@@ -64,7 +64,7 @@ impl Preset {
         match self {
             Preset::Stripe => EventId::Pointer("/id".to_string()),
             Preset::GitHub => header("x-github-delivery"),
-            // Shopify's other id, X-Shopify-Webhook-Id, is not what it tells duplicates by.
+            // Shopify does not detect duplicates by its other id, X-Shopify-Webhook-Id.
             Preset::Shopify => header("x-shopify-event-id"),
             Preset::Slack => EventId::Pointer("/event_id".to_string()),
             Preset::StandardWebhooks => header("webhook-id"),
@@ -281,7 +281,7 @@ impl Decoder<'_> {
         names.into_iter().collect()
     }
 
-    /// Whatever is not a reference may be a secret, and is not repeated.
+    /// A value that is not a reference may be a secret, so it is not repeated.
     fn secret_name(&mut self, place: &Place<'_>) -> Option<String> {
         let text = self.text(place)?;
         let Some(name) = text.strip_prefix(SECRET) else {

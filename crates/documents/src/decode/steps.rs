@@ -1,4 +1,4 @@
-//! Steps, by their kind.
+//! Steps by kind.
 
 use hapax_engine::model::ClosePolicy;
 
@@ -12,7 +12,7 @@ use crate::model::{
 use crate::problem::excerpt;
 use crate::run::{APPROVAL_SIGNAL, time_of};
 
-/// How much longer a name becomes inside each loop: a dot, and the place of an item.
+/// Length that each loop adds to a name: a dot and the index of an item.
 const ROOM_PER_LOOP: usize = 4;
 
 impl Decoder<'_> {
@@ -34,7 +34,7 @@ impl Decoder<'_> {
         steps.into_iter().collect()
     }
 
-    /// The step, or nothing at all if there have been too many: 100,000 of them are one problem, not 100,000.
+    /// Decodes a step, or nothing if there are too many: 100,000 excess steps are one problem, not 100,000.
     fn counted_step(&mut self, place: &Place<'_>) -> Option<Option<Step>> {
         self.steps += 1;
         if self.steps > MAX_STEPS {
@@ -72,7 +72,7 @@ impl Decoder<'_> {
         let description = self.description(description);
         let when = fields.take("when").and_then(|place| self.condition(&place, &[]));
         let output = fields.take("output");
-        // A step without a kind that is known: nothing more can be said about it.
+        // A step without a known kind has no further checks.
         let (kind, own) = *kind?;
         let made = self.kind(kind, &mut fields, name.as_deref());
         let results: &[&'static str] = if kind == "http" { &["result", "response"] } else { &["result"] };
@@ -191,7 +191,7 @@ impl Decoder<'_> {
         Promise { timeout, key, key_ttl }
     }
 
-    /// The timeout of a step that waits for others. Without one it may wait forever, which is a warning.
+    /// The timeout of a step that waits for others. A step without one may wait forever, which is a warning.
     fn wait_limit(&mut self, fields: &mut Fields<'_>, what: &str) -> Option<crate::span::Span> {
         let place = fields.take("timeout");
         if place.is_none() {

@@ -1,4 +1,5 @@
-//! What a step asks of its host: conditions judged, requests filled in, answers read. Nothing here waits but for secrets.
+//! Calls of a step to its host: evaluates conditions, fills in requests and reads answers. Only reading secrets can
+//! block.
 
 use std::time::Duration;
 
@@ -29,16 +30,16 @@ pub struct EntityCall {
     pub operation: Value,
 }
 
-/// Why a step is refused before it is claimed.
+/// Reason why a step is refused before its claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
-    /// In words.
+    /// Message.
     pub message: String,
-    /// As a code: `validation_failed` unless the document gives another.
+    /// Code: `validation_failed` unless the document sets another.
     pub code: String,
 }
 
-/// How a step ended, as after-effects tell it apart.
+/// End of a step, as after-effects distinguish it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// It was done.
@@ -47,12 +48,12 @@ pub enum Ended {
     Failure,
 }
 
-/// An after-effect, ready to be carried out.
+/// An after-effect, ready to execute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlannedAfterEffect {
     /// Delivers the outbox payload to a target.
     Target(Name),
-    /// A request is sent.
+    /// Sends a request.
     Http(HttpCall),
     /// Starts a run under the key of the after-effect, so that there is only one.
     Workflow {
@@ -77,7 +78,7 @@ fn of<'a, T>(field: &'a Option<PerRequester<T>>, requester: Option<&Name>) -> Op
 }
 
 impl EntityDocument {
-    /// Do the conditions of the step hold? The first that does not says why.
+    /// Checks the conditions of the step. Returns the message of the first one that does not hold.
     pub fn check_call(
         &self,
         step: &str,
@@ -89,7 +90,8 @@ impl EntityDocument {
         validations.into_iter().flatten().try_for_each(|validation| check_validation(validation, &scope))
     }
 
-    /// Fills in the request of a step whose action is one. `key` is the operation's effect key. Whatever is wrong here, nothing was sent.
+    /// Fills in the request of a step whose action is one. `key` is the operation's effect key. After any error here,
+    /// nothing was sent.
     pub async fn plan_http(
         &self,
         step: &str,
@@ -126,7 +128,8 @@ impl EntityDocument {
             Ok(action) => action,
             Err(failure) => return OperationEnd::Failed(failure),
         };
-        // A broken answer and a 5xx may have happened, whatever class the document declares: the class says what is done about it.
+        // An incomplete answer or a 5xx may have had its effect, whatever class the document declares: the class only
+        // decides what to do next.
         let may_have_happened = true;
         let answer = match answer {
             Ok(answer) => answer,
@@ -141,21 +144,23 @@ impl EntityDocument {
         }
     }
 
-    /// How long the request of a step may take, and its answer be read; zero if its action is none.
+    /// Time for the request of a step, including its answer; zero if its action is not a request.
     pub fn action_timeout(&self, step: &str, requester: Option<&Name>) -> Duration {
         self.get_request(step, requester)
             .map_or(Duration::ZERO, |action| span_of(action.timeout) + HTTP_GRACE)
     }
 
-    /// How long after the last moment at which the action of a step could have been sent a "did not happen" of its probe counts. `None` if it has no probe.
+    /// Time that must pass, after the last moment the action could have been sent, before a "did not happen" of its
+    /// probe counts. `None` without a probe.
     pub fn probe_settle(&self, step: &str, requester: Option<&Name>) -> Option<Duration> {
         let probe = self.find_probe(step, requester)?;
-        // By default longer than the request, and whatever the provider does after it, may take.
+        // By default longer than the request and the provider's work after it can take.
         let unless_said = self.action_timeout(step, requester).max(DEFAULT_HTTP_TIMEOUT) * 2;
         Some(probe.settle.map_or(unless_said, |settle| span_of(Some(settle))))
     }
 
-    /// Asks the provider whether the action of a step happened, by the effect key. What cannot be asked or understood is unknown.
+    /// Asks the provider, by the effect key, whether the action of a step happened. If it cannot be asked or
+    /// understood, the outcome is unknown.
     pub async fn probe(
         &self,
         step: &str,
@@ -174,7 +179,8 @@ impl EntityDocument {
         of(&self.find_details(step)?.probe, requester)
     }
 
-    /// All of it: fills the request in, sends it while the right to it is held, under the number of the holder, and reads the answer.
+    /// Executes the request: fills it in, sends it while the hold is valid, with the holder's fence, and reads the
+    /// answer.
     pub async fn call_http(
         &self,
         step: &str,
@@ -196,7 +202,8 @@ impl EntityDocument {
         }
     }
 
-    /// The input of the run that carries a step out, if a run does: an object. Without a template it is all that expressions see.
+    /// The input of the run that carries out a step, if a run does: an object. Without a template it contains
+    /// everything that expressions see.
     pub fn plan_workflow_input(
         &self,
         step: &str,
@@ -217,8 +224,8 @@ impl EntityDocument {
         }
     }
 
-    /// Renders the after-effect of a step. `payload` is the payload of the outbox message: `{entity, operation, step, requester, status, result or failure,
-    /// input}`, all visible to expressions; `key` is its key.
+    /// Renders the after-effect of a step. `payload` is the payload of the outbox message: `{entity, operation, step,
+    /// requester, status, result or failure, input}`, all visible to expressions. `key` is its key.
     pub async fn plan_after_effect(
         &self,
         step: &str,
@@ -242,8 +249,8 @@ impl EntityDocument {
         }
     }
 
-    /// Was `sent`, the request of an after-effect, taken? If not, the class of the failure says whether the outbox may try again; it may after
-    /// a broken answer, since the key makes it one effect.
+    /// Decides whether `sent`, the request of an after-effect, was accepted. If not, the class of the failure says
+    /// whether the outbox may retry. It may retry after an incomplete answer, because the key prevents a second effect.
     pub fn judge_after_effect(
         &self,
         step: &str,
@@ -301,7 +308,7 @@ fn check_validation(validation: &Validation, scope: &Scope) -> Result<(), Reject
             let message = match validation.message.render(scope) {
                 Ok(Value::String(text)) => text,
                 Ok(other) => other.to_string(),
-                // It is refused all the same, in the words of the document.
+                // It is still refused, with the document's message.
                 Err(_) => validation.message.source().as_str().unwrap_or("it does not hold").to_string(),
             };
             let message = message.chars().take(MAX_REJECTION_CHARS).collect();
@@ -338,7 +345,7 @@ fn input_of(run: &RunOf, scope: &Scope, all: Value) -> Result<Value, Failure> {
     }
 }
 
-/// Of these the same call may go well later, or nobody knows.
+/// Statuses after which the same call may succeed later, or whose outcome is unknown.
 const NO_REJECTIONS: &[u16] = &[408, 409, 425, 429];
 
 fn is_rejection(action: &ActionRequest, status: u16) -> bool {
@@ -346,7 +353,7 @@ fn is_rejection(action: &ActionRequest, status: u16) -> bool {
     (400..500).contains(&status) && !NO_REJECTIONS.contains(&status) && !may_go_well
 }
 
-/// The reason in the words of the service, if it gives one as a problem (RFC 9457).
+/// The service's reason, if it sends problem details (RFC 9457).
 fn told_by_service(excerpt: &AnswerExcerpt, answer: &HttpAnswer, failure: &Failure) -> Failure {
     let kind = answer.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let is_problem = kind.is_some_and(|(_, kind)| kind.to_ascii_lowercase().contains("problem+json"));
@@ -361,7 +368,7 @@ fn told_by_service(excerpt: &AnswerExcerpt, answer: &HttpAnswer, failure: &Failu
     Failure::permanent(message).with_code(code.or(failure.code()).unwrap_or("rejected"))
 }
 
-/// It happened; if its answer cannot be used, people must look what it gave.
+/// The action happened. If its answer cannot be used, a person must look up the result.
 fn read_done(action: &ActionRequest, call: &EntityCall, response: Value) -> OperationEnd {
     let body = response.get("body").cloned().unwrap_or(Value::Null);
     let unusable = |why: String| {

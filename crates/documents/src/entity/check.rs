@@ -1,4 +1,4 @@
-//! Checks an entity workflow: returns a document that can be used, or all of its problems.
+//! Checks an entity workflow: returns a usable document, or all of its problems.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +17,7 @@ pub struct CheckedEntity {
     document: EntityDocument,
     canonical: String,
     warnings: Vec<Problem>,
-    /// Where it names its module.
+    /// Where the document names its module.
     module_at: Option<Position>,
 }
 
@@ -27,7 +27,8 @@ impl CheckedEntity {
         &self.document
     }
 
-    /// The document as one text: two that mean the same have the same, whatever their format, order, spacing and spelling of claims.
+    /// Canonical text of the document. Documents with the same meaning have the same text, whatever their format,
+    /// order, spacing and spelling of claims.
     pub fn canonical(&self) -> &str {
         &self.canonical
     }
@@ -37,7 +38,7 @@ impl CheckedEntity {
         &self.warnings
     }
 
-    /// Returns a problem if a claim is not covered by the janitor of one of these modules, so that nothing would free it after a crash.
+    /// Returns a problem if no janitor of these modules covers a claim, so that nothing would free it after a crash.
     pub fn check_coverage(&self, modules: &BTreeSet<Name>) -> Option<Problem> {
         let uncovered = self.document.workflow.find_uncovered(modules)?;
         let (path, message) = ("/module".to_string(), uncovered.to_string());
@@ -52,8 +53,8 @@ impl fmt::Debug for CheckedEntity {
     }
 }
 
-/// Checks an entity workflow, or tells all that is wrong with it, errors and warnings. Whether a janitor covers its claims is for the
-/// host to say ([`hapax_engine::model::EntityWorkflow::find_uncovered`]).
+/// Checks an entity workflow. Returns all errors and warnings if it has errors. The host checks whether a janitor
+/// covers its claims ([`hapax_engine::model::EntityWorkflow::find_uncovered`]).
 pub fn check_entity(text: &str, format: Format, known: &Known) -> Result<CheckedEntity, Vec<Problem>> {
     let mut problems = Problems::default();
     let node = read(text, format, &mut problems);
@@ -71,7 +72,7 @@ pub fn check_entity(text: &str, format: Format, known: &Known) -> Result<Checked
     }
 }
 
-/// Like the check of text, for bytes that may not be UTF-8.
+/// Like [`check_entity`], for bytes that may not be UTF-8.
 pub fn check_entity_bytes(
     bytes: &[u8],
     format: Format,
@@ -83,7 +84,8 @@ pub fn check_entity_bytes(
     }
 }
 
-/// Is it meant as an entity workflow? Those say so, or have `statusTypes` or steps with a `stepKey`, as no other document has.
+/// Returns true if the document is an entity workflow: it says so, or has `statusTypes` or steps with a `stepKey`,
+/// which no other document has.
 pub fn is_entity(bytes: &[u8]) -> bool {
     let Ok(text) = text_of(bytes) else { return false };
     let Some(node) = read(text, Format::Any, &mut Problems::default()) else {

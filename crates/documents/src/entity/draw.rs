@@ -23,13 +23,13 @@ struct Edge<'a> {
 /// Label of an arrow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EdgeKind {
-    /// The step moves it at once.
+    /// The step changes the status at once.
     Moves,
     /// The step claims it.
     Claims,
-    /// The claim ends as it should.
+    /// The claim ends in success.
     Completes,
-    /// The claim goes back.
+    /// The claim is reverted.
     GoesBack,
 }
 
@@ -63,7 +63,7 @@ fn initial(workflow: &EntityWorkflow) -> Vec<&Name> {
     }
 }
 
-/// Every status, those first that are declared.
+/// Every status, in declaration order.
 fn statuses<'a>(workflow: &'a EntityWorkflow, edges: &[Edge<'a>]) -> Vec<&'a Name> {
     let mut seen = BTreeSet::new();
     let ends = edges.iter().flat_map(|edge| [edge.from, edge.to]);
@@ -71,7 +71,7 @@ fn statuses<'a>(workflow: &'a EntityWorkflow, edges: &[Edge<'a>]) -> Vec<&'a Nam
     all.filter(|status| seen.insert(*status)).collect()
 }
 
-/// Every arrow, in the order of the steps; requesters that take the same one share it.
+/// Every arrow, in the order of the steps; requesters with the same arrow share it.
 fn edges(workflow: &EntityWorkflow) -> Vec<Edge<'_>> {
     let mut found = Vec::new();
     for step in &workflow.steps {

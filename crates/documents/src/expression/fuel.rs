@@ -1,4 +1,4 @@
-//! What one evaluation may still spend, and the functions that spend it. An evaluation stays on its thread from start to end.
+//! Fuel of one evaluation, and the functions that spend it. An evaluation stays on its thread from start to end.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -11,13 +11,13 @@ use cel::{Env, ExecutionError};
 
 use crate::limits::MAX_EXPRESSION_FUEL;
 
-/// Gives a value and pays for its size.
+/// Returns a value and pays for its size.
 pub(super) const READ: &str = "@read";
-/// Gives what a loop goes over: a list, or the keys of an object in order.
+/// Returns the items of a loop: a list, or the keys of an object in order.
 pub(super) const RANGE: &str = "@range";
-/// Pays for one turn of a loop; false if there is nothing left to pay with.
+/// Pays for one iteration of a loop; false if no fuel is left.
 pub(super) const TURN: &str = "@turn";
-/// Pays for an element that a loop made, and gives it.
+/// Pays for an element that a loop creates, and returns it.
 pub(super) const MADE: &str = "@made";
 
 thread_local! {
@@ -25,18 +25,19 @@ thread_local! {
     static SPENT: Cell<bool> = const { Cell::new(false) };
     /// Fuel left for all evaluations of one call of [`within_fuel`].
     static TOGETHER: Cell<u64> = const { Cell::new(u64::MAX) };
-    /// Did one of them need more than that?
+    /// Set when an evaluation needed more than that.
     static OVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `evaluate`, whose expressions may burn `fuel` together, and tells whether that was enough. If not, an expression failed for it.
+/// Runs `evaluate`, whose expressions share `fuel`, and returns whether it was enough. If not, an expression failed
+/// because of it.
 pub(crate) fn within_fuel<T>(fuel: u64, evaluate: impl FnOnce() -> T) -> (T, bool) {
     let _reset = Reset((TOGETHER.replace(fuel), OVER.replace(false)));
     let value = evaluate();
     (value, !OVER.get())
 }
 
-/// Puts back what was there before, also if an evaluation panics.
+/// Restores the previous state, even if an evaluation panics.
 struct Reset((u64, bool));
 
 impl Drop for Reset {
@@ -46,7 +47,7 @@ impl Drop for Reset {
     }
 }
 
-/// Begins an evaluation: it may burn what one may, as far as there is so much left.
+/// Begins an evaluation, with the fuel of one evaluation or the rest, whichever is less.
 pub(super) fn fill() {
     let left = MAX_EXPRESSION_FUEL.min(TOGETHER.get());
     LEFT.set(left);
@@ -54,7 +55,7 @@ pub(super) fn fill() {
     OVER.set(OVER.get() || left == 0);
 }
 
-/// Ends an evaluation: what it burnt is no longer there for the next.
+/// Ends an evaluation and deducts its fuel from the rest.
 pub(super) fn settle() {
     let filled = MAX_EXPRESSION_FUEL.min(TOGETHER.get());
     if SPENT.get() && filled < MAX_EXPRESSION_FUEL {
@@ -64,7 +65,7 @@ pub(super) fn settle() {
     TOGETHER.set(TOGETHER.get().saturating_sub(burnt));
 }
 
-/// Pays for data that is made ready for an evaluation, out of what all of them have together. False if there is nothing left to pay with.
+/// Pays for preparing data for an evaluation, from the shared fuel. False if none is left.
 pub(super) fn prepare(amount: u64) -> bool {
     if TOGETHER.get() == u64::MAX {
         return true;
@@ -102,7 +103,7 @@ fn spent() -> ExecutionError {
     ExecutionError::function_error("fuel", "it is spent")
 }
 
-/// Pays for all there is in a value; stops as soon as it cannot.
+/// Pays for a whole value; stops as soon as the fuel is used up.
 fn pay_for(value: &(dyn Val + '_)) -> bool {
     if let Some(text) = value.downcast_ref::<CelString>() {
         return pay(8 + text.inner().len() as u64);

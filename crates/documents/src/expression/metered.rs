@@ -1,4 +1,4 @@
-//! Looks through a parsed expression: what it reads, whether it may, and where it has to pay.
+//! Analyses a parsed expression: the data it reads, whether that is allowed, and the places where it must pay.
 
 use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr,
@@ -33,7 +33,7 @@ const OPTIONAL: &[&str] = &["of", "none", "ofNonZeroValue"];
 /// Names of types, for `type(x) == int`.
 const TYPES: &[&str] = &["int", "uint", "double", "string", "bool", "list", "map", "null_type"];
 
-/// The expression with what it pays, what it reads, and how many levels deep it goes.
+/// The expression with its payments, the data it reads, and its nesting depth.
 pub(super) fn meter(parsed: IdedExpr, allowed: &[&str]) -> Result<(IdedExpr, Reads, usize), Refused> {
     let mut meter = Meter {
         allowed,
@@ -45,7 +45,7 @@ pub(super) fn meter(parsed: IdedExpr, allowed: &[&str]) -> Result<(IdedExpr, Rea
         weight: 0,
     };
     let code = meter.value(parsed)?;
-    // Paying adds levels: one where data is read, and two for each loop.
+    // Payments add levels: one where data is read, and two for each loop.
     let levels = meter.deepest + 2 + 2 * MAX_COMPREHENSION_NESTING;
     Ok((code, meter.reads, levels))
 }
@@ -53,17 +53,17 @@ pub(super) fn meter(parsed: IdedExpr, allowed: &[&str]) -> Result<(IdedExpr, Rea
 struct Meter<'a> {
     allowed: &'a [&'a str],
     reads: Reads,
-    /// Variables of the loops around.
+    /// Variables of the enclosing loops.
     bound: Vec<String>,
     depth: usize,
     deepest: usize,
     loops: usize,
-    /// How much has been looked at: what one evaluation of it makes at least.
+    /// Number of visited nodes, which is also the least that one evaluation creates.
     weight: u64,
 }
 
 impl Meter<'_> {
-    /// An expression whose value is used: what it reads is paid for.
+    /// An expression whose value is used: it pays for the data it reads.
     fn value(&mut self, expr: IdedExpr) -> Result<IdedExpr, Refused> {
         self.deeper(|meter| meter.value_within(expr))
     }
@@ -135,7 +135,7 @@ impl Meter<'_> {
         }
     }
 
-    /// A way into the data: nothing is copied until its end.
+    /// A path into the data: only its end is copied.
     fn path(&mut self, expr: IdedExpr) -> Result<IdedExpr, Refused> {
         self.deeper(|meter| meter.path_within(expr))
     }
@@ -170,7 +170,7 @@ impl Meter<'_> {
         }
     }
 
-    /// Is it `steps.<name>`? Then it is known which step is meant.
+    /// Returns true for `steps.<name>`, and notes the step as read.
     fn held_step(&mut self, base: &IdedExpr, key: Option<&str>) -> bool {
         match (&base.expr, key) {
             (Expr::Ident(name), Some(key)) if name == "steps" && !self.bound.iter().any(|b| b == name) => {
@@ -247,8 +247,8 @@ impl Meter<'_> {
         Ok(of)
     }
 
-    /// Puts the price of a turn where the evaluation goes by on each, without changing the forms that the `cel` crate knows how to
-    /// build in place: those have a fixed condition.
+    /// Adds the price of an iteration where the evaluation passes each time, without changing the forms that the `cel`
+    /// crate optimises: those have a fixed condition.
     fn charge_turns(&self, of: &mut ComprehensionExpr, cost: u64) {
         let turn = || call(TURN, vec![number(cost)]);
         if matches!(of.loop_cond.expr, Expr::Literal(_))

@@ -56,7 +56,7 @@ fn expressions_read_the_data_and_give_json() {
     assert_eq!(value("input.list.map(x, x > 1, x * 10)"), json!([20, 30]));
 }
 
-/// A replay must see what the first run saw, and a hash map has no order of its own.
+/// A replay must see the same result as the first run, and a hash map has no fixed order.
 #[test]
 fn loops_over_an_object_go_over_its_keys_in_order() {
     for _ in 0..20 {
@@ -95,7 +95,7 @@ fn what_is_not_known_is_refused_when_it_is_compiled() {
     }
 }
 
-/// RELIABILITY, expressions: division by zero; and what else can go wrong with data is a failure that shows none of it.
+/// RELIABILITY, expressions: division by zero. Every other error caused by data is a failure that shows no data.
 #[test]
 fn what_goes_wrong_with_data_is_a_permanent_failure_of_its_own_code() {
     assert!(failure("input.n / 0").contains("division by zero"));
@@ -127,14 +127,14 @@ fn deep_nesting_is_refused_and_never_overflows_the_stack() {
         for depth in [60, 200] {
             let source = format!("{}1{}", open.repeat(depth), close.repeat(depth));
             let refused = compile(&source).err();
-            // An even number of signs cancels out, and is no nesting.
+            // An even number of signs cancels out, and does not count as nesting.
             let is_fine = matches!(open, "-" | "!");
             assert!(refused.is_some() || is_fine, "{open} {depth}");
         }
     }
     assert_eq!(compile(&"(".repeat(4_000)).unwrap_err().code, "expression_too_deep");
     assert_eq!(compile(&format!("'{}'", "x".repeat(5_000))).unwrap_err().code, "expression_too_large");
-    // A chain is one level for each of its members: as many as are allowed can be worked out, and not one more.
+    // A chain is one level per member: the maximum evaluates, and one more is refused.
     let chain = |members: usize| vec!["input.n"; members].join(" + ");
     let longest = (1..300).rev().find(|members| compile(&chain(*members)).is_ok()).unwrap();
     assert!(longest > 50, "{longest}");

@@ -1,4 +1,4 @@
-//! JSON as CEL sees it, and back.
+//! Conversion between JSON and CEL.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::limits::MAX_EXPRESSION_OUTPUT;
 
-/// A view of the data; texts are borrowed.
+/// A view of the data that borrows its strings.
 pub(crate) fn of_json<'v>(value: &'v Value) -> Box<dyn Val + 'v> {
     match value {
         Value::Null => Box::new(CelNull),
@@ -32,7 +32,7 @@ pub(crate) fn of_fields<'v>(fields: impl Iterator<Item = (&'v str, &'v Value)>) 
     Box::new(CelMap::from(fields))
 }
 
-/// The value as JSON, as long as it stays within `left`.
+/// The value as JSON, if it stays within `left`.
 pub(super) fn to_json(value: &(dyn Val + '_), left: &mut usize) -> Result<Value, String> {
     let mut take = |size: usize| {
         let too_large = || format!("it gives more than {MAX_EXPRESSION_OUTPUT} bytes");

@@ -1,4 +1,4 @@
-//! Effects and requests: how they are kept, sent, probed and undone.
+//! Effects and requests: options, probes and compensations.
 
 use std::collections::BTreeMap;
 
@@ -10,62 +10,62 @@ use crate::expression::Expression;
 use crate::span::Span;
 use crate::template::Template;
 
-/// How an effect is kept from being lost or repeated.
+/// Options that protect an effect against loss and repetition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Effect {
     /// Its class.
     #[serde(rename = "effect", skip_serializing_if = "is_idempotent")]
     pub class: EffectClass,
-    /// What to do when the outcome is unknown.
+    /// Policy for an unknown outcome.
     #[serde(skip_serializing_if = "is_hold", serialize_with = "on_doubt")]
     pub on_doubt: OnDoubt,
-    /// Does it happen anew each time it is run, whatever key it is given?
+    /// True if it happens again at each execution, whatever key it gets.
     #[serde(skip_serializing_if = "is_false")]
     pub non_idempotent: bool,
-    /// Does the provider reject requests of earlier holders, by the header `Hapax-Fence`?
+    /// True if the provider rejects requests of earlier holders, by the header `Hapax-Fence`.
     #[serde(skip_serializing_if = "is_false")]
     pub rejects_stale_fences: bool,
-    /// How often it is tried.
+    /// Retry policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// What to do when all tries are used up.
+    /// Policy after the last failed attempt.
     #[serde(skip_serializing_if = "is_fail", serialize_with = "on_exhausted")]
     pub on_exhausted: OnExhausted,
-    /// How long one try may take.
+    /// Timeout of one attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// How to find out the outcome.
+    /// Probe that finds out the outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe: Option<Box<Probe>>,
-    /// How to undo it, should the run fail later.
+    /// Compensation, if the run fails later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compensate: Option<Box<Undo>>,
 }
 
-/// How often a step is tried, and with what pauses.
+/// Number of attempts, and the pauses between them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Retry {
-    /// How long after the first try the last one may be made.
+    /// Time after the first attempt within which the last one may begin.
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
     pub give_up_after: Option<Span>,
-    /// The first try counts.
+    /// Maximum number of attempts, including the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
-    /// The longest pause after the first.
+    /// Longest pause after the first attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<Span>,
     /// Factor between one pause and the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub factor: Option<f64>,
-    /// No pause is longer.
+    /// Longest pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap: Option<Span>,
 }
 
 impl Effect {
-    /// How it is tried.
+    /// Retry policy of a compensation.
     pub fn policy(&self) -> RetryPolicy {
         let policy = self.retry.as_ref().map_or_else(RetryPolicy::default, Retry::policy);
         policy.on_exhausted(self.on_exhausted)
@@ -73,7 +73,7 @@ impl Effect {
 }
 
 impl Retry {
-    /// As the engine says it.
+    /// The policy in the engine's form.
     pub fn policy(&self) -> RetryPolicy {
         let mut policy = RetryPolicy::default();
         if let Some(span) = self.give_up_after {
@@ -95,48 +95,48 @@ impl Retry {
     }
 }
 
-/// A request, and how to read its response.
+/// A request, and the interpretation of its response.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
     /// The method.
     pub method: String,
-    /// Where to.
+    /// URL.
     pub url: Template,
-    /// Whether data may choose the host, and which hosts it may choose. Absent: the host is fixed text.
+    /// Hosts that data may choose. If absent, the host is fixed text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_from_data: Option<HostFromData>,
-    /// Headers; only here may `secret://name` stand.
+    /// Headers, the only place for `secret://name`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, Template>,
     /// The body, sent as JSON unless a header says otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Template>,
-    /// The header the effect's key is sent in.
+    /// Header that carries the effect's key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_header: Option<String>,
-    /// Statuses that are a success; 2xx if absent.
+    /// Statuses that mean success; 2xx if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub success: Option<Vec<Status>>,
-    /// Statuses after which to try again.
+    /// Statuses that lead to a retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retryable: Option<Vec<Status>>,
-    /// How much of an answer that is no success is kept in the failure.
+    /// Part of a failed answer that the failure contains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_response: Option<KeepResponse>,
 }
 
-/// Which hosts data may choose.
+/// Hosts that data may choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostFromData {
-    /// Any that the rules for outgoing requests let through.
+    /// Any host that the rules for outgoing requests permit.
     Any,
     /// One of these: host names, or `*.` and a domain for all hosts below it.
     Listed(Vec<String>),
 }
 
 impl HostFromData {
-    /// Whether data may choose `host`. `host` is in lower case.
+    /// Returns true if data may choose `host`, which is in lower case.
     pub fn allows(&self, host: &str) -> bool {
         let is_meant = |listed: &String| match listed.strip_prefix('*') {
             Some(domain) => host.len() > domain.len() && host.ends_with(domain),
@@ -158,7 +158,7 @@ impl Serialize for HostFromData {
     }
 }
 
-/// How much of an answer is kept in the failure it leads to, in characters.
+/// Length of the part of an answer that a failure contains, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepResponse(pub usize);
 
@@ -171,17 +171,17 @@ impl Serialize for KeepResponse {
     }
 }
 
-/// A status, or all of a class.
+/// A status, or a whole class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// This one.
+    /// This status.
     Exactly(u16),
     /// `2xx` is the class 2.
     Class(u16),
 }
 
 impl Status {
-    /// Is `status` meant?
+    /// Returns true if it includes `status`.
     pub fn covers(self, status: u16) -> bool {
         match self {
             Status::Exactly(exactly) => exactly == status,
@@ -206,15 +206,15 @@ pub struct Probe {
     /// The request.
     #[serde(flatten)]
     pub request: Request,
-    /// How long to wait for the answer.
+    /// Timeout of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// How long after the doubt arose "did not happen" does not count.
+    /// Time to wait after the doubt arose before a "did not happen" counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settle: Option<Span>,
-    /// It happened if this holds.
+    /// The effect happened if this holds.
     pub happened: Expression,
-    /// It did not if this holds.
+    /// The effect did not happen if this holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub did_not_happen: Option<Expression>,
     /// Output of the step if the effect happened; the body of the response if absent.
@@ -228,12 +228,12 @@ pub struct Probe {
 pub enum Undo {
     /// A handler.
     Task {
-        /// Which.
+        /// Its name.
         task: String,
-        /// With what; the output of the step if absent.
+        /// Its input; the output of the step if absent.
         #[serde(skip_serializing_if = "Option::is_none")]
         input: Option<Template>,
-        /// How often it is tried.
+        /// Retry policy.
         #[serde(skip_serializing_if = "Option::is_none")]
         retry: Option<Retry>,
     },
@@ -242,17 +242,17 @@ pub enum Undo {
         /// The request.
         #[serde(flatten)]
         request: Box<Request>,
-        /// How long to wait for the answer.
+        /// Timeout of the answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         timeout: Option<Span>,
-        /// How often it is tried.
+        /// Retry policy.
         #[serde(skip_serializing_if = "Option::is_none")]
         retry: Option<Retry>,
     },
 }
 
 impl Undo {
-    /// How it is tried, if it says so.
+    /// The retry policy, if it is set.
     pub fn policy(&self) -> Option<RetryPolicy> {
         let (Undo::Task { retry, .. } | Undo::Http { retry, .. }) = self;
         retry.as_ref().map(Retry::policy)

@@ -58,7 +58,7 @@ impl<'a> Walk<'a> {
         Position { line: narrow(self.line), column: narrow(self.column) }
     }
 
-    /// The text of a token from `start` to here.
+    /// The text of the token that begins at `start`.
     fn since(&self, start: usize) -> &'a str {
         &self.text[start..self.offset]
     }
@@ -180,7 +180,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// A whole number that would only be kept about.
+/// An integer that would lose precision.
 fn is_beyond_64_bits(number: &str) -> bool {
     let is_whole = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     is_whole && number.parse::<i64>().is_err() && number.parse::<u64>().is_err()

@@ -1,5 +1,5 @@
-//! YAML with the place of every value. serde-saphyr refuses duplicate keys, unknown tags, alias bombs and more than one document by
-//! itself, with line and column. The YAML reader stops at its first error, so only that one is reported.
+//! YAML with the position of every value. serde-saphyr itself refuses duplicate keys, unknown tags, alias bombs and
+//! multiple documents, with line and column. It stops at its first error, so only that one is reported.
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
@@ -14,10 +14,10 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
         max_depth: MAX_DOCUMENT_DEPTH,
         max_nodes: MAX_DOCUMENT_VALUES * 2,
         max_events: MAX_DOCUMENT_VALUES * 4,
-        // An alias is written out where it stands, so few are enough and many are a bomb.
+        // An alias is expanded in place, so a few are enough and many are a bomb.
         max_aliases: 1_000,
         max_anchors: 100,
-        // A second one is refused by the reader, which says so better.
+        // The reader refuses a second document with a better message.
         max_documents: 2,
         max_total_scalar_bytes: MAX_DOCUMENT_BYTES,
         flow_nesting_limit: MAX_DOCUMENT_DEPTH,
@@ -73,7 +73,7 @@ fn place(location: serde_saphyr::Location) -> Option<Position> {
     (at.line > 0).then_some(at)
 }
 
-/// A value as the reader gives it.
+/// A value from the reader.
 enum Raw {
     Null,
     Bool(bool),

@@ -1,8 +1,8 @@
-//! Approvals: people are asked, and the first allowed answer decides.
+//! Approvals: a step asks people, and the first allowed answer decides.
 //!
-//! An answer is a signal with a name that belongs to the step: signals are stored, wake the run, and do not end the wait if the answer is
-//! not allowed. The host sets who gave an answer from the caller's identity, never from the request, and accepts signals of such names
-//! in no other way.
+//! An answer is a signal with a name that belongs to the step: signals are stored, wake the run, and do not end the
+//! wait if the answer is not allowed. The host takes the answer's author from the caller's identity, never from the
+//! request, and accepts signals with such names in no other way.
 
 use std::fmt;
 
@@ -17,10 +17,10 @@ use crate::model::{Approval, Decision, Step};
 use crate::problem::excerpt;
 use crate::scope::Scope;
 
-/// Prefix of the signals that answer approvals.
+/// Prefix of signals that answer approvals.
 pub const APPROVAL_SIGNAL: &str = "approval.";
 
-/// The signal that answers the approval of this step, as its record names it (`sign-off`, or `sign-off.2` in a loop).
+/// The signal that answers the approval of this step, named like its record (`sign-off`, or `sign-off.2` in a loop).
 pub fn approval_signal(step: &str) -> String {
     format!("{APPROVAL_SIGNAL}{step}")
 }
@@ -31,34 +31,34 @@ pub fn approval_signal(step: &str) -> String {
 pub struct Answer {
     /// The decision.
     pub decision: Decision,
-    /// By whom.
+    /// Author of the answer.
     pub by: Decider,
-    /// Why.
+    /// Comment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// Values of an edit: an object.
+    /// Edited values: an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
 }
 
-/// Who decides.
+/// Author of a decision.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Decider {
-    /// Their name.
+    /// Name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester: Option<String>,
-    /// Their roles.
+    /// Roles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<String>,
 }
 
-/// Why an answer does not count.
+/// Reason why an answer does not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerRefused {
     /// This person may not decide.
     ForOthers,
-    /// It says what cannot be said here.
+    /// The answer is not valid for this step.
     Unfit(String),
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for AnswerRefused {
 
 impl std::error::Error for AnswerRefused {}
 
-/// Checks whether an answer is allowed, and says why not. Call it before sending the answer, to report the reason to the caller.
+/// Checks whether an answer is allowed. Call it before sending the answer, to report the reason to the caller.
 pub fn check_answer(approval: &Approval, answer: &Value) -> Result<Answer, AnswerRefused> {
     let unfit = |why: String| Err(AnswerRefused::Unfit(why));
     let answer: Answer = match serde_json::from_value(answer.clone()) {
@@ -130,7 +130,7 @@ impl Runner<'_> {
             Some(show) => self.render(step, show, scope).await?,
             None => Value::Null,
         };
-        // Records the question, so that it can be shown to people.
+        // Record the question, so that people can see it.
         let asked = json!({
             "show": show,
             "by": approval.by,
@@ -164,7 +164,7 @@ impl Runner<'_> {
         Err(Failure::permanent(text).with_code("too_many_answers"))
     }
 
-    /// The next answer, with what is left of the time: one that does not count wins nobody any.
+    /// The next answer within the remaining time. An answer that does not count does not extend it.
     async fn next_answer(
         self,
         name: &str,

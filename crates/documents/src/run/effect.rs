@@ -1,4 +1,4 @@
-//! Tasks, and what all effects have in common: how they are tried, claimed, probed and undone.
+//! Tasks, and the shared handling of effects: retries, claims, probes and compensations.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl<'a> Runner<'a> {
         self.arranged(taken, step, &task.effect, scope).await
     }
 
-    /// The step with all that its effect asks for.
+    /// The step with all options of its effect.
     pub(super) fn arranged<'s, C>(
         self,
         mut taken: EngineStep<'s, Value, C>,
@@ -86,13 +86,14 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Is an effect that has happened kept for people, if what it gave cannot be used? A claimed one is, and one that could be undone.
+/// Returns true if an effect that happened goes to people when its output cannot be used: a claimed effect, or one with
+/// a compensation.
 pub(super) fn is_kept(effect: &Effect) -> bool {
     effect.class == EffectClass::Claimed || effect.compensate.is_some()
 }
 
-/// Maps the response to the output of the step. If that fails, a claimed effect goes in doubt: it has happened, and people can
-/// supply its output.
+/// Maps the response to the output of the step. If that fails, a claimed effect goes in doubt: it has happened, and
+/// people can supply its output.
 pub(super) fn mapped<const N: usize>(
     step: &Step,
     scope: &Scope,
@@ -112,7 +113,7 @@ pub(super) fn mapped<const N: usize>(
     })
 }
 
-/// Everything needed to undo an effect later, when the code that did it is gone.
+/// Everything needed to undo an effect later, without the code that made it.
 #[derive(Clone)]
 struct Undoing {
     undo: Arc<Undo>,

@@ -6,7 +6,7 @@ use crate::host_services::HttpAnswer;
 use crate::limits::{DEFAULT_KEPT_RESPONSE_CHARS, MAX_SHOWN_URL_CHARS};
 use crate::model::Request;
 
-/// Headers of answers that are kept nowhere.
+/// Headers of answers that are never stored.
 pub(crate) const NOT_KEPT: &[&str] =
     &["set-cookie", "www-authenticate", "proxy-authenticate", "authorization"];
 
@@ -17,9 +17,9 @@ const REDACTED: &str = "[redacted]";
 pub(crate) struct AnswerExcerpt {
     /// Method and URL without query.
     request: String,
-    /// Values to redact, in each form in which a provider may repeat them.
+    /// Values to redact, in every form that a provider may repeat.
     hidden: Vec<String>,
-    /// How many characters of a body are kept.
+    /// Maximum length of a body excerpt, in characters.
     limit: usize,
 }
 
@@ -36,7 +36,7 @@ impl AnswerExcerpt {
         }
     }
 
-    /// Why there was no answer.
+    /// Describes the reason for a missing answer.
     pub(crate) fn describe_fault(&self, why: &str) -> String {
         format!("{}: {}", self.request, redact(why, &forms(&self.hidden)))
     }
@@ -50,7 +50,7 @@ impl AnswerExcerpt {
         }
     }
 
-    /// The beginning of the body on one line, if there is text in it and the document lets it be kept.
+    /// The beginning of the body on one line, if it is text and the document allows storing it.
     fn body(&self, answer: &HttpAnswer, limit: usize) -> Option<String> {
         let text = std::str::from_utf8(&answer.body).ok().map(str::trim).filter(|text| !text.is_empty())?;
         if limit == 0 {
@@ -64,7 +64,8 @@ impl AnswerExcerpt {
         Some(shown)
     }
 
-    /// The text without secrets and control characters. It is redacted before it is cut: half a secret is one as well.
+    /// The text without secrets and control characters. It is redacted before it is truncated, because half a secret is
+    /// still confidential.
     pub(crate) fn clean(&self, text: &str, answer: &HttpAnswer) -> String {
         let is_not_kept = |name: &str| NOT_KEPT.iter().any(|not| name.eq_ignore_ascii_case(not));
         let given =
@@ -75,7 +76,7 @@ impl AnswerExcerpt {
     }
 }
 
-/// Each value as it is, as JSON writes it, and as a URL does; longest first, so that none hides a part of another.
+/// Each value as plain text, as JSON and in URL encoding; longest first, so that no value hides part of another.
 fn forms(hidden: &[String]) -> Vec<String> {
     let mut forms: Vec<String> = Vec::new();
     for value in hidden.iter().filter(|value| !value.trim().is_empty()) {

@@ -1,4 +1,4 @@
-//! Requests: what is sent, and what the answer tells about the effect.
+//! Requests: sending them, and what their answers mean for the effect.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,17 +22,18 @@ use crate::span::Span;
 use crate::turns::evaluate_fairly;
 
 const SUCCESS: &[Status] = &[Status::Class(2)];
-/// After these the same request may go well. The key makes it one effect.
+/// Statuses after which a retry may succeed. The key prevents a second effect.
 const RETRYABLE: &[Status] =
     &[Status::Exactly(408), Status::Exactly(425), Status::Exactly(429), Status::Class(5)];
-/// Of these it is certain that nothing was done; a provider that answers with another may have done it all the same.
+/// Statuses that prove that nothing was done. After any other status the provider may have done it anyway.
 const CERTAINLY_NOT_DONE: &[Status] = &[Status::Exactly(425), Status::Exactly(429)];
 
 impl Runner<'_> {
     pub(super) async fn http(self, step: &Step, http: &Http, scope: &Scope) -> Result<Value, Failure> {
         let name = scope.name(&step.name);
         let hands = self.own_hands();
-        // An effect with a compensation is not forgotten: if its response leaves the outcome open, it is tried again or goes to people.
+        // An effect with a compensation must not be lost: if its response leaves the outcome open, it is retried or
+        // goes to people.
         let is_kept = is_kept(&http.effect);
         let timeout = http.effect.timeout;
         let code = |attempt: Attempt| async move {
@@ -87,7 +88,7 @@ pub(crate) fn span_of(timeout: Option<Span>) -> Duration {
     timeout.map_or(DEFAULT_HTTP_TIMEOUT, Span::get)
 }
 
-/// Sends a request and judges its answer.
+/// Sends a request and interprets its answer.
 pub(super) async fn ask(
     hands: WorkspaceServices<'_>,
     request: &Request,
@@ -124,7 +125,7 @@ pub(crate) fn failure_of(fault: HttpFault, excerpt: &AnswerExcerpt, is_claimed: 
     }
 }
 
-/// Fills in the templates of a request. Whatever is wrong with it here, it has not been sent.
+/// Fills in the templates of a request. After any error here, nothing was sent.
 pub(crate) async fn prepare(
     hands: WorkspaceServices<'_>,
     request: &Request,
@@ -173,7 +174,7 @@ pub(crate) async fn prepare(
     })
 }
 
-/// JSON, unless a header says that it is something else and it is a text.
+/// JSON, unless a header declares another type and the body is a string.
 fn body_of(body: Value, headers: &mut Vec<(String, String)>) -> Vec<u8> {
     let kind = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let is_json = kind.is_none_or(|(_, kind)| kind.contains("json"));
@@ -199,14 +200,14 @@ pub(crate) fn judge(
     }
     let text = excerpt.describe(answer);
     let failure = match &request.retryable {
-        // The author of the document knows what these statuses mean.
+        // The document's author knows the meaning of these statuses.
         Some(statuses) if covers(statuses) => Failure::retryable(text),
         None if covers(RETRYABLE) && !is_claimed => Failure::retryable(text),
         None if covers(CERTAINLY_NOT_DONE) => Failure::retryable(text),
         _ if is_claimed && (answer.status >= 500 || answer.status == 408) => Failure::unknown(text),
         _ => Failure::permanent(text),
     };
-    // A provider may do what it was asked and then answer with any of these. Whether it is asked again is another question.
+    // A provider may execute the request and still answer with any of these. Whether to retry is decided separately.
     let failure = match answer.status >= 500 || answer.status == 408 {
         true => failure.that_may_have_happened(),
         false => failure,
@@ -218,7 +219,7 @@ pub(crate) fn judge(
     })
 }
 
-/// `Retry-After`: seconds, or a date, which is counted from the date of the answer itself.
+/// Parses `Retry-After`: seconds, or a date relative to the answer's own `Date` header.
 fn requested_wait(answer: &HttpAnswer) -> Option<Duration> {
     let header = |wanted: &str| {
         let found = answer.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));

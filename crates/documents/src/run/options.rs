@@ -7,7 +7,7 @@ use crate::check::Checked;
 use crate::input_schema::input_check;
 use crate::model::{Effect, Step, StepKind};
 
-/// The options to register a document with: version, need for a key, retention, fingerprint and the classes of its effects.
+/// The options to register a document with: version, key requirement, retention, fingerprint and effect classes.
 pub fn options(checked: &Checked) -> WorkflowOptions {
     let document = checked.document();
     let mut options = WorkflowOptions::default().version(document.version);
@@ -25,7 +25,7 @@ pub fn options(checked: &Checked) -> WorkflowOptions {
     declare(options, &document.steps)
 }
 
-/// Steps of a loop are taken under names with the places of their items, which are not known before.
+/// Steps of a loop run under names with item indices, which are not known in advance.
 fn declare(mut options: WorkflowOptions, steps: &[Step]) -> WorkflowOptions {
     for step in steps {
         options = match &step.kind {

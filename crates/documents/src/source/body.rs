@@ -1,4 +1,4 @@
-//! The body of a webhook as data: JSON by strict rules, or a form, which becomes an object.
+//! The body of a webhook as data: strict JSON, or a form, which becomes an object.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::limits::{MAX_EVENT_BYTES, MAX_EVENT_HEADER_BYTES, MAX_FORM_FIELDS};
 use crate::node::read_json;
 use crate::problem::excerpt;
 
-/// Why a webhook cannot be read. Sending the same again would not help.
+/// Reason why a webhook cannot be read. Sending it again would not help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unreadable {
     /// The body is too large.
@@ -20,9 +20,9 @@ pub enum Unreadable {
     HeadersTooLarge,
     /// The body is compressed.
     Compressed,
-    /// The body is not what it should be.
+    /// The body is malformed.
     Body(String),
-    /// There is no usable id of the event.
+    /// The event has no usable id.
     EventId(String),
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// Reads a body as its headers declare it. What is not declared as a form is JSON.
+/// Parses a body by its headers. A body that is not declared as a form is JSON.
 pub(super) fn read_body(headers: &HeaderMap, bytes: &[u8]) -> Result<Value, Unreadable> {
     if bytes.len() > MAX_EVENT_BYTES {
         return Err(Unreadable::TooLarge);
@@ -87,7 +87,7 @@ fn json(text: &str) -> Result<Value, Unreadable> {
     })
 }
 
-/// Each field is a text. A form of the field `payload` alone is a way to send JSON, as Slack and GitHub do.
+/// Each field is a string. A form with only the field `payload` contains JSON, as Slack and GitHub send it.
 fn read_form(text: &str) -> Result<Value, Unreadable> {
     let mut fields = Map::new();
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {

@@ -1,4 +1,4 @@
-//! Checking a source: text in, and either a source that can be used or everything that is wrong with it.
+//! Checks a source: returns a usable source, or all of its problems.
 
 use std::fmt;
 
@@ -24,7 +24,8 @@ impl CheckedSource {
         &self.source
     }
 
-    /// The source as one text: two that mean the same have the same, whatever their format, order, spacing and preset.
+    /// Canonical text of the source. Sources with the same meaning have the same text, whatever their format, order,
+    /// spacing and preset.
     pub fn canonical(&self) -> &str {
         &self.canonical
     }
@@ -41,7 +42,7 @@ impl fmt::Debug for CheckedSource {
     }
 }
 
-/// Checks a source, or tells all that is wrong with it, errors and warnings.
+/// Checks a source. Returns all errors and warnings if it has errors.
 pub fn check_source(text: &str, format: Format, known: &Known) -> Result<CheckedSource, Vec<Problem>> {
     let mut problems = Problems::default();
     let source =
@@ -58,7 +59,7 @@ pub fn check_source(text: &str, format: Format, known: &Known) -> Result<Checked
     }
 }
 
-/// Like the check of text, for bytes that may not be UTF-8.
+/// Like [`check_source`], for bytes that may not be UTF-8.
 pub fn check_source_bytes(
     bytes: &[u8],
     format: Format,

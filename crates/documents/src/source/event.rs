@@ -13,7 +13,7 @@ use crate::decode::is_telling;
 use crate::limits::{MAX_CHALLENGE_CHARS, MAX_EVENT_HEADER_BYTES, MAX_EVENT_ID_CHARS, MAX_PLAN_BYTES};
 use crate::scope::Scope;
 
-/// A webhook, after it was read.
+/// A parsed webhook.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reading {
     /// An event.
@@ -25,24 +25,24 @@ pub enum Reading {
 /// An event and its planned actions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// The provider's id: an event with one that was seen before is a duplicate.
+    /// The provider's id: an event with a known id is a duplicate.
     pub id: String,
-    /// Result of the filter; without a pass there are no actions.
+    /// Result of the filter; there are no actions unless the event passes.
     pub filtered: Filtered,
-    /// One for each action of the source, in its order.
+    /// One plan per action of the source, in order.
     pub actions: Vec<ActionPlan>,
 }
 
 /// Result of the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Filtered {
-    /// The event is of interest.
+    /// The event passes.
     Passed,
-    /// It is not: there is nothing to do.
+    /// The event is ignored.
     Held,
-    /// It cannot tell: the event has failed, and can be processed again once the source is mended.
+    /// The filter failed: the event failed too, and can be processed again once the source is fixed.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -50,7 +50,7 @@ pub enum Filtered {
 /// Plan of one action.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActionPlan {
-    /// Which action of the source, counted from 0.
+    /// Index of the action in the source, from 0.
     pub index: usize,
     /// `settle`, `start` or `signal`.
     pub kind: &'static str,
@@ -61,19 +61,19 @@ pub struct ActionPlan {
 /// Outcome of planning an action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// The action must be carried out.
+    /// The action to carry out.
     Do(Planned),
     /// Its `when` does not hold.
     Skipped,
-    /// It cannot be worked out from this event; the others are not touched by that.
+    /// It cannot be planned from this event; the other actions are unaffected.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
 impl Source {
-    /// Reads a webhook. Its signature must have been checked before, on the same bytes.
+    /// Parses a webhook. Verify its signature first, on the same bytes.
     pub fn read(&self, headers: &HeaderMap, body: &[u8]) -> Result<Reading, Unreadable> {
         let body = read_body(headers, body)?;
         if let Some(challenge) = self.find_challenge(&body) {
@@ -83,8 +83,8 @@ impl Source {
         Ok(Reading::Event(self.plan_event(id, visible_headers(headers)?, body)))
     }
 
-    /// Reads once more an event that was taken in before, by the source as it is now. It keeps its `id`; `headers` are what
-    /// [`visible_headers`] gave when it came.
+    /// Parses a stored event again, with the current source. The event keeps its `id`; `headers` are the result of
+    /// [`visible_headers`] when it arrived.
     pub fn read_again(
         &self,
         id: &str,

@@ -1,4 +1,4 @@
-//! Actions filled in with the data of an event: plain texts and values, for the host to carry out.
+//! Actions filled in with the data of an event: plain strings and values, for the host to carry out.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::run::APPROVAL_SIGNAL;
 use crate::scope::Scope;
 use crate::template::{Template, about_size};
 
-/// Something to be done.
+/// An action to carry out.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Planned {
-    /// Settle the promise that has this key, or keep the settlement for it.
+    /// Settle the promise with this key, or keep the settlement for it.
     Settle {
         /// The key: 1 to 255 printable ASCII characters.
         key: String,
-        /// With what.
+        /// The settlement.
         settlement: PlannedSettlement,
-        /// How long to keep it if there is no such promise yet.
+        /// Retention of the settlement if the promise does not exist yet.
         keep_for: Option<Duration>,
     },
     /// Start a run.
@@ -30,7 +30,7 @@ pub enum Planned {
         workflow: String,
         /// Version; the latest if absent.
         version: Option<u32>,
-        /// The key of the run: the same event starts one.
+        /// The key of the run: one event starts one run.
         key: String,
         /// An object.
         input: Value,
@@ -41,38 +41,38 @@ pub enum Planned {
         target: PlannedTarget,
         /// Its name.
         name: String,
-        /// Its id: the same event sends it once.
+        /// Its id: one event sends it once.
         id: String,
         /// The payload.
         payload: Value,
     },
 }
 
-/// How a promise is settled.
+/// Settlement of a promise.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlannedSettlement {
     /// A value.
     Resolve(Value),
-    /// The word that there will be none.
+    /// A rejection: there will be no value.
     Reject {
-        /// Why, in words.
+        /// Message.
         message: String,
-        /// Why, as a code.
+        /// Code.
         code: Option<String>,
     },
 }
 
-/// Which run a signal is for.
+/// Receiver of a signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlannedTarget {
-    /// The one with this id.
+    /// The run with this id.
     Run(String),
-    /// The one with this key.
+    /// The run with this key.
     Key(String),
 }
 
 impl Planned {
-    /// How much it holds.
+    /// Size in approximate bytes.
     pub(super) fn about_size(&self) -> usize {
         match self {
             Planned::Settle { settlement: PlannedSettlement::Resolve(value), .. } => about_size(value),
@@ -83,7 +83,7 @@ impl Planned {
     }
 }
 
-/// Fills an action in, or tells why it cannot be.
+/// Fills in an action, or returns the reason why it cannot be filled in.
 pub(super) fn plan(source: &str, act: &Act, event_id: &str, scope: &Scope) -> Result<Planned, String> {
     match act {
         Act::Settle(settle) => plan_settle(settle, scope),
@@ -114,7 +114,7 @@ fn plan_start(source: &str, start: &Start, event_id: &str, scope: &Scope) -> Res
             "the input of a run is an object; write one around it: { event: \"{{ body }}\" }".to_string()
         );
     }
-    // The key holds the name alone, so that a source that moves to another version starts nothing twice.
+    // The key contains only the name, so that a source that moves to another version starts nothing twice.
     let (name, version) = match start.workflow.split_once('@') {
         Some((name, version)) => (name, version.parse().ok()),
         None => (start.workflow.as_str(), None),
@@ -138,13 +138,14 @@ fn plan_signal(source: &str, signal: &Signal, event_id: &str, scope: &Scope) -> 
         ));
     }
     let payload = signal.payload.as_ref().map_or(Ok(Value::Null), |payload| rendered(payload, scope))?;
-    // The source and the name are in it, so that two providers with one id, or two signals of one event, are not taken for one.
+    // It contains the source and the name, so that two providers with the same id, or two signals of one event, are
+    // separate.
     let given = signal.id.as_ref().map(|given| key(given, scope)).transpose()?;
     let id = made_key(&[source, &name, given.as_deref().unwrap_or(event_id)]);
     Ok(Planned::Signal { target, name, id, payload })
 }
 
-/// Names hold no colon, so that nothing else is spelt the same. What gets too long for a key is hashed.
+/// Names contain no colon, so the result is unambiguous. A text that is too long for a key is hashed.
 fn made_key(parts: &[&str]) -> String {
     let key = parts.join(":");
     match IdempotencyKey::new(&key) {

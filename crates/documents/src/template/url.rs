@@ -11,7 +11,7 @@ use crate::problem::excerpt;
 /// Characters of a value that stay as they are; all others are percent-encoded.
 const URL_SAFE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Why a template gives no URL that can be called. Nothing was sent.
+/// Reason why a template gives no usable URL. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadUrl {
     pub(crate) code: &'static str,
@@ -36,7 +36,7 @@ impl From<BadUrl> for Failure {
     }
 }
 
-/// The part of a URL that its end belongs to.
+/// The part that the end of a URL belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Start,
@@ -79,7 +79,7 @@ pub(crate) fn host_of(url: &str) -> String {
     host.to_ascii_lowercase()
 }
 
-/// Whether a segment of the path is `.` or `..`, also for a server that decodes the path before it splits it.
+/// Returns true if a path segment is `.` or `..`, also for a server that decodes the path before it splits it.
 pub(crate) fn has_dot_segment(url: &str) -> bool {
     parts(url).path.split('/').any(is_dotted)
 }
@@ -93,7 +93,7 @@ fn is_dotted(segment: &str) -> bool {
 pub(super) struct UrlBuilder<'a> {
     url: String,
     from_data: Option<&'a HostFromData>,
-    /// Segments of the path that hold a value, by number, with the expression.
+    /// Segments of the path that contain a value, by index, with the expression.
     filled: Vec<(usize, String)>,
 }
 
@@ -106,7 +106,7 @@ impl<'a> UrlBuilder<'a> {
         self.url.push_str(text);
     }
 
-    /// Appends what the expression `source` gave.
+    /// Appends the value of the expression `source`.
     pub(super) fn push_value(&mut self, source: &str, value: &str, is_last: bool) -> Result<(), BadUrl> {
         let Parts { path, place, .. } = parts(&self.url);
         let shown = excerpt(source);

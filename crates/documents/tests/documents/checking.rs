@@ -517,7 +517,8 @@ fn thousands_of_problems_are_counted_and_not_listed() {
     assert_eq!(problems.last().unwrap().code, "too_many_problems");
 }
 
-/// RELIABILITY, definitions: the same name and version with other content can be told from the same content written otherwise.
+/// RELIABILITY, definitions: the canonical text shows whether two documents of one name and version differ in content
+/// or only in form.
 #[test]
 fn what_means_the_same_is_the_same_however_it_is_written() {
     let json = r#"{"version":1,"name":"d","steps":[{"type":"task","name":"a","task":"t","timeout":"90s","retry":{"factor":2.0}}],"idempotency":"optional"}"#;
@@ -528,7 +529,7 @@ fn what_means_the_same_is_the_same_however_it_is_written() {
     assert_eq!(judge(one.canonical()).unwrap().canonical(), one.canonical());
 }
 
-/// RELIABILITY, SSRF: what a document says of its addresses is judged when it is checked; what expressions give, when it is sent.
+/// RELIABILITY, SSRF: fixed addresses are checked with the document, and computed addresses when the request is sent.
 #[test]
 fn an_address_that_may_not_be_called_is_told_wherever_it_stands() {
     let judge = JudgeAddress::new(|url| match url.contains("inside") {

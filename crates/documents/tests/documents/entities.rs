@@ -52,7 +52,7 @@ fn set(fields: &mut Value, more: Value) {
     }
 }
 
-/// A document in order, with these fields instead; null takes one away.
+/// A valid document with these fields replaced; null removes a field.
 fn invoice(more: Value) -> Value {
     let mut document = json!({
         "name": "invoice-billing",
@@ -75,7 +75,7 @@ fn invoice(more: Value) -> Value {
     document
 }
 
-/// The same with these fields of the step that closes.
+/// The valid document with these fields of the `close` step replaced.
 fn closing(more: Value) -> Value {
     let mut document = invoice(json!({}));
     set(&mut document["steps"][1], more);
@@ -127,7 +127,7 @@ steps:
     assert_eq!(workflow.module, name("billing"));
 }
 
-/// S1.18: one requester claims, the other, already serialised elsewhere, does not.
+/// S1.18: one requester takes a claim. The other, which is serialised elsewhere, does not.
 #[test]
 fn each_field_may_differ_by_requester() {
     let document = document(&closing(json!({
@@ -366,7 +366,8 @@ fn what_is_wrong_with_a_step_is_told() {
     }
 }
 
-/// S1.22, CONTRACT §11: the step of the seed, as the seed writes it. It is shown in camelCase, and problems point at what was written.
+/// S1.22, CONTRACT §11: the step of the seed in the seed's spelling. It is shown in camelCase, and problems point at
+/// the original text.
 #[test]
 fn the_snake_case_of_the_seed_is_accepted_and_shown_as_camel_case() {
     let seed: Value = serde_json::from_str(
@@ -439,7 +440,7 @@ fn an_action_declared_not_to_be_idempotent_must_be_protected() {
     assert!(problems(&document).is_empty());
 }
 
-/// S1.53: the rule can be lifted, because each claim records where it goes back to.
+/// S1.53: the rule can be lifted, because each claim records the status to revert to.
 #[test]
 fn recorded_reverts_lift_the_sixth_rule() {
     let mut document = invoice(json!({}));
@@ -530,7 +531,7 @@ fn the_schema_asks_for_what_the_checks_ask_for() {
     }
 }
 
-/// S1.17, S1.54, S2.15-S2.21: the examples are in order, and nothing about them needs a look.
+/// S1.17, S1.54, S2.15-S2.21: the examples are valid, without warnings.
 #[test]
 fn every_example_is_valid_without_warnings() {
     let folder = format!("{}/examples/entities", env!("CARGO_MANIFEST_DIR"));
@@ -551,7 +552,7 @@ fn every_example_is_valid_without_warnings() {
     assert_eq!(names, ["invoice-billing", "payment", "refund"]);
 }
 
-/// S1.42, S1.46: a module that has no janitor is named, and so is the workflow.
+/// S1.42, S1.46: a module without a janitor is named, with its workflow.
 #[test]
 fn an_uncovered_claim_is_a_problem_that_names_workflow_and_module() {
     let checked = judge(&invoice(json!({})).to_string()).unwrap();
@@ -627,7 +628,7 @@ fn answered(status: u16, kind: &str, body: Value) -> Result<HttpAnswer, HttpFaul
     Ok(HttpAnswer { status, headers, body: body.to_string().into_bytes() })
 }
 
-/// The action is sent under the operation's key, and what it gives is the result and a patch of the data.
+/// The action is sent under the operation's key, and its answer supplies the result and a patch of the data.
 #[tokio::test]
 async fn a_request_carries_the_key_and_its_answer_becomes_result_and_data() {
     let world = World::default();
@@ -662,7 +663,7 @@ async fn a_request_carries_the_key_and_its_answer_becomes_result_and_data() {
     assert_eq!(failure.code(), Some("document_changed"));
 }
 
-/// S1.31, S1.32: what the service will not do is a rejection, what went wrong is a failure, and what is not known stays so.
+/// S1.31, S1.32: a refusal by the service is a rejection, an error is a failure, and an unknown outcome stays unknown.
 #[tokio::test]
 async fn answers_tell_what_became_of_the_action() {
     let payment = example("payment.yaml");
@@ -711,7 +712,7 @@ async fn answers_tell_what_became_of_the_action() {
     ] {
         assert_eq!(class("capture", answered(status, json, json!({}))), wanted, "{status}");
     }
-    // Declared idempotent, it may be tried again under its key; whether it happened is not known for that.
+    // An action declared idempotent may be retried under its key. That does not show whether it happened.
     assert_eq!(class("fail", answered(503, json, json!({}))), FailureClass::Unknown, "declared idempotent");
     let fault = |fault| class("capture", Err(fault));
     assert_eq!(fault(HttpFault::Unknown { why: "cut".into() }), FailureClass::Unknown);

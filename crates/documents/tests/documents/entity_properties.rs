@@ -1,5 +1,5 @@
-//! Random entity workflows: what passes the checks never leaves a thing stuck without a janitor, and what breaks one rule is refused by
-//! that rule.
+//! Random entity workflows: a workflow that passes the checks never leaves an entity stuck without a janitor, and a
+//! workflow that breaks one rule is refused by that rule.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -66,7 +66,7 @@ fn step_plan() -> impl Strategy<Value = StepPlan> {
     })
 }
 
-/// A document in order: claim states are named for where they go back to, as S1.54 has it.
+/// A valid document: claim states are named after the status they revert to, as in S1.54.
 fn document(count: usize, plans: &[StepPlan]) -> Value {
     let stable = |n: usize| format!("s{}", n % count);
     let mut statuses: Vec<String> = (0..count).map(stable).collect();
@@ -110,18 +110,18 @@ fn documents() -> impl Strategy<Value = Value> {
     (2usize..6, prop::collection::vec(step_plan(), 1..7)).prop_map(|(count, plans)| document(count, &plans))
 }
 
-/// Something that happens to an entity.
+/// An event in the life of an entity.
 #[derive(Debug, Clone)]
 enum Event {
     /// A caller requests a step. A caller that begins and sends no heartbeat has crashed.
     Ask { step: usize, requester: usize, same_key: bool },
-    /// The holder of an operation, who may be long given up, says how its action ended.
+    /// The holder of an operation, perhaps already replaced, reports the end of its action.
     Finish { operation: usize, end: usize },
     /// A holder sends a heartbeat.
     Beat { operation: usize },
-    /// Time goes by.
+    /// Time passes.
     Wait { seconds: u64 },
-    /// The janitor of the module looks after what is stale.
+    /// The janitor of the module handles stale operations.
     Janitor,
     /// People resolve a doubt.
     Decide { operation: usize, done: bool },
@@ -138,7 +138,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// One entity, its operations, and the clock: what a store would hold.
+/// One entity, its operations, and the clock, as in a store.
 struct World {
     workflow: EntityWorkflow,
     entity: Entity,
@@ -313,7 +313,7 @@ impl World {
     }
 }
 
-/// A step of its own that is in order, for rules to be broken by.
+/// A separate valid step, for breaking rules.
 fn with_extra(mut document: Value) -> Value {
     document["statusTypes"].as_array_mut().unwrap().push(json!("fresh"));
     document["steps"].as_array_mut().unwrap().push(json!({
@@ -337,7 +337,7 @@ const BREAKS: [&str; 11] = [
     "step_usable",
 ];
 
-/// Breaks one rule, and no other.
+/// Breaks exactly one rule.
 fn break_rule(document: &mut Value, rule: &str) {
     let steps = document["steps"].as_array_mut().unwrap();
     let more = json!({ "stepId": 901, "stepKey": "more", "status": "s0", "successfulState": "s1" });
@@ -370,8 +370,9 @@ fn break_rule(document: &mut Value, rule: &str) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// S1.16, S1.35, S1.42: a valid workflow never leaves a thing stuck: what is in a transient status is held by an operation that a
-    /// janitor looks after, and once the janitor has been, only what people must decide is still held.
+    /// S1.16, S1.35, S1.42: a valid workflow never leaves an entity stuck. An operation covered by a janitor holds
+    /// every entity in a transient status, and after the janitor has run, only operations that people must decide are
+    /// still held.
     #[test]
     fn valid_workflows_never_leave_a_thing_stuck(
         document in documents(),
@@ -398,7 +399,7 @@ proptest! {
         prop_assert!(!world.is_held(), "people have decided all doubts");
     }
 
-    /// S1.48-S1.53: a workflow that breaks one rule is refused by that rule, and by no other.
+    /// S1.48-S1.53: a workflow that breaks one rule is refused by exactly that rule.
     #[test]
     fn a_broken_rule_is_the_one_that_is_named(document in documents(), nth in 0usize..BREAKS.len()) {
         let mut document = with_extra(document);

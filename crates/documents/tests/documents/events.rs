@@ -52,7 +52,7 @@ fn read(source: &Source, given: &[(&str, &str)], body: &Value) -> Event {
     }
 }
 
-/// The planned actions, none of which failed.
+/// The planned actions; panics if one failed.
 fn done(event: &Event) -> Vec<Planned> {
     assert_eq!(event.filtered, Filtered::Passed);
     let done = event.actions.iter().filter_map(|action| match &action.outcome {
@@ -63,7 +63,7 @@ fn done(event: &Event) -> Vec<Planned> {
     done.collect()
 }
 
-/// Why the only action failed.
+/// The reason why the only action failed.
 fn failure(source: &Source, body: &Value) -> String {
     match &read(source, &[], body).actions[0].outcome {
         Outcome::Failed { why } => why.clone(),
@@ -160,7 +160,7 @@ fn every_example_is_looked_at_here() {
     assert_eq!(names, ["github.yaml", "hmac.yaml", "shopify.yaml", "slack.yaml", "stripe.yaml"]);
 }
 
-/// RELIABILITY, webhooks in: the signature is checked on the bytes, and only then is anything read.
+/// RELIABILITY, webhooks in: the signature is checked on the bytes before anything is parsed.
 #[test]
 fn a_signed_webhook_goes_from_its_bytes_to_what_is_to_be_done() {
     let source = example("stripe");
@@ -255,7 +255,7 @@ fn what_all_actions_hold_together_is_limited() {
     assert!(matches!(&event.actions[5].outcome, Outcome::Failed { why } if why.contains("together")));
 }
 
-/// RELIABILITY, webhooks in: the id is bounded and plain, so that it can be kept and compared.
+/// RELIABILITY, webhooks in: the id is bounded and printable, so that it can be stored and compared.
 #[test]
 fn an_event_without_a_usable_id_is_refused() {
     let code = |source: &Source, given: &[(&str, &str)], body: Value| {
@@ -293,7 +293,7 @@ fn an_event_without_a_usable_id_is_refused() {
     }
 }
 
-/// RELIABILITY, JSON: keys twice, NUL, too deep, too much, numbers that would be lost.
+/// RELIABILITY, JSON: duplicate keys, NUL, excessive depth and size, numbers that would lose precision.
 #[test]
 fn bodies_that_are_not_plain_json_are_refused() {
     let source = source(json!({}));
@@ -385,7 +385,7 @@ fn expressions_see_headers_but_nothing_that_proves_who_somebody_is() {
     assert_eq!(input, &json!({ "x-topic": "a, b" }));
 }
 
-/// An event that was kept is read as it came, by the source as it is now, and stays the event it was.
+/// A stored event is parsed unchanged, by the current source, and keeps its id.
 #[test]
 fn an_event_is_read_again_from_what_is_kept_of_it_and_keeps_its_id() {
     let mended = |workflow: &str| {

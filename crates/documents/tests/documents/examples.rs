@@ -1,4 +1,4 @@
-//! Every example is a document without errors that runs to its end, and that a crash at any point does no harm.
+//! Every example is a document without errors that runs to its end, even after a crash at any point.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,7 +145,7 @@ async fn a_crash_anywhere_does_no_harm_to_any_example() {
 #[tokio::test]
 async fn every_example_file_is_tried() {
     let files = std::fs::read_dir(format!("{}/examples", env!("CARGO_MANIFEST_DIR"))).unwrap();
-    // Webhook sources are in a folder of their own, and tried in `events.rs`.
+    // Webhook sources are in a separate folder, and tested in `events.rs`.
     let files = files.map(|file| file.unwrap()).filter(|file| file.file_type().unwrap().is_file());
     let mut files: Vec<String> = files.map(|file| file.file_name().into_string().unwrap()).collect();
     let mut tried: Vec<String> = cases().into_iter().map(|(name, ..)| name.to_string()).collect();

@@ -1,4 +1,4 @@
-//! One workspace floods the server with expensive expressions; the others go on.
+//! One workspace floods the server with expensive expressions, and the others continue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Running, World, checked, steps};
 
-/// Goes over a list in a list: close to all that one expression may do.
+/// A nested loop, close to the limit of one expression.
 const EXPENSIVE: &str = "{{ size(input.list.map(x, size(input.list.map(y, x + y)))) }}";
 
 fn workspace(name: &str) -> WorkspaceId {
@@ -23,8 +23,8 @@ fn list(items: usize) -> Value {
     json!({ "list": (0..items).collect::<Vec<_>>() })
 }
 
-/// With one worker thread whatever is evaluated on it stops everything else. The cheap run is started last and ends while the
-/// expensive ones are still under way.
+/// With one worker thread, an evaluation on it stops everything else. The cheap run is started last and ends while the
+/// expensive ones are still running.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_cheap_run_ends_while_another_workspace_floods_the_evaluator() {
     const FLOOD: usize = 40;
@@ -70,7 +70,7 @@ async fn a_cheap_run_ends_while_another_workspace_floods_the_evaluator() {
     }
 }
 
-/// An evaluation that waits for its turn replays the same way, also beside branches that wait for other things.
+/// An evaluation that waits for its turn replays the same way, even next to branches that wait for signals or timers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expensive_expressions_of_a_workflow_replay_as_they_went() {
     let world = World::default();
@@ -86,7 +86,7 @@ async fn expensive_expressions_of_a_workflow_replay_as_they_went() {
           "steps": [{ "name": "one", "type": "task", "task": "t", "input": { "d": EXPENSIVE } }] },
     ]));
     let running = Running::start(document, world.echo(), list(100)).await;
-    // Evaluations take their real time, so the clock of the lab goes on in small steps: no lease runs out.
+    // Evaluations take real time, so the clock of the lab advances in small steps: no lease expires.
     while !running.run.view().await.unwrap().head.status().is_closed() {
         running.lab.advance(std::time::Duration::from_millis(5)).await;
     }
@@ -94,7 +94,7 @@ async fn expensive_expressions_of_a_workflow_replay_as_they_went() {
     running.check().await;
 }
 
-/// The work of all expressions of a template is bounded, and the bound is the same everywhere.
+/// The work of all expressions in a template is bounded, and the bound is the same everywhere.
 #[tokio::test]
 async fn a_template_that_does_too_much_in_all_fails() {
     let world = World::default();

@@ -1,4 +1,5 @@
-//! `input:` of a document: checked when the document is, and applied to the input of every run before anything is stored.
+//! The `input:` schema of a document: checked with the document, and applied to the input of every run before anything
+//! is stored.
 
 use crate::support::{World, checked};
 use hapax_documents::limits::{
@@ -273,7 +274,7 @@ fn a_problem_does_not_repeat_the_value() {
     assert!(!told.contains("4242") && !told.contains("hunter2"), "{told}");
 }
 
-/// The schema is a part of the document, so it is a part of what two versions are compared by.
+/// The schema is part of the document, so it is part of the comparison of two versions.
 #[test]
 fn the_schema_is_part_of_the_canonical_document() {
     let checked = judge(order_schema()).unwrap();

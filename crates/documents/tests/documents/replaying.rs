@@ -1,4 +1,5 @@
-//! Random documents, run once in peace and once with crashes: they come to the same end, and no step is run more often than it may.
+//! Random documents, run once without and once with crashes: both runs end the same way, and no step runs more often
+//! than allowed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Steps that need nobody outside; names are given afterwards.
+/// Steps that need no external action; they get names later.
 fn step() -> BoxedStrategy<Value> {
     let condition = || {
         prop_oneof![
@@ -106,7 +107,7 @@ async fn with_crashes(document: Arc<Checked>, n: u32, crashes: &[u8]) -> Option<
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// S0.35, S0.37, invariant 29: the records lead a document the same way again.
+    /// S0.35, S0.37, invariant 29: the records lead a replay the same way.
     #[test]
     fn crashes_change_nothing_about_where_a_document_comes_to(document in document(), n in 0u32..6, crashes in vec(0u8..40, 1..4)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

@@ -1,4 +1,4 @@
-//! Requests as steps: what is sent, what its answer means, and what is done when there is none.
+//! Requests as steps: what is sent, how answers are interpreted, and how missing answers are handled.
 
 use crate::support::{Running, World, answer, steps};
 use hapax_documents::limits::{DEFAULT_HTTP_TIMEOUT, HTTP_GRACE};
@@ -35,7 +35,8 @@ async fn a_request_carries_the_key_its_secrets_and_what_the_templates_say() {
     running.check().await;
 }
 
-/// RELIABILITY, tenancy: the author of a document decides where its requests go, so it gets only the secrets of its own workspace.
+/// RELIABILITY, tenancy: the author of a document decides where its requests go, so it gets only secrets of its own
+/// workspace.
 #[tokio::test]
 async fn steps_probes_and_compensations_are_given_the_secrets_of_their_own_workspace() {
     let headers = json!({ "Authorization": "secret://bank" });
@@ -101,7 +102,7 @@ async fn a_value_that_would_change_the_path_is_refused_and_nothing_is_sent() {
     }
 }
 
-/// A secret that the operator bound goes nowhere else, whatever a document says.
+/// A secret that the operator bound is sent nowhere else, whatever a document says.
 #[tokio::test]
 async fn a_bound_secret_is_sent_to_its_destinations_alone() {
     let step = |url: &str| {
@@ -219,7 +220,7 @@ async fn a_claimed_request_that_got_no_answer_is_in_doubt_until_its_probe_knows(
         }
         steps(json!([step]))
     };
-    // The provider knows: it happened.
+    // The provider reports that it happened.
     let world = World::default();
     let hands = world.hands(
         |_, _| Ok(Value::Null),
@@ -238,7 +239,7 @@ async fn a_claimed_request_that_got_no_answer_is_in_doubt_until_its_probe_knows(
         world.names()
     );
     running.check().await;
-    // It did not, so it is done.
+    // The provider reports that it did not happen, so it is done now.
     let world = World::default();
     let hands = world.hands(
         |_, _| Ok(Value::Null),
@@ -249,7 +250,7 @@ async fn a_claimed_request_that_got_no_answer_is_in_doubt_until_its_probe_knows(
         },
     );
     let running = Running::start(wire(None), hands, json!({})).await;
-    // Not at once: the provider may still be at work. And it is asked again to be sure.
+    // The probe waits, because the provider may still be at work, and asks twice to be sure.
     assert_eq!(running.settle().await, RunStatus::Waiting);
     let posts = || world.asked().iter().filter(|asked| asked.what.starts_with("POST")).count();
     assert_eq!(posts(), 1);
@@ -261,7 +262,7 @@ async fn a_claimed_request_that_got_no_answer_is_in_doubt_until_its_probe_knows(
     let fence = world.asked().into_iter().find(|asked| asked.what.starts_with("POST")).unwrap();
     let fence = fence.headers.into_iter().find(|(name, _)| name == "Hapax-Fence");
     assert_eq!(fence.map(|(_, fence)| fence), Some("1".to_owned()), "the provider can tell holders apart");
-    // Nobody knows: people are asked, and never is it sent again by itself.
+    // The outcome is unknown: people are asked, and the request is never repeated automatically.
     let world = World::default();
     let hands = world.hands(
         |_, _| Ok(Value::Null),
@@ -274,7 +275,7 @@ async fn a_claimed_request_that_got_no_answer_is_in_doubt_until_its_probe_knows(
     running.settle().await;
     assert_eq!(running.status_of("wire").await, StepStatus::InDoubt);
     assert_eq!(world.count("POST https://bank/wires"), 1);
-    // Or the step fails, if it says so.
+    // With this policy the step fails instead.
     let running = Running::start(wire(Some("fail")), hands, json!({})).await;
     assert_eq!(running.failed_with().await, "in_doubt");
 }
@@ -329,7 +330,7 @@ async fn a_run_pauses_when_the_tries_of_a_step_are_used_up_and_goes_on_when_it_i
     running.check().await;
 }
 
-/// A refund that is refused waits for people, and is tried as the document says.
+/// A refused refund waits for people, and is retried as the document says.
 #[tokio::test]
 async fn a_compensation_is_tried_as_the_document_says_and_then_left_to_people() {
     let world = World::default();

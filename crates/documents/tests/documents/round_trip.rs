@@ -1,4 +1,4 @@
-//! Random documents: what is checked, written in its canonical form and checked again is the same document; and no text whatever
+//! Random documents: a checked document, written in canonical form and checked again, is the same document. No text
 //! makes the checks panic.
 
 use hapax_documents::{Format, Known, check};
@@ -35,7 +35,7 @@ fn condition() -> impl Strategy<Value = Value> {
     ("[a-z]{1,6}", 0u32..9).prop_map(|(name, n)| json!(format!("input.{name}x > {n} || has(state.{name}x)")))
 }
 
-/// Fields that may be there or not.
+/// Optional fields.
 fn maybe(
     name: &'static str,
     value: impl Strategy<Value = Value> + 'static,
@@ -141,7 +141,7 @@ fn kind() -> BoxedStrategy<Map<String, Value>> {
     .boxed()
 }
 
-/// Steps inside one another; names are given afterwards, so that each is unique.
+/// Nested steps; they get unique names later.
 fn step() -> BoxedStrategy<Value> {
     let common = || {
         together(vec![
@@ -233,7 +233,7 @@ proptest! {
         let second = check(first.canonical(), Format::Json, &Known::default()).unwrap();
         prop_assert_eq!(first.document(), second.document());
         prop_assert_eq!(first.canonical(), second.canonical());
-        // JSON is YAML, too.
+        // JSON is also YAML.
         let third = check(&text, Format::Yaml, &Known::default()).unwrap();
         prop_assert_eq!(first.document(), third.document());
     }

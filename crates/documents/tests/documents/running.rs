@@ -8,7 +8,7 @@ use hapax_engine::Failure;
 use hapax_engine::model::{RunStatus, StepState, StepStatus};
 use serde_json::{Value, json};
 
-/// S0.32, S0.42: the input stays as it is, and the state is merged by each output, shallowly.
+/// S0.32, S0.42: the input does not change, and each output is merged shallowly into the state.
 #[tokio::test]
 async fn outputs_are_merged_into_the_state_and_the_input_stays() {
     let world = World::default();
@@ -24,7 +24,7 @@ async fn outputs_are_merged_into_the_state_and_the_input_stays() {
     running.check().await;
 }
 
-/// S0.22, S0.24, S0.31, S0.34, S0.40: each step takes the version two further, and ends at the one after it began.
+/// S0.22, S0.24, S0.31, S0.34, S0.40: each step adds two versions, and ends one version after its start.
 #[tokio::test]
 async fn each_step_raises_the_version_twice() {
     let world = World::default();
@@ -47,7 +47,7 @@ async fn each_step_raises_the_version_twice() {
     running.check().await;
 }
 
-/// S0.35, S0.36, S0.37: after a crash a step that is done is not run again; the run goes on with the next.
+/// S0.35, S0.36, S0.37: after a crash a completed step does not run again, and the run continues with the next.
 #[tokio::test]
 async fn a_step_that_is_done_is_not_run_again() {
     let world = World::default();
@@ -95,7 +95,7 @@ async fn waits_wait_for_as_long_as_they_say() {
     assert_eq!(running.status_of("later").await, StepStatus::Failed);
 }
 
-/// S0.36, S0.41: the way not taken is SKIPPED, with all that is on it.
+/// S0.36, S0.41: the branch not taken is SKIPPED, with all its steps.
 #[tokio::test]
 async fn a_condition_takes_one_way_and_passes_over_the_other() {
     let fork = json!([
@@ -164,7 +164,7 @@ async fn a_promise_is_settled_by_what_the_provider_calls_it() {
     let paid = json!({
         "name": "paid", "type": "promise", "timeout": "3d", "key": "stripe:{{ steps.charge.output.id }}", "keyTtl": "7d",
     });
-    // While it rests, the promise is not there yet.
+    // While the run waits before that step, the promise does not exist yet.
     for document in [json!([charge, paid]), json!([charge, rest, paid])] {
         let running = Running::start(steps(document), world.echo(), json!({})).await;
         running.lab.idle().await;
@@ -175,7 +175,7 @@ async fn a_promise_is_settled_by_what_the_provider_calls_it() {
     }
 }
 
-/// S4.26, G4.5: a key that names another promise is the failure of the step, for people to see.
+/// S4.26, G4.5: a key that belongs to another promise fails the step, so that people see it.
 #[tokio::test]
 async fn a_key_that_names_another_promise_fails_the_step() {
     let world = World::default();
@@ -231,7 +231,7 @@ async fn an_approval_waits_for_an_answer_that_counts() {
         .expect("what was asked is on record");
     assert!(format!("{:?}", asked.state).contains("Completed"));
     running.check().await;
-    // Rejected, it fails, unless the document goes on.
+    // A rejection fails the run, unless the document continues.
     let reject = json!({ "decision": "reject", "by": manager, "comment": "no" });
     for (more, ends) in [(json!({}), "rejected"), (json!({ "onReject": "continue" }), "")] {
         let running = Running::start(approval(more), world.echo(), json!({ "cents": 5 })).await;
@@ -242,7 +242,7 @@ async fn an_approval_waits_for_an_answer_that_counts() {
             code => assert_eq!(running.failed_with().await, code),
         }
     }
-    // The time runs from the question, and answers that do not count win nobody any.
+    // The timeout counts from the question. Answers that do not count do not extend it.
     let running =
         Running::start(approval(json!({ "onTimeout": "continue" })), world.echo(), json!({ "cents": 5 }))
             .await;
@@ -271,7 +271,7 @@ async fn a_child_is_run_and_gives_what_it_gives() {
     hapax_documents::register(running.lab.engine(), child, running.hands.clone()).unwrap();
     let status = running.settle().await;
     if status == RunStatus::Failed {
-        // The child was not registered in time; people try again.
+        // The child was not registered in time; a person retries the run.
         running.run.retry(None).await.unwrap();
     }
     assert_eq!(running.output().await, json!({ "twice": 14, "four": 28 }));
@@ -401,7 +401,7 @@ async fn what_was_done_is_undone_last_first_if_the_run_fails_or_is_cancelled() {
     }
 }
 
-/// RELIABILITY, expressions: what goes wrong at run time is the failure of the step, with a code of its own, and is not tried again.
+/// RELIABILITY, expressions: an error at run time fails the step, with its own code and without a retry.
 #[tokio::test]
 async fn an_expression_that_fails_fails_its_step_for_good() {
     for step in [

@@ -1,4 +1,4 @@
-//! Several engines on one store run documents as one would.
+//! Several engines on one store run documents as a single engine would.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use hapax_engine::memory::MemoryStore;
 use hapax_engine::{Engine, EngineOptions};
 use serde_json::json;
 
-/// S3.22, S0.20, S0.21, S0.26, S0.27, S0.39: whoever picks a run up, each of its steps is run once, and what the losers do changes nothing.
+/// S3.22, S0.20, S0.21, S0.26, S0.27, S0.39: whichever engine picks up a run, each step runs once, and the losers
+/// change nothing.
 #[tokio::test]
 async fn two_engines_run_each_step_once() {
     let clock = Arc::new(ManualClock::default());
@@ -25,7 +26,7 @@ async fn two_engines_run_each_step_once() {
         ] },
     ]));
     let launch = || {
-        // Neither has room for all of them at once.
+        // Neither engine has room for all runs at once.
         let options = EngineOptions { max_active: 5, ..EngineOptions::default() };
         let engine = Engine::launch(store.clone(), clock.clone(), options).unwrap();
         hapax_documents::register(&engine, document.clone(), world.echo()).unwrap();
@@ -34,7 +35,7 @@ async fn two_engines_run_each_step_once() {
     let engines = [launch(), launch()];
     let mut runs = Vec::new();
     for n in 0..20 {
-        // Delayed, so that either may take it up.
+        // Delayed, so that either engine may claim it.
         let start = engines[n % 2].start("tried", &json!({ "n": n })).delay(Duration::from_millis(10));
         runs.push(start.await.unwrap());
     }

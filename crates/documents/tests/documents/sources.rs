@@ -27,7 +27,7 @@ fn problems(source: &Value) -> Vec<String> {
     problems.iter().map(|problem| format!("{} at {}", problem.code, problem.path)).collect()
 }
 
-/// A source in order, with these fields instead; null takes one away.
+/// A valid source with these fields replaced; null removes a field.
 fn source(more: Value) -> Value {
     let mut source = json!({
         "name": "payments",
@@ -90,7 +90,7 @@ actions:
     assert!(!format!("{found:?}").contains("canary"), "a secret is never repeated: {found:?}");
 }
 
-/// Issue 6: presets for Stripe, GitHub, Shopify, Slack; what is given wins.
+/// Issue 6: presets for Stripe, GitHub, Shopify, Slack; explicit fields override the preset.
 #[test]
 fn presets_stand_for_signature_and_event_id() {
     let shopify = json!({ "scheme": "hmac", "header": "x-shopify-hmac-sha256", "algorithm": "sha256", "encoding": "base64" });
@@ -316,7 +316,7 @@ proptest! {
     }
 }
 
-/// RELIABILITY, webhooks in: where the id of an event is not signed, nothing that must happen once may hang on it.
+/// RELIABILITY, webhooks in: an unsigned event id must not be used as an idempotency key.
 #[test]
 fn what_hangs_on_an_id_that_is_not_signed_is_warned_of() {
     let start = |key: Value| {

@@ -1,5 +1,5 @@
-//! Where statuses and arrows stand in a picture: statuses in columns by how many steps it takes to get there, arrows to the next column
-//! straight, all others along lanes of their own below.
+//! Positions of statuses and arrows in a picture. Statuses are in columns by their distance from the start. Arrows to
+//! the next column are straight, and all others use their own lanes below.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use hapax_engine::model::{EntityWorkflow, Name};
 
 use super::{Edge, EdgeKind, initial, statuses};
 
-/// About how wide a letter of a status is, and of a label.
+/// Approximate width of a letter in a status, and in a label.
 const STATUS_LETTER: f64 = 8.2;
 const LABEL_LETTER: f64 = 6.4;
 const ROW_GAP: f64 = 36.0;
@@ -19,7 +19,7 @@ pub(super) const MARGIN: f64 = 24.0;
 /// Height of the title.
 pub(super) const HEAD: f64 = 44.0;
 
-/// A status in its place.
+/// A status with its position.
 #[derive(Debug)]
 pub(super) struct Box<'a> {
     pub(super) status: &'a Name,
@@ -30,17 +30,17 @@ pub(super) struct Box<'a> {
     column: usize,
 }
 
-/// An arrow in its place.
+/// An arrow with its position.
 #[derive(Debug)]
 pub(super) struct Line<'a> {
     pub(super) edge: &'a Edge<'a>,
     /// The `d` attribute of an SVG path.
     pub(super) path: String,
-    /// Where the middle of its label is.
+    /// Centre of its label.
     pub(super) label: (f64, f64),
 }
 
-/// All of it.
+/// The whole picture.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     pub(super) boxes: Vec<Box<'a>>,
@@ -53,7 +53,7 @@ fn label_width(label: &str) -> f64 {
     label.chars().count() as f64 * LABEL_LETTER
 }
 
-/// How many arrows it takes to get to each status.
+/// Number of arrows from the start to each status.
 fn columns<'a>(
     workflow: &'a EntityWorkflow,
     all: &[&'a Name],
@@ -92,7 +92,7 @@ pub(super) fn lay_out<'a>(workflow: &'a EntityWorkflow, edges: &'a [Edge<'a>]) -
     let gaps = gap_widths(count, edges, &column, &is_direct);
     let mut boxes = place_boxes(&order, edges, &gaps);
     let tallest = boxes.iter().map(|status| status.y + status.height).fold(0.0, f64::max);
-    // Columns stand in the middle.
+    // Columns are centred vertically.
     for n in 0..count {
         let end = boxes.iter().filter(|status| status.column == n).map(|status| status.y + status.height);
         let shift = (tallest - end.fold(0.0, f64::max)) / 2.0;
@@ -122,7 +122,7 @@ fn sort_rows(order: &mut [Vec<&Name>], edges: &[Edge<'_>], is_direct: &impl Fn(&
     }
 }
 
-/// How wide the room before each column is, and after the last: for labels, and for arrows on their way to lanes.
+/// Width of the gap before each column, and after the last: for labels, and for arrows to lanes.
 fn gap_widths(
     count: usize,
     edges: &[Edge<'_>],

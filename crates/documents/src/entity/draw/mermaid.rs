@@ -1,4 +1,4 @@
-//! The state machine as text for Mermaid, which most wikis and forges draw.
+//! The state machine as Mermaid text, which most wikis and forges can draw.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{edges, initial, statuses};
 pub fn draw_mermaid(workflow: &EntityWorkflow) -> String {
     let edges = edges(workflow);
     let statuses = statuses(workflow, &edges);
-    // Names may hold dots and dashes, which Mermaid does not take for an id.
+    // Names may contain dots and dashes, which Mermaid does not accept in an id.
     let ids: BTreeMap<&Name, String> =
         statuses.iter().enumerate().map(|(n, status)| (*status, format!("s{n}"))).collect();
     let id = |status: &Name| ids.get(status).map_or("s0", String::as_str);
@@ -22,7 +22,7 @@ pub fn draw_mermaid(workflow: &EntityWorkflow) -> String {
     lines.extend(statuses.iter().map(|status| format!("    state \"{status}\" as {}", id(status))));
     lines.extend(initial(workflow).into_iter().map(|status| format!("    [*] --> {}", id(status))));
     lines.extend(edges.iter().map(|edge| {
-        // A colon begins the label, and another in it ends it for some versions.
+        // A colon begins the label, and some versions end it at a second one.
         let label = edge.label.replace(": ", " → ");
         format!("    {} --> {} : {label}", id(edge.from), id(edge.to))
     }));

@@ -1,4 +1,4 @@
-//! The state machine as an SVG picture that needs nothing else: no script, no font, no library.
+//! The state machine as a self-contained SVG picture, without scripts, fonts or libraries.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use hapax_engine::model::EntityWorkflow;
 use super::layout::{HEAD, MARGIN, lay_out};
 use super::{EdgeKind, edges, initial};
 
-/// Legible on light and on dark: the picture brings its own background, and follows the reader's preference.
+/// Readable on light and dark pages: the picture has its own background, and follows the reader's preference.
 const STYLE: &str = "\
 text{font-family:ui-sans-serif,system-ui,sans-serif;fill:#1f2937}\
 .paper{fill:#ffffff}.title{font-size:15px;font-weight:600}.key{font-size:11px}\
@@ -37,7 +37,7 @@ pub fn draw_svg(workflow: &EntityWorkflow) -> String {
          <text class=\"title\" x=\"{MARGIN}\" y=\"{}\">{title}</text>\n",
         HEAD - 14.0
     );
-    // A picture in memory takes all that is written to it.
+    // Writing to a string cannot fail.
     for line in &layout.lines {
         let (class, path) = (line.edge.kind.class(), &line.path);
         let _ = writeln!(svg, "<path class=\"line {class}\" d=\"{path}\" marker-end=\"url(#arrow)\"/>");
@@ -77,7 +77,7 @@ pub fn draw_svg(workflow: &EntityWorkflow) -> String {
     svg
 }
 
-/// Names hold nothing that XML minds; should that ever change, the picture stays one.
+/// Names contain no XML special characters; escape them in case that changes.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

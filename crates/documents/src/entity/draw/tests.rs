@@ -19,7 +19,7 @@ fn examples() -> Vec<EntityWorkflow> {
     examples.map(workflow).into()
 }
 
-/// A step of its own for each requester, one that keeps the status, and names that Mermaid would stumble over.
+/// A separate step for each requester, one step that keeps the status, and names that are hard for Mermaid.
 fn odd() -> EntityWorkflow {
     workflow(
         r#"{ "name": "odd", "module": "m", "entity": "thing.v-1", "statusTypes": ["a.b", "end", "c-1", "z"], "steps": [
@@ -86,7 +86,7 @@ fn mermaid_shows_every_status_and_step_and_marks_claim_states() {
     }
 }
 
-/// Every tag is closed by its own, and no text holds what XML minds.
+/// Every tag is closed by its own closing tag, and no text contains XML special characters.
 fn check_xml(xml: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = xml;

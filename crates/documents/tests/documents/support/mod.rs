@@ -1,4 +1,4 @@
-//! A world for documents: tasks and requests that are written down, and answers that a test chooses.
+//! Test environment for documents: it records tasks and requests, and returns answers that a test chooses.
 #![allow(dead_code)]
 
 use std::sync::{Arc, Mutex};
@@ -64,10 +64,10 @@ impl Secrets for Vault {
     async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure> {
         match name {
             "lost" => Err(Failure::permanent("there is no such secret").with_code("unknown_secret")),
-            // Which workspace asks shows in the secret, but for the one that most tests use.
+            // The secret shows which workspace asks, except for the default one.
             name if *workspace == WorkspaceId::default() => {
                 let secret = Secret::from(format!("s3cr3t-of-{name}"));
-                // One secret is bound to where it belongs.
+                // One secret is bound to its destination.
                 Ok(match name {
                     "bound" => secret.bound_to(parse_destinations("https://bank.example/v1").unwrap()),
                     _ => secret,
@@ -126,7 +126,7 @@ impl World {
         Arc::new(HostServices::new().other_tasks(tasks).http(Arc::new(caller)).secrets(Arc::new(Vault)))
     }
 
-    /// HostServices whose tasks give back what they are given.
+    /// Host services whose tasks return their input.
     pub fn echo(&self) -> Arc<HostServices> {
         self.hands(|call, _| Ok(call.input.clone()), |_, _| answer(200, json!({ "id": "h_1" })))
     }
@@ -147,7 +147,7 @@ pub fn steps(steps: Value) -> Arc<Checked> {
     checked(&json!({ "name": "tried", "version": 1, "steps": steps }).to_string())
 }
 
-/// A run that has been started.
+/// A started run.
 pub struct Running {
     pub lab: TestEnvironment,
     pub run: RunHandle,
@@ -168,7 +168,7 @@ impl Running {
         self.lab.settle(self.run.id()).await.unwrap()
     }
 
-    /// Runs it to its end, and gives what it gave.
+    /// Runs it to its end and returns its output.
     pub async fn output(&self) -> Value {
         let status = self.settle().await;
         assert_eq!(status, RunStatus::Completed, "{:?}", self.failure().await);
@@ -198,7 +198,7 @@ impl Running {
         found.unwrap_or_else(|| panic!("{step} is not on record: {records:?}")).1
     }
 
-    /// The history can be replayed by the document that made it, and the store is sound.
+    /// Checks that the document can replay its history, and that the store is valid.
     pub async fn check(&self) {
         let log = self.lab.engine().get_log(self.run.id()).await.unwrap();
         let (document, hands) = (self.document.clone(), self.hands.clone());

@@ -96,7 +96,7 @@ impl StepCall {
     /// Data of the entity, as a Rust value.
     pub fn data<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         let mismatch = |error| {
-            Failure::permanent(format!("the data of the entity does not match: {error}"))
+            Failure::permanent(format!("the data of the entity does not fit the type: {error}"))
                 .with_code("data_mismatch")
         };
         self.entity.data.to().map_err(mismatch)
