@@ -197,7 +197,7 @@ async fn what_the_config_does_not_give_is_skipped_and_named() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_there_is_told_as_such() {
+async fn an_unreachable_service_is_reported() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let outcome = Suite::new(&format!("http://{free}"), read(config())).unwrap().run().await;
     assert!(matches!(outcome, Err(Unusable::NoService { .. })), "{outcome:?}");

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_hold_only_so_many_bytes() {
+    fn waiting_requests_hold_a_limited_number_of_bytes() {
         let flights = Flights::new();
         let most = flights.find_seat(MAX_WAITING_BYTES - 1).unwrap();
         assert!(flights.find_seat(2).is_none());

@@ -229,7 +229,9 @@ async fn renew(shared: Arc<Shared>, request: Arc<BeginRequest>, calm: Arc<Mutex<
                 tracing::warn!(key = %request.key, id = %request.id, "the hold on a request was lost to another attempt");
                 return;
             }
-            Err(error) => tracing::warn!(%error, key = %request.key, "the hold on a request could not be renewed"),
+            Err(error) => {
+                tracing::warn!(%error, key = %request.key, "the hold on a request could not be renewed")
+            }
         }
     }
 }

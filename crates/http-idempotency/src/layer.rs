@@ -23,7 +23,9 @@ pub struct IdempotencyLayer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayerError {
     /// The store does not support request keys.
-    #[error("this store does not support request keys; use one that does, such as the memory or the SQLite store")]
+    #[error(
+        "this store does not support request keys; use one that does, such as the memory or the SQLite store"
+    )]
     NoKeyBook,
     /// The policy is invalid.
     #[error(transparent)]

@@ -51,9 +51,7 @@ pub enum OnTakeover {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// The retention is less than a day.
-    #[error(
-        "keep_for of {0:?} is less than 24 hours; call Policy::keeping_less_than_a_day to allow that"
-    )]
+    #[error("keep_for of {0:?} is less than 24 hours; call Policy::keeping_less_than_a_day to allow that")]
     KeptTooShort(Duration),
     /// A value is out of its range.
     #[error("{what} of {given} is out of range: use {range}")]

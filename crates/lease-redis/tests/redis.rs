@@ -130,7 +130,7 @@ async fn a_lease_ends_by_itself_and_renewal_puts_that_off() {
 
 /// The limitations that the documentation states.
 #[tokio::test]
-async fn a_redis_that_forgets_lets_another_in_and_the_first_is_told() {
+async fn a_redis_that_loses_data_admits_another_holder_and_the_first_learns_of_it() {
     let mut redis = Redis::start().await;
     let lease = redis.lease().await;
     let (holder, other) = (LeaseToken::fresh(), LeaseToken::fresh());
@@ -144,7 +144,7 @@ async fn a_redis_that_forgets_lets_another_in_and_the_first_is_told() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_reached_is_told_without_the_password() {
+async fn an_unreachable_server_is_reported_without_the_password() {
     for url in ["redis://ann:canary@127.0.0.1:1/", "canary://x", "redis://:canary@host:port/"] {
         let error = RedisLease::connect(url).await.unwrap_err();
         assert!(!format!("{error} {error:?}").contains("canary"), "{error}");

@@ -64,7 +64,7 @@ macro_rules! with_every_case {
                 inputs_are_kept_byte_for_byte
                 a_run_is_seen_only_in_its_workspace
                 an_id_of_another_workspace_is_refused
-                what_never_was_is_not_found
+                a_missing_run_is_not_found
             }
             keys {
                 the_same_key_finds_the_same_run
@@ -75,11 +75,11 @@ macro_rules! with_every_case {
                 keys_are_compared_exactly
                 a_key_never_expires_while_its_run_is_open
                 a_key_outlives_its_run_by_its_retention
-                a_key_without_an_end_lives_for_ever
+                a_key_without_a_retention_never_expires
                 a_failed_run_keeps_its_key
                 a_failed_or_cancelled_run_frees_its_key_if_so_declared
                 a_run_cancelled_from_outside_frees_its_key_if_so_declared
-                a_key_given_on_is_not_touched_by_its_first_run
+                a_reassigned_key_is_not_changed_by_its_first_run
                 the_key_of_a_purged_run_still_stands
                 an_expired_key_is_there_until_it_is_purged
                 keys_are_listed_in_order
@@ -105,17 +105,17 @@ macro_rules! with_every_case {
                 only_an_ended_lease_is_taken_over
                 an_owner_takes_over_from_itself_under_a_new_fence
                 a_released_run_is_granted_at_once
-                a_run_that_keeps_losing_its_worker_is_put_aside
+                a_run_that_keeps_losing_its_worker_is_quarantined
                 progress_forgives_lost_leases
                 a_timer_wakes_a_waiting_run
-                the_longest_due_run_is_known_whoever_serves_it
+                the_most_overdue_run_is_known_for_every_workflow
             }
             leases {
                 a_renewed_lease_ends_later
                 a_write_does_not_shorten_a_renewed_lease
                 an_ended_lease_that_nobody_took_is_prolonged
                 a_lease_that_was_taken_is_lost
-                what_was_given_back_is_not_held
+                a_released_lease_is_not_renewed
                 each_lease_is_judged_by_itself
                 too_many_renewals_are_refused
             }
@@ -127,11 +127,11 @@ macro_rules! with_every_case {
                 an_older_version_writes_nothing
                 no_transition_is_made_under_an_older_version
                 a_paused_worker_cannot_write_after_a_takeover
-                who_gave_the_lease_back_writes_nothing
+                a_released_lease_writes_nothing
                 a_closed_run_is_not_written
                 a_run_that_is_not_there_is_not_written
                 an_ended_lease_that_nobody_took_still_writes
-                the_holder_hears_what_was_asked_at_its_next_write
+                the_holder_gets_a_request_at_its_next_write
                 the_last_step_and_the_end_are_one_write
                 a_failed_run_says_why
                 a_write_does_not_forget_arrivals
@@ -153,38 +153,38 @@ macro_rules! with_every_case {
                 a_promise_is_found_and_settled_by_its_key
                 a_key_names_a_promise_only_in_its_workspace_and_exactly
                 a_run_and_a_promise_may_have_the_same_key
-                a_key_of_another_promise_is_told_to_the_run
+                a_run_learns_which_promise_holds_its_key
                 a_promise_that_lost_its_key_is_judged_anew
                 an_expired_key_is_given_to_the_next_promise
                 a_key_never_expires_before_its_promise
                 a_settlement_that_comes_first_is_kept_for_its_promise
-                an_early_settlement_is_told_to_a_run_that_goes_on
-                an_early_settlement_is_forgotten_in_time
+                a_driven_run_gets_an_early_settlement
+                an_unused_early_settlement_is_purged
                 a_settlement_is_kept_only_if_asked_for
                 a_key_goes_with_its_promise
                 a_promise_key_is_freed_by_people
-                a_promise_may_stand_alone
-                a_promise_that_stands_alone_takes_an_early_settlement
+                a_promise_can_be_standalone
+                a_standalone_promise_takes_an_early_settlement
                 many_runs_wait_for_one_promise
-                a_deadline_is_told_to_those_who_wait
+                a_waiting_run_learns_the_deadline
                 promises_are_listed_as_they_stand
                 a_token_is_for_one_promise
-                promises_that_are_over_are_forgotten
+                settled_standalone_promises_are_purged
                 of_many_makings_under_one_key_one_wins
                 settling_by_key_and_waiting_never_miss_each_other
             }
             hooks {
                 an_event_is_taken_in_once
                 of_many_deliveries_at_once_one_is_new
-                what_became_of_an_event_is_written_once
+                the_outcome_of_an_event_is_recorded_once
                 events_are_listed_newest_first
                 unprocessed_events_are_found_and_old_ones_forgotten
                 unprocessed_events_are_listed_page_by_page
             }
             announcing {
-                the_end_by_a_command_is_told
-                the_end_of_children_with_their_parent_is_told
-                an_announcement_that_was_given_up_may_be_forgotten
+                a_command_that_ends_a_run_notifies_subscribers
+                children_that_end_with_their_parent_notify_subscribers
+                a_dead_announcement_can_be_deleted
             }
             waiting {
                 an_arrival_before_the_park_is_not_lost
@@ -192,7 +192,7 @@ macro_rules! with_every_case {
                 the_end_of_a_child_names_the_parent_it_wakes
                 a_park_sleeps_only_if_it_has_seen_everything
                 an_arrival_and_a_timer_wake_at_the_earlier
-                whoever_brings_the_arrival_may_drive_the_run
+                the_caller_that_delivers_an_arrival_may_drive_the_run
                 an_offer_is_taken_only_for_a_waiting_run_that_is_served
                 arrivals_during_a_pause_are_kept
             }
@@ -225,8 +225,8 @@ macro_rules! with_every_case {
                 a_root_has_so_many_descendants_and_no_more
                 a_write_sent_again_counts_its_children_once
                 a_root_that_continues_as_new_begins_a_new_count
-                a_stale_writer_hears_nothing_of_the_family
-                nobody_is_born_into_a_cancelled_family
+                a_stale_writer_learns_only_that_it_is_stale
+                no_child_starts_in_a_cancelled_family
                 a_sweep_reaches_every_member_of_a_cancelled_family
                 the_family_of_an_ended_root_is_cancelled_as_well
                 only_the_family_of_a_root_is_cancelled
@@ -264,7 +264,7 @@ macro_rules! with_every_case {
                 a_retry_does_not_take_a_subject_that_another_run_has
                 a_retry_takes_back_a_purged_key
                 a_retry_does_not_make_a_key_younger
-                a_run_put_aside_can_be_cancelled
+                a_quarantined_run_can_be_cancelled
             }
             continuing {
                 a_run_continues_with_a_new_input_and_no_records
@@ -297,9 +297,9 @@ macro_rules! with_every_case {
             audit {
                 every_filter_of_the_audit_log_finds_what_it_names
                 the_audit_log_is_paged_by_time
-                a_signal_brings_its_note
+                a_stored_signal_is_in_the_audit_log
                 a_settlement_by_key_names_its_promise_in_the_audit_log
-                a_token_brings_its_note
+                an_issued_token_is_in_the_audit_log
                 a_step_taken_by_a_person_is_in_the_audit_log_once
                 an_override_that_was_not_needed_is_in_the_audit_log
             }
@@ -313,7 +313,7 @@ macro_rules! with_every_case {
                 notes_are_read_in_order_and_in_pages
                 the_journal_is_narrowed
                 notes_outlive_their_generation
-                what_people_did_outlives_the_run
+                actions_of_people_outlive_the_run
                 a_place_is_never_given_twice
                 a_page_of_the_journal_is_cut_to_its_limit
             }
@@ -346,12 +346,12 @@ macro_rules! with_every_case {
                 an_ended_claim_is_due_again
                 only_the_holder_says_how_it_went
                 an_ended_claim_that_nobody_took_still_counts
-                a_delivery_is_done_tried_again_or_given_up
-                the_first_due_is_known_whatever_its_target
-                a_settled_one_may_be_delivered_once_more
+                a_delivery_is_done_retried_or_abandoned
+                the_most_overdue_after_effect_is_known_for_every_target
+                a_settled_after_effect_can_be_redelivered
                 after_effects_are_listed_in_order
                 a_run_stays_while_its_after_effects_are_under_way
-                a_run_stays_while_something_is_delivered_once_more
+                a_redelivery_keeps_its_run
                 claims_and_pages_are_cut_to_their_limits
             }
             requests {
@@ -372,27 +372,27 @@ macro_rules! with_every_case {
                 a_request_key_is_no_run_key
                 a_released_key_may_be_used_for_something_else
                 an_expired_key_can_be_released
-                a_request_that_is_worked_on_keeps_its_key
+                a_request_in_progress_keeps_its_key
                 a_free_key_is_not_released
                 the_key_of_a_run_is_released_once_it_is_over
                 the_key_of_a_purged_run_is_released
                 uses_add_up
                 keys_that_are_not_there_are_not_counted
-                a_key_that_is_given_on_is_counted_anew
+                a_reassigned_key_starts_a_new_count
                 a_retried_run_keeps_the_counts_of_its_key
                 too_many_counts_are_refused
                 only_free_requests_are_purged
-                what_nobody_took_over_is_purged_at_last
+                an_abandoned_request_is_purged
                 the_longest_free_are_purged_first
                 the_oldest_request_is_known
             }
             catalog {
                 an_item_is_made_once
-                an_item_is_replaced_by_who_saw_it_last
-                what_is_not_there_is_not_replaced
+                an_item_is_replaced_only_over_its_latest_version
+                a_missing_item_is_not_replaced
                 a_name_is_taken_once
                 every_kind_of_item_is_kept
-                what_was_set_up_is_noted_if_it_took_effect
+                a_catalog_change_is_in_the_journal_if_it_took_effect
                 bodies_are_kept_byte_for_byte
                 names_are_compared_exactly
                 a_name_that_cannot_be_kept_is_refused
@@ -417,8 +417,8 @@ macro_rules! with_every_case {
                 two_purges_at_once_delete_everything_once
             }
             racing {
-                of_identical_requests_one_is_worked_on
-                of_different_requests_one_is_worked_on
+                of_identical_requests_one_begins
+                of_different_requests_one_begins
                 of_takeovers_one_wins
                 a_free_key_is_given_to_one
                 requests_under_many_keys_are_all_worked_on
@@ -431,14 +431,14 @@ macro_rules! with_every_case {
             entities {
                 an_entity_is_made_once
                 making_an_entity_again_shows_how_it_stands
-                what_never_was_is_no_entity
+                a_missing_entity_is_not_found
                 data_of_entities_is_kept_byte_for_byte
                 ids_of_entities_are_compared_exactly
                 entities_are_told_apart_by_workspace_and_kind
                 entities_are_listed_in_order
                 entities_are_listed_by_status
                 a_page_of_entities_is_bounded
-                a_row_of_the_users_is_an_entity
+                a_row_in_the_users_table_is_an_entity
                 a_table_that_is_not_there_is_refused
                 a_table_that_lacks_a_column_is_refused
                 statuses_are_compared_exactly
@@ -463,29 +463,29 @@ macro_rules! with_every_case {
                 success_flips_to_the_status_after_it
                 failure_gives_the_claim_back
                 success_lays_data_over_what_is_known
-                data_that_is_no_object_is_refused
+                data_that_is_not_an_object_is_refused
                 after_effects_and_notes_come_with_the_end
                 an_after_effect_that_is_there_stays
                 an_end_sent_again_stands
                 another_end_than_the_one_that_stands_is_lost
-                who_does_not_hold_it_writes_nothing
+                only_the_holder_of_an_operation_writes
                 a_zombie_persists_nothing
                 a_zombie_of_an_earlier_attempt_persists_nothing
-                a_row_that_was_moved_meanwhile_is_not_flipped
-                a_row_that_was_changed_in_its_transient_status_is_flipped
+                a_row_that_others_moved_is_not_updated
+                a_row_that_was_changed_in_its_transient_status_is_updated
                 an_ended_operation_holds_nothing
             }
             operation_effects {
-                what_may_have_happened_goes_on_under_its_effect_key
+                an_operation_that_may_have_happened_keeps_its_effect_key
                 a_known_end_begins_a_new_effect
                 a_doubt_is_passed_on_over_known_failures
-                a_word_that_it_did_not_happen_frees_the_step
-                once_is_once_and_each_is_each
+                a_ruling_that_it_did_not_happen_frees_the_step
+                a_once_step_happens_once_and_an_each_step_repeats
                 a_holder_may_try_again_and_nobody_else
                 a_late_result_settles_a_doubt_only_as_happened
                 an_operation_begins_only_under_the_document_as_it_is
-                who_replaces_a_document_comes_before_or_after_a_beginning
-                those_in_doubt_are_listed_by_module
+                replacing_a_document_is_serialised_with_starts
+                operations_in_doubt_are_listed_by_module
                 open_claims_are_listed_once_each
                 the_holder_and_the_newest_of_each_step_are_found
             }
@@ -507,35 +507,35 @@ macro_rules! with_every_case {
                 the_key_of_an_operation_in_doubt_finds_it
                 a_key_that_stands_for_something_else_is_a_conflict
                 keys_of_operations_are_told_apart
-                an_operation_that_was_given_back_is_tried_again_under_its_key
+                a_reverted_operation_is_retried_under_its_key
                 another_attempt_is_judged_like_the_first
                 a_beginning_sent_again_finds_its_own
                 an_unclaimed_beginning_sent_again_finds_its_own
-                who_asks_again_is_given_the_recorded_result
+                a_repeated_call_gets_the_recorded_result
                 the_newest_operation_of_the_step_answers
                 a_step_that_was_not_done_has_no_result
-                what_may_have_happened_is_done_only_by_a_managers_word
-                what_certainly_did_not_happen_needs_no_word
-                only_the_same_step_on_the_same_entity_needs_a_word
-                what_happened_in_another_workspace_does_not_matter
-                an_irreversible_step_under_way_needs_a_word
-                another_attempt_of_what_cannot_be_taken_back_needs_a_word
+                an_irreversible_step_that_may_have_happened_needs_an_override
+                a_step_that_did_not_happen_needs_no_override
+                only_the_same_step_on_the_same_entity_needs_an_override
+                operations_in_other_workspaces_do_not_matter
+                an_irreversible_step_in_progress_needs_an_override
+                another_attempt_of_an_irreversible_step_needs_an_override
             }
             janitors {
-                a_living_holder_is_heard_of
+                a_heartbeat_keeps_an_operation_alive
                 a_holder_learns_what_it_lost
                 too_many_heartbeats_are_refused
-                a_janitor_finds_what_was_not_heard_of
+                a_janitor_finds_operations_without_a_heartbeat
                 a_janitor_looks_after_every_workspace_in_bounds
-                a_janitor_gives_back_what_its_holder_left
-                a_janitor_takes_nothing_from_who_was_heard_of_meanwhile
-                what_may_not_be_repeated_is_held_for_people
-                people_decide_on_what_is_in_doubt
+                a_janitor_reverts_abandoned_operations
+                a_holder_whose_heartbeat_arrives_in_time_keeps_its_claim
+                an_operation_that_must_not_repeat_is_left_to_people
+                people_resolve_operations_in_doubt
                 a_run_says_how_its_operation_ended
-                an_unclaimed_operation_is_given_back_without_a_change
-                a_janitor_does_not_move_what_was_moved
-                rows_that_nothing_holds_are_given_back
-                strays_are_given_back_in_bounded_batches
+                an_unclaimed_operation_is_reverted_without_a_change
+                a_janitor_does_not_change_a_row_that_others_moved
+                stray_rows_are_reverted
+                stray_rows_are_reverted_in_bounded_batches
             }
             operation_lists {
                 operations_are_listed_by_what_is_asked_for
@@ -548,9 +548,9 @@ macro_rules! with_every_case {
             purging_operations {
                 all_but_the_newest_of_a_step_go_with_their_keys
                 only_a_newer_one_of_the_same_step_and_entity_takes_its_place
-                what_ended_later_stays
-                what_has_not_ended_stays
-                what_failed_goes_like_what_was_done
+                operations_that_ended_later_stay
+                open_operations_stay
+                failed_operations_are_purged_like_successful_ones
                 after_effects_go_with_their_operation_once_they_are_settled
                 notes_outlive_their_operation
                 a_pass_is_bounded_and_goes_on_where_it_stopped
@@ -561,7 +561,7 @@ macro_rules! with_every_case {
                 work_whose_end_is_refused_leaves_nothing
                 an_end_that_cannot_be_written_leaves_nothing
                 the_work_of_a_zombie_leaves_nothing
-                the_work_of_who_comes_second_leaves_nothing
+                the_losers_work_leaves_nothing
                 work_sent_again_stands_once
                 of_payments_at_once_one_is_credited
                 a_store_without_transactions_says_so

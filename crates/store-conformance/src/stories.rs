@@ -26,47 +26,47 @@ macro_rules! with_every_story {
             claiming {
                 of_many_callers_one_enters_the_action
                 without_a_claim_both_act_and_one_is_recorded
-                what_fails_is_given_back_at_once
-                what_is_rejected_is_given_back_at_once
-                what_panics_is_given_back_at_once
+                a_failed_action_is_reverted_at_once
+                a_rejected_action_is_reverted_at_once
+                a_panicking_action_is_reverted_at_once
                 a_validation_rejects_before_anything_is_claimed
-                who_asks_decides_whether_it_is_claimed
+                the_requester_decides_whether_a_step_is_claimed
                 after_effects_follow_the_commit_and_no_other_way
                 writes_of_the_action_share_the_commit_of_the_status
                 work_that_fails_leaves_neither_writes_nor_status
                 an_operation_ends_when_its_run_ends
             }
             recovering {
-                what_a_crash_left_claimed_is_freed_after_the_window
+                a_claim_left_by_a_crash_is_freed_after_the_window
                 a_slow_living_action_is_not_reverted
-                who_comes_back_after_the_revert_writes_nothing
-                who_comes_back_with_the_result_settles_the_doubt
-                what_is_to_be_held_is_left_to_people
+                a_holder_that_returns_after_the_revert_writes_nothing
+                a_holder_that_returns_with_the_result_settles_the_doubt
+                an_operation_to_hold_is_left_to_people
                 a_second_try_under_the_same_key_is_the_same_operation
-                a_run_goes_on_without_who_began_it
+                a_run_continues_after_its_caller_crashes
                 a_row_that_nothing_holds_is_a_stray
                 a_claim_that_nobody_would_free_is_refused
             }
             effects {
                 an_unknown_outcome_is_tried_again_under_the_same_key
-                what_stays_unknown_goes_on_under_its_key_in_the_next_operation
-                what_is_not_idempotent_is_held_in_doubt
-                what_follows_a_crash_acts_under_the_same_effect_key
-                a_word_that_it_did_not_happen_frees_an_irreversible_step
+                an_unknown_outcome_continues_under_its_key_in_the_next_operation
+                a_step_that_is_not_idempotent_is_held_in_doubt
+                the_operation_after_a_crash_has_the_same_effect_key
+                a_ruling_that_it_did_not_happen_frees_an_irreversible_step
                 once_means_once_also_where_it_leads_back
-                the_janitor_waits_for_what_may_still_be_under_way
+                the_janitor_waits_for_requests_in_flight
                 a_probe_settles_a_doubt_when_it_is_old_enough
                 a_replaced_document_is_in_force_on_every_node
                 a_claim_that_is_open_must_be_covered
                 a_step_may_require_a_key
             }
             people {
-                a_double_click_is_told_what_is_recorded
+                a_double_click_gets_the_recorded_result
                 each_transition_returns_what_it_gave
-                what_may_be_done_is_told_with_reasons
-                what_cannot_be_taken_back_needs_a_manager_to_do_again
+                steps_are_listed_with_reasons
+                repeating_an_irreversible_step_needs_a_manager
                 support_may_remark_while_it_is_pending
-                a_step_on_what_was_seen_is_refused_on_anything_else
+                a_step_on_a_stale_version_is_refused
             }
         }
     };

@@ -46,7 +46,9 @@ pub enum Refused {
         seconds: u64,
     },
     /// No secret matches the signature: a different secret, different bytes, or another sender.
-    #[error("no secret of the source matches the signature: a different secret, different bytes, or a forgery")]
+    #[error(
+        "no secret of the source matches the signature: a different secret, different bytes, or a forgery"
+    )]
     NoMatch,
 }
 

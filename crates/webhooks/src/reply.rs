@@ -111,7 +111,7 @@ mod tests {
 
     /// RELIABILITY, webhooks out: 2xx only is success; 3xx failure; 410 disables.
     #[test]
-    fn a_status_says_what_becomes_of_the_delivery() {
+    fn a_status_decides_the_next_state_of_the_delivery() {
         for status in [200, 201, 202, 204, 299] {
             assert_eq!(answered(status, &[]), Verdict::Delivered, "{status}");
         }

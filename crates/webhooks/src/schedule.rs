@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_waits_for_nothing_and_for_ever() {
+    fn out_of_range_arguments_give_no_pause_or_a_bounded_one() {
         assert_eq!(wait_after(0, Duration::ZERO, None, 0.5), None);
         assert_eq!(wait_after(u32::MAX, Duration::ZERO, None, 0.5), None);
         assert_eq!(wait_after(1, Duration::MAX, None, 0.5), None);

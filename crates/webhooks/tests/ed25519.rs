@@ -80,7 +80,7 @@ fn a_fresh_pair_signs_and_only_its_public_half_is_needed_to_check() {
 }
 
 #[test]
-fn keys_that_cannot_be_used_are_told() {
+fn unusable_keys_are_reported() {
     let mixed = format!("{}AAAA", &PRIVATE[..PRIVATE.len() - 4]);
     for bad in ["whsk_", "whsk_AAAA", &PRIVATE.replace("whsk_6", "whsk_7"), &mixed] {
         assert_eq!(SigningSecret::parse(bad).err(), Some(BadSecret::NotAPair), "{bad}");

@@ -1,5 +1,4 @@
-//! Calls of a step to its host: evaluates conditions, fills in requests and reads answers. Only reading secrets can
-//! block.
+//! Calls of a step to its host: evaluates conditions, fills in requests and reads answers.
 
 use std::time::Duration;
 

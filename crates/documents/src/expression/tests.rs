@@ -79,7 +79,7 @@ fn what_an_expression_reads_is_known() {
 }
 
 #[test]
-fn what_is_not_known_is_refused_when_it_is_compiled() {
+fn unknown_names_are_refused_at_compile_time() {
     for (source, code) in [
         ("", "bad_expression"),
         ("1 +", "bad_expression"),

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_if_it_is_by_somebody_who_may_and_says_what_may_be_said() {
+    fn an_answer_counts_if_its_author_and_its_content_are_allowed() {
         let by_role = json!({ "decision": "approve", "by": { "roles": ["viewer", "manager"] } });
         assert!(check_answer(&approval(), &by_role).is_ok());
         let by_name = json!({ "decision": "edit", "by": { "requester": "ada" }, "value": { "amount": 5 } });

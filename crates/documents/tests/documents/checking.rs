@@ -46,7 +46,7 @@ fn http(more: Value) -> Value {
 }
 
 #[test]
-fn all_problems_are_told_at_once_with_path_line_and_column() {
+fn all_problems_are_reported_at_once_with_path_line_and_column() {
     let text = r#"name: my workflow
 version: 0
 colour: red
@@ -99,7 +99,7 @@ steps:
 
 /// RELIABILITY, definitions: unknown key, typo, wrong type, duplicate key.
 #[test]
-fn what_is_not_known_wrong_or_twice_is_refused() {
+fn unknown_wrong_and_duplicate_fields_are_refused() {
     assert_eq!(
         problems(r#"{"name":"d","name":"e","version":1,"steps":[{"name":"a","type":"task","task":"t"}]}"#),
         ["duplicate_key at /name"]
@@ -520,7 +520,7 @@ fn thousands_of_problems_are_counted_and_not_listed() {
 /// RELIABILITY, definitions: the canonical text shows whether two documents of one name and version differ in content
 /// or only in form.
 #[test]
-fn what_means_the_same_is_the_same_however_it_is_written() {
+fn documents_with_the_same_meaning_are_equal_in_any_form() {
     let json = r#"{"version":1,"name":"d","steps":[{"type":"task","name":"a","task":"t","timeout":"90s","retry":{"factor":2.0}}],"idempotency":"optional"}"#;
     let yaml = "# a comment\nname: d\nversion: 1\nsteps:\n- {name: a, task: t, type: task, retry: {factor: 2}, timeout: 1m30s, effect: idempotent}\n";
     let (one, other) = (judge(json).unwrap(), judge(yaml).unwrap());
@@ -531,7 +531,7 @@ fn what_means_the_same_is_the_same_however_it_is_written() {
 
 /// RELIABILITY, SSRF: fixed addresses are checked with the document, and computed addresses when the request is sent.
 #[test]
-fn an_address_that_may_not_be_called_is_told_wherever_it_stands() {
+fn a_forbidden_address_is_reported_wherever_it_is() {
     let judge = JudgeAddress::new(|url| match url.contains("inside") {
         true => Err(format!("{url} is ours")),
         false => Ok(()),

@@ -165,7 +165,7 @@ fn each_field_may_differ_by_requester() {
 
 /// S1.48-S1.53: violations of the six rules and more are reported together, each with code, path, line and column.
 #[test]
-fn all_problems_are_told_at_once_with_rule_line_and_column() {
+fn all_problems_are_reported_at_once_with_rule_line_and_column() {
     let text = "name: my workflow
 module: billing
 entity: invoice
@@ -242,7 +242,7 @@ fn a_claim_is_given_once() {
 }
 
 #[test]
-fn what_is_no_entity_workflow_is_told_so() {
+fn a_document_that_is_no_entity_workflow_is_reported_as_such() {
     for (more, wanted) in [
         (json!({ "name": null }), "missing_field at /name"),
         (json!({ "module": null }), "missing_field at /module"),
@@ -277,7 +277,7 @@ fn what_is_no_entity_workflow_is_told_so() {
 }
 
 #[test]
-fn what_is_wrong_with_a_step_is_told() {
+fn problems_of_a_step_are_reported() {
     let many: serde_json::Map<String, Value> =
         (0..=MAX_REQUESTERS).map(|n| (format!("r{n}"), json!("draft"))).collect();
     let http = |more: Value| {

@@ -374,7 +374,7 @@ proptest! {
     /// every entity in a transient status, and after the janitor has run, only operations that people must decide are
     /// still held.
     #[test]
-    fn valid_workflows_never_leave_a_thing_stuck(
+    fn valid_workflows_never_leave_an_entity_stuck(
         document in documents(),
         events in prop::collection::vec(event(), 1..60),
     ) {

@@ -181,7 +181,7 @@ fn a_signed_webhook_goes_from_its_bytes_to_what_is_to_be_done() {
 
 /// Slack verifies a new URL with a challenge.
 #[test]
-fn the_question_of_slack_is_told_from_events() {
+fn the_challenge_of_slack_is_not_an_event() {
     let ask = json!({ "type": "url_verification", "challenge": "3eZbrw1aB10FEMAGAZd4FyFQ" }).to_string();
     let told = example("slack").read(&HeaderMap::new(), ask.as_bytes()).unwrap();
     assert_eq!(told, Reading::Challenge("3eZbrw1aB10FEMAGAZd4FyFQ".into()));

@@ -106,7 +106,7 @@ async fn a_template_that_does_too_much_in_all_fails() {
 }
 
 #[tokio::test]
-async fn what_is_cheap_is_evaluated_at_once_and_once() {
+async fn a_cheap_expression_is_evaluated_in_place_and_once() {
     let evaluated = AtomicUsize::new(0);
     let count = || evaluated.fetch_add(1, Ordering::SeqCst);
     let value = evaluate_fairly(&workspace("a"), count).await;

@@ -256,7 +256,7 @@ fn a_schema_that_could_cost_without_bound_is_refused() {
 }
 
 #[test]
-fn an_input_with_very_many_problems_is_told_of_some() {
+fn an_input_with_very_many_problems_gets_some_of_them() {
     let checked = judge(json!({ "properties": { "all": { "items": { "type": "string" } } } })).unwrap();
     let many: Vec<u32> = (0..10_000).collect();
     let found = checked.document().input.as_ref().unwrap().check(&json!({ "all": many })).unwrap_err();

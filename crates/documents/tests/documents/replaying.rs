@@ -109,7 +109,7 @@ proptest! {
 
     /// S0.35, S0.37, invariant 29: the records lead a replay the same way.
     #[test]
-    fn crashes_change_nothing_about_where_a_document_comes_to(document in document(), n in 0u32..6, crashes in vec(0u8..40, 1..4)) {
+    fn crashes_do_not_change_the_outcome_of_a_document(document in document(), n in 0u32..6, crashes in vec(0u8..40, 1..4)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (output, asked) = in_peace(document.clone(), n).await;

@@ -167,7 +167,7 @@ async fn a_key_goes_where_the_document_says() {
 }
 
 #[tokio::test]
-async fn what_may_go_well_later_is_tried_again_and_what_will_not_is_not() {
+async fn only_failures_that_may_succeed_later_are_retried() {
     for (fault, attempts, code) in [
         (Some(HttpFault::NotSent { why: "no route".into() }), 3, "http_not_sent"),
         (Some(HttpFault::Unknown { why: "cut".into() }), 3, "http_no_answer"),

@@ -55,7 +55,7 @@ fn a_source_in_order_has_no_problems() {
 }
 
 #[test]
-fn all_problems_of_a_source_are_told_at_once_with_line_and_column() {
+fn all_problems_of_a_source_are_reported_at_once_with_line_and_column() {
     let text = r#"name: my source
 colour: red
 preset: strip
@@ -318,7 +318,7 @@ proptest! {
 
 /// RELIABILITY, webhooks in: an unsigned event id must not be used as an idempotency key.
 #[test]
-fn what_hangs_on_an_id_that_is_not_signed_is_warned_of() {
+fn a_key_from_an_unsigned_id_is_a_warning() {
     let start = |key: Value| {
         let mut start = json!({ "workflow": "w" });
         if !key.is_null() {

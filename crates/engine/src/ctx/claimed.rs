@@ -524,12 +524,14 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> ClaimedStep<'a, 'c, T> {
                 OnDoubt::Retry if self.undo.is_some() && self.is_last_attempt() => {}
                 OnDoubt::Fail if self.undo.is_some() => {}
                 OnDoubt::Retry => {
-                    let failure = Failure::unknown("the outcome of the effect is unknown").with_code("in_doubt");
+                    let failure =
+                        Failure::unknown("the outcome of the effect is unknown").with_code("in_doubt");
                     return self.retry_or_fail(&promise, failure);
                 }
                 OnDoubt::Fail => {
                     activation.queue([PendingChange::TimeOutPromise(promise.clone())]);
-                    let failure = Failure::unknown("the outcome of the effect is unknown").with_code("in_doubt");
+                    let failure =
+                        Failure::unknown("the outcome of the effect is unknown").with_code("in_doubt");
                     return DoubtResolution::Failed(self.give_up(failure));
                 }
             }

@@ -97,7 +97,10 @@ impl fmt::Display for BlockedReason {
                 write!(f, "another operation is already in progress: {operation} ({step})")
             }
             BlockedReason::InDoubt { operation, step, .. } => {
-                write!(f, "the outcome of {operation} ({step}) is unknown: a person must resolve the doubt first")
+                write!(
+                    f,
+                    "the outcome of {operation} ({step}) is unknown: a person must resolve the doubt first"
+                )
             }
             BlockedReason::Claimed { status } => {
                 write!(f, "another operation is already in progress: the entity is {status}")

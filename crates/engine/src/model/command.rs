@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_put_aside_can_be_cancelled() {
+    fn a_run_in_quarantine_can_be_cancelled() {
         let aside = RunHead { state: RunState::Paused, stalls: MAX_STALLS + 1, ..leased() };
         let asked = steer(&aside, cancel_it()).unwrap().head;
         let claim = decide_claim(&asked, owner(2), Duration::from_secs(30), NOW, false);

@@ -493,7 +493,7 @@ mod tests {
 
     /// A probe may doubt a step again that is in doubt. That is not announced again.
     #[test]
-    fn a_doubt_is_told_once_however_often_it_is_written() {
+    fn a_doubt_is_announced_once_however_often_it_is_written() {
         let mut write = CommitBuilder::new(&leased(), NOW);
         let target = Name::new("target", "people").unwrap();
         let wants = [AnnouncementKind::EffectInDoubt].into();

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_back_needs_a_manager_or_two_people() {
+    fn an_irreversible_resolution_needs_a_manager_or_two_people() {
         let happened = Resolution::Happened { output: serde_json::Value::Null };
         assert_eq!(check_ruling(&ruling(happened, Role::Operator)), Ok(()));
         let abandon = ruling(Resolution::Abandon, Role::Operator);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_can_only_be_noted() {
+    fn a_resolution_needs_a_run_that_can_carry_it_out() {
         let (lost, dropped) = (Failure::unknown("lost"), Failure::unknown("dropped").with_code("cut_off"));
         assert!(can_be_carried_out(&Resolution::DidNotHappen, RunStatus::Waiting, &lost));
         assert!(!can_be_carried_out(&Resolution::DidNotHappen, RunStatus::Waiting, &dropped));

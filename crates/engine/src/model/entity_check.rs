@@ -107,8 +107,9 @@ pub fn check_entity_workflow(workflow: &EntityWorkflow) -> Vec<EntityProblem> {
         let path = format!("/initial/{at}");
         found.check_known(&path, status, EntityRule::StatusKnown);
         if found.transient.contains(status) {
-            let message =
-                format!("nothing may begin in {status}: it is a claim state, and no operation would ever free it");
+            let message = format!(
+                "nothing may begin in {status}: it is a claim state, and no operation would ever free it"
+            );
             found.add(EntityRule::ClaimStatusReserved, path, message);
         }
     }

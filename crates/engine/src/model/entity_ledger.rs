@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_back_action_and_the_one_that_follows_are_one_effect_that_may_have_happened_twice() {
+    fn a_reverted_action_and_its_successor_are_one_effect_that_may_have_happened_twice() {
         let pending = operation(1, OperationState::Pending { heard_at: NOW });
         let reverted =
             Operation { state: OperationState::Reverted { at: NOW, settled: false }, ..pending.clone() };
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_in_the_journal_is_told_without_a_status() {
+    fn an_entry_that_is_only_in_the_journal_has_no_status() {
         let lost = operation(1, OperationState::Failed { at: NOW, failure: Failure::unknown("cut") });
         let pending = operation(1, OperationState::Pending { heard_at: NOW });
         let evidence = lost.proofs_of_change(&pending, FinishBy::Holder(pending.owner), NOW);

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_born_into_a_cancelled_family() {
+    fn no_child_starts_in_a_cancelled_family() {
         let cancelled = CancelledFamily { at: Timestamp::EPOCH, reason: "a mistake".into(), is_swept: true };
         let family = Family { born: 1, cancelled: Some(cancelled) };
         let refused = decide_add_children(&family, ROOT, 1, 10).unwrap_err();

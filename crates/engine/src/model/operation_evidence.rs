@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_may_have_happened() {
+    fn an_unknown_outcome_may_have_happened() {
         let failed = |failure| OperationState::Failed { at: NOW, failure };
         let in_doubt = || OperationState::InDoubt { since: NOW };
         let reverted = |settled| OperationState::Reverted { at: NOW, settled };
@@ -180,7 +180,7 @@ mod tests {
 
     /// A probe and people find an effect by its key. The worker that made a try knows of that try.
     #[test]
-    fn whoever_finds_a_key_speaks_of_some_try_under_it() {
+    fn a_found_key_is_evidence_about_some_try_under_it() {
         let before = operation(1, 1, OperationState::InDoubt { since: NOW });
         let done =
             Operation { state: OperationState::Done { at: NOW, result: Payload::null() }, ..before.clone() };
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_says_that_a_key_did_not_happen_speaks_of_every_try_under_it() {
+    fn a_denied_key_is_evidence_about_every_try_under_it() {
         let in_doubt = OperationState::InDoubt { since: NOW };
         let denied = ending(in_doubt, (1, 2), OperationState::Reverted { at: NOW, settled: true });
         assert_eq!(denied, [(1, DidNotHappen), (2, DidNotHappen), (3, DidNotHappen)]);

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_runs_again_what_failed_and_what_it_is_told() {
+    fn a_retry_repeats_the_failed_steps_and_the_named_one() {
         let steps = [step("a", 2, true), step("b", 4, true), step("c", 6, false)];
         assert_eq!(rerun(None, &steps).unwrap(), "c");
         assert_eq!(rerun(Some("b"), &steps).unwrap(), "b c");

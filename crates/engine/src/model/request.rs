@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_over_from_one_that_vanished_goes_on_with_the_same_operation() {
+    fn a_takeover_continues_the_same_operation() {
         let first = begun(&request(1, 1), at(0));
         let later = decide_begin_request(Some(&first), &request(1, 2), at(60_000));
         assert_eq!(later.answer, BeginOutcome::Acquired { id: first.id, is_taken_over: true });

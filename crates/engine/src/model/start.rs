@@ -170,7 +170,7 @@ mod tests {
 
     /// Fault 44: an input that kills every worker ends in quarantine, not in a crash loop.
     #[test]
-    fn a_run_that_keeps_losing_its_worker_is_put_aside() {
+    fn a_run_that_keeps_losing_its_worker_is_quarantined() {
         let (mut run, _) = decide_start(&new_run(Some(owner(1))), at(0));
         for n in 1.. {
             match decide_claim(&run, owner(2), TTL, run.state.wake_at().unwrap(), false) {

@@ -65,7 +65,7 @@ fn both(event: &str) -> [String; 2] {
 
 /// Invariant 50: one announcement per subscriber, none for other targets.
 #[tokio::test]
-async fn the_end_of_a_run_is_told_to_those_who_want_to_know() {
+async fn the_end_of_a_run_is_announced_to_its_subscribers() {
     let bench = announcing(EngineOptions::default());
     bench
         .engine
@@ -97,7 +97,7 @@ async fn the_end_of_a_run_is_told_to_those_who_want_to_know() {
 
 /// A reopened run ends again, and its new end is announced too.
 #[tokio::test]
-async fn each_end_of_a_run_that_is_retried_is_told() {
+async fn each_end_of_a_retried_run_is_announced() {
     let bench = announcing(EngineOptions::default());
     let fail = |_: Ctx, (): ()| async { Err::<(), _>(Failure::permanent("sold out")) };
     bench.engine.register("order", fail).unwrap();
@@ -112,7 +112,7 @@ async fn each_end_of_a_run_that_is_retried_is_told() {
 }
 
 #[tokio::test]
-async fn a_cancelled_run_is_told_of_whoever_cancels_it() {
+async fn a_cancelled_run_is_announced_whoever_cancels_it() {
     let bench = announcing(EngineOptions::default());
     bench.engine.register("waits", |ctx: Ctx, (): ()| async move { ctx.signal::<()>("go").await }).unwrap();
     // This run undoes its effects, so its own code ends it.
@@ -131,7 +131,7 @@ async fn a_cancelled_run_is_told_of_whoever_cancels_it() {
 }
 
 #[tokio::test]
-async fn a_child_that_ends_with_its_parent_is_told_of_in_the_same_commit() {
+async fn a_child_that_ends_with_its_parent_is_announced_in_the_same_commit() {
     let bench = announcing(EngineOptions { max_active: 1, ..EngineOptions::default() });
     let log = Log::default();
     let (open, gate) = tokio::sync::watch::channel(false);
@@ -168,7 +168,7 @@ async fn a_child_that_ends_with_its_parent_is_told_of_in_the_same_commit() {
 }
 
 #[tokio::test]
-async fn a_doubt_is_told_once_however_often_it_is_looked_at() {
+async fn a_doubt_is_announced_once_however_often_it_is_read() {
     let bench = announcing(EngineOptions::default());
     let log = Log::default();
     let wire = |log: Log| {
@@ -234,7 +234,7 @@ async fn a_write_that_is_sent_again_tells_once() {
 
 /// Wherever the process dies, the end of the run is announced once. A repeated write announces nothing more.
 #[tokio::test]
-async fn wherever_a_process_dies_the_end_is_told_once() {
+async fn wherever_a_process_dies_the_end_is_announced_once() {
     let log = Log::default();
     let heard = log.clone();
     let order = |ctx: Ctx, (): ()| async move {

@@ -365,7 +365,7 @@ async fn a_pause_does_not_hide_a_doubt() {
 
 /// A doubt of a dropped branch can only be closed on paper: nothing can be run or undone for it.
 #[tokio::test]
-async fn nobody_is_told_that_something_will_be_done_where_nothing_can_be() {
+async fn a_doubt_that_nothing_can_act_on_fails_the_run_until_it_is_abandoned() {
     let bench = Bench::new();
     bench
         .engine

@@ -548,7 +548,7 @@ async fn bad_names_and_outputs_fail_the_run_with_a_text_that_says_why() {
 }
 
 #[tokio::test]
-async fn a_record_that_no_longer_fits_the_code_is_told_and_not_run_again() {
+async fn a_record_that_no_longer_fits_the_code_is_reported_and_not_repeated() {
     let bench = Bench::new();
     bench
         .engine

@@ -184,7 +184,7 @@ async fn a_janitor_whose_time_came_while_it_looked_looks_again() {
 
 /// G1.3: a killed engine is silent, even if a heartbeat was due in the same moment.
 #[tokio::test]
-async fn who_is_killed_does_not_say_that_its_operations_live() {
+async fn a_killed_engine_sends_no_heartbeats() {
     let desk = Desk::new().await;
     let call = tokio::spawn(desk.engine.transition("invoice", "INV-7", "close").into_future());
     desk.settle().await;
@@ -197,7 +197,7 @@ async fn who_is_killed_does_not_say_that_its_operations_live() {
 
 /// An engine without operations sends no heartbeats.
 #[tokio::test]
-async fn who_holds_nothing_does_not_write_that_it_lives() {
+async fn an_engine_without_operations_sends_no_heartbeats() {
     let desk = Desk::new().await;
     for _ in 0..20 {
         desk.bench.clock.advance(HEARD_EVERY);

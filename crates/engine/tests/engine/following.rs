@@ -110,7 +110,7 @@ async fn a_step_after_a_settlement_waits_for_no_further_write() {
 /// A crash between the effect and its commit: the next holder finds the settlement, gives it to the code
 /// first, and repeats the effect under the same key, knowing that it may have happened.
 #[tokio::test]
-async fn after_a_crash_the_same_is_told_and_the_same_is_done() {
+async fn after_a_crash_the_same_answer_leads_to_the_same_work() {
     let node = Node::new();
     let run = node.hold_waiting(answer_then_ship).await;
     node.resolve(run, "answer", "yes").await;

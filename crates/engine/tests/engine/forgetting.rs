@@ -86,7 +86,7 @@ async fn old_runs_and_operations_are_deleted_but_for_the_newest_of_each_step() {
 
 /// A pass over more rows than one batch continues where it stopped.
 #[tokio::test]
-async fn what_stays_does_not_hide_what_is_to_go() {
+async fn operations_to_keep_do_not_hide_operations_to_purge() {
     let bench = bench(Some(KEEP)).await;
     for number in 0..MAX_PURGE {
         let id = format!("kept-{number}");

@@ -70,7 +70,7 @@ async fn a_settlement_that_comes_first_is_there_when_the_run_asks() {
 /// A run that continues with other steps learns from the commit that opens its promise that it is already
 /// settled. It never parks for it.
 #[tokio::test]
-async fn a_settlement_that_came_first_is_told_to_a_run_that_goes_on() {
+async fn an_early_settlement_reaches_a_running_run() {
     let bench = Bench::new();
     let workflow = |ctx: Ctx, _: ()| async move {
         let opened = ctx.create_promise::<u32>("payment").with_idempotency_key("stripe:ch_1").open()?;

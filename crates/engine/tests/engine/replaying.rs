@@ -151,7 +151,7 @@ async fn a_branch_that_lost_starts_nothing_in_a_replay() {
 
 /// The losing wait is shown as cancelled, and its arrivals do not count as lost wake-ups.
 #[tokio::test]
-async fn what_a_branch_that_lost_waited_for_is_given_up() {
+async fn a_losing_branch_gives_up_its_wait() {
     let bench = Bench::new();
     let workflow = |ctx: Ctx, _: ()| async move {
         let promise = ctx.create_promise::<()>("answer");

@@ -198,7 +198,7 @@ async fn a_signal_that_comes_while_the_engine_shuts_down_wakes_its_run() {
 
 /// Regression: a caller that stopped waiting for a run that ended elsewhere stayed registered.
 #[tokio::test]
-async fn whoever_gives_up_waiting_for_a_run_leaves_nothing_behind() {
+async fn a_caller_that_stops_waiting_for_a_run_leaves_nothing_behind() {
     let bench = Bench::new();
     let asleep = |ctx: Ctx, ()| async move {
         ctx.sleep(Duration::from_secs(3600)).await?;

@@ -22,13 +22,13 @@ on_every_store!(
     a_retry_gets_the_same_bytes_and_nothing_is_charged_again,
     another_amount_is_a_conflict_that_tells_what_is_stored,
     two_at_once_charge_once_and_get_the_same_body,
-    past_its_patience_a_caller_is_told_that_the_first_is_in_progress,
+    a_caller_that_stops_waiting_gets_request_in_progress,
     another_node_waits_for_the_first_and_gives_its_answer,
     an_expired_key_is_refused_in_its_grace_and_then_new,
     an_expired_key_is_new_unless_the_caller_says_that_it_is_late,
     a_late_request_whose_key_is_known_is_answered,
     a_first_sending_that_is_no_date_is_refused,
-    what_is_no_key_is_refused_before_anything_is_stored,
+    an_invalid_key_is_refused_before_anything_is_stored,
     a_missing_key_is_refused_only_where_it_is_needed,
     bare_and_quoted_are_the_same_key,
     the_order_of_fields_and_white_space_do_not_count_and_the_service_gets_what_was_sent,
@@ -38,8 +38,8 @@ on_every_store!(
     a_caller_nobody_knows_is_refused,
     what_does_not_mutate_is_passed_on,
     patch_and_delete_are_held_to_the_contract,
-    what_began_is_stored_whatever_it_came_to,
-    what_did_not_begin_may_be_tried_again_under_its_key,
+    an_operation_that_began_is_stored_whatever_its_outcome,
+    a_request_that_did_not_begin_can_be_retried_under_its_key,
     a_large_body_is_refused_with_or_without_its_length,
 );
 
@@ -98,7 +98,7 @@ async fn two_at_once_charge_once_and_get_the_same_body(stage: Stage) {
 }
 
 /// G2.2, S2.13.
-async fn past_its_patience_a_caller_is_told_that_the_first_is_in_progress(stage: Stage) {
+async fn a_caller_that_stops_waiting_gets_request_in_progress(stage: Stage) {
     let world = gated_world(&stage, Policy::default());
     let first = world.send_aside(pay("abc", 5));
     world.shop.until_began(1).await;
@@ -185,7 +185,7 @@ async fn a_first_sending_that_is_no_date_is_refused(stage: Stage) {
 }
 
 /// S2.9: 1 to 255 printable ASCII characters; anything else is refused before the operation begins.
-async fn what_is_no_key_is_refused_before_anything_is_stored(stage: Stage) {
+async fn an_invalid_key_is_refused_before_anything_is_stored(stage: Stage) {
     let world = World::new(&stage, Policy::default());
     let long = "k".repeat(256);
     let mut bad: Vec<_> =
@@ -309,7 +309,7 @@ async fn patch_and_delete_are_held_to_the_contract(stage: Stage) {
 }
 
 /// G2.4: a failure is stored too, 5xx included.
-async fn what_began_is_stored_whatever_it_came_to(stage: Stage) {
+async fn an_operation_that_began_is_stored_whatever_its_outcome(stage: Stage) {
     let world = World::new(&stage, Policy::default());
     for status in [200, 202, 204, 303, 402, 422, 500, 502, 503] {
         world.shop.answers_status(status);
@@ -325,7 +325,7 @@ async fn what_began_is_stored_whatever_it_came_to(stage: Stage) {
 }
 
 /// G2.4: a refusal before the operation began is not stored.
-async fn what_did_not_begin_may_be_tried_again_under_its_key(stage: Stage) {
+async fn a_request_that_did_not_begin_can_be_retried_under_its_key(stage: Stage) {
     let world = World::new(&stage, Policy::default());
     for status in [400, 401, 403, 404, 405, 406, 409, 411, 412, 413, 415, 428, 429] {
         let key = format!("refused-{status}");

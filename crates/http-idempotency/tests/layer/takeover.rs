@@ -51,7 +51,7 @@ fn an_outcome_nobody_knows_is_taken_over() {
 }
 
 #[test]
-fn who_takes_over_goes_on_with_the_same_operation() {
+fn a_process_that_takes_over_continues_the_same_operation() {
     let stage = memory();
     let id = crash_in_the_middle(&stage);
     on_runtime(async {
@@ -85,7 +85,7 @@ fn one_that_waits_takes_over_when_the_hold_runs_out() {
 }
 
 #[test]
-fn where_effects_ignore_the_operation_a_doubt_is_told_and_stays() {
+fn where_effects_ignore_the_operation_retries_get_request_in_doubt() {
     let stage = memory();
     let id = crash_in_the_middle(&stage);
     stage.clock.advance(HOLD);
@@ -103,7 +103,7 @@ fn where_effects_ignore_the_operation_a_doubt_is_told_and_stays() {
 
 /// A secret response of a first try cannot be replayed or created again.
 #[test]
-fn what_is_confidential_is_not_taken_over() {
+fn confidential_operations_are_not_taken_over() {
     let stage = memory();
     let id = crash_in_the_middle(&stage);
     stage.clock.advance(HOLD);
@@ -158,7 +158,7 @@ async fn a_slow_handler_is_not_taken_for_a_dead_one() {
 
 /// A paused process wakes up late: it can store nothing, and its caller gets the stored answer.
 #[tokio::test(start_paused = true)]
-async fn one_that_lost_its_hold_gives_the_answer_that_stands() {
+async fn a_process_that_lost_its_hold_returns_the_stored_answer() {
     let stage = memory();
     let slow = gated_world(&stage, Policy::default());
     slow.shop.answers(|_| answer(200, "late"));
@@ -179,7 +179,7 @@ async fn one_that_lost_its_hold_gives_the_answer_that_stands() {
 
 /// If the process that took over has not finished, the late one reports that its answer is not stored.
 #[tokio::test(start_paused = true)]
-async fn one_that_lost_its_hold_to_one_that_still_works_says_so() {
+async fn a_process_that_lost_its_hold_to_a_running_one_says_so() {
     let stage = memory();
     let slow = gated_world(&stage, Policy::default());
     let first = slow.send_aside(pay("abc", 5));

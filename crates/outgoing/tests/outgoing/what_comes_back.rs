@@ -67,7 +67,7 @@ async fn failures_of_the_receiver_are_answers_too() {
 }
 
 #[tokio::test]
-async fn redirects_are_told_and_not_followed() {
+async fn redirects_are_reported_and_not_followed() {
     let inside = Server::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
     for status in [300, 301, 302, 303, 307, 308] {
         let location = inside.url("/secret");

@@ -147,7 +147,7 @@ pub(super) async fn a_paused_worker_cannot_write_after_a_takeover(t: &Stage) {
 }
 
 /// Invariant 18: a holder that released the lease cannot write, even if no other worker has claimed the run.
-pub(super) async fn who_gave_the_lease_back_writes_nothing(t: &Stage) {
+pub(super) async fn a_released_lease_writes_nothing(t: &Stage) {
     let held = t.driven().await;
     let released = t.write(&held).await.releases().done().await;
     must!(t.write(&held).await.does("late").send().await, CommitOutcome::LeaseLost);
@@ -186,7 +186,7 @@ pub(super) async fn an_ended_lease_that_nobody_took_still_writes(t: &Stage) {
 }
 
 /// A pending request reaches the holder in the answer to its next write, which the holder then repeats.
-pub(super) async fn the_holder_hears_what_was_asked_at_its_next_write(t: &Stage) {
+pub(super) async fn the_holder_gets_a_request_at_its_next_write(t: &Stage) {
     let held = t.driven().await;
     t.steered(&held, RunCommand::Pause).await;
     let now = must!(t.write(&held).await.does("charge").send().await, CommitOutcome::Stale(head) => head);

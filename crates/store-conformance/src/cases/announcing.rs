@@ -50,7 +50,7 @@ fn of_cancelled() -> Vec<(String, String)> {
 }
 
 /// A command that ends a run also notifies its subscribers, in the same write and only once.
-pub(super) async fn the_end_by_a_command_is_told(t: &Stage) {
+pub(super) async fn a_command_that_ends_a_run_notifies_subscribers(t: &Stage) {
     let run = t.pending().await;
     must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Accepted(head) if head.status() == RunStatus::Cancelled);
     assert_eq!(told(t, &run).await, of_cancelled());
@@ -62,7 +62,7 @@ pub(super) async fn the_end_by_a_command_is_told(t: &Stage) {
 }
 
 /// Subscribers are also notified of children that end with their parent, whatever ended the parent.
-pub(super) async fn the_end_of_children_with_their_parent_is_told(t: &Stage) {
+pub(super) async fn children_that_end_with_their_parent_notify_subscribers(t: &Stage) {
     let parent = t.driven().await;
     let child = t.child_of(&parent, "child").start().await;
     let write = t.write(&parent).await.announces(subscribers()).completes("1");
@@ -78,7 +78,7 @@ pub(super) async fn the_end_of_children_with_their_parent_is_told(t: &Stage) {
 
 /// A person may delete a settled announcement, so that it no longer counts as a dead letter. The journal names the
 /// person.
-pub(super) async fn an_announcement_that_was_given_up_may_be_forgotten(t: &Stage) {
+pub(super) async fn a_dead_announcement_can_be_deleted(t: &Stage) {
     let run = t.pending().await;
     must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Accepted(_));
     let claimed = t.claim_outbox(ANN, &[("hook-1", 1)]).await.posts.remove(0);

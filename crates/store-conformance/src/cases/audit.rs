@@ -165,7 +165,7 @@ pub(super) async fn the_audit_log_is_paged_by_time(t: &Stage) {
 }
 
 /// A stored signal is recorded in the audit log. A rejected or duplicate signal is not.
-pub(super) async fn a_signal_brings_its_note(t: &Stage) {
+pub(super) async fn a_stored_signal_is_in_the_audit_log(t: &Stage) {
     let run = t.driven().await;
     let send = |id: &str, why: &str| {
         let note = Some(noted_by(MEG, &run, why));
@@ -221,7 +221,7 @@ pub(super) async fn a_settlement_by_key_names_its_promise_in_the_audit_log(t: &S
 }
 
 /// An issued token is recorded in the audit log. A refused one is not.
-pub(super) async fn a_token_brings_its_note(t: &Stage) {
+pub(super) async fn an_issued_token_is_in_the_audit_log(t: &Stage) {
     must!(create(t, alone(t, "a")).await, CreateOutcome::Created(_));
     let put = |promise: &str, digest: u8| {
         let what = JournalEvent::TokenIssued { promise: promise.into(), expires_at: "then".into() };

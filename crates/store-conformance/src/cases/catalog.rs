@@ -32,7 +32,7 @@ pub(super) async fn an_item_is_made_once(t: &Stage) {
 }
 
 /// A caller that names the latest version replaces the item. The creation time stays.
-pub(super) async fn an_item_is_replaced_by_who_saw_it_last(t: &Stage) {
+pub(super) async fn an_item_is_replaced_only_over_its_latest_version(t: &Stage) {
     let first = t.item("d1", "payout").put().await;
     t.pass(SECOND);
     let second = t.item("d1", "payment").body("2").over(1).put().await;
@@ -53,7 +53,7 @@ pub(super) async fn an_item_is_replaced_by_who_saw_it_last(t: &Stage) {
 }
 
 /// An item that does not exist, or belongs to another workspace, cannot be replaced.
-pub(super) async fn what_is_not_there_is_not_replaced(t: &Stage) {
+pub(super) async fn a_missing_item_is_not_replaced(t: &Stage) {
     assert_eq!(t.item("d1", "payout").over(1).send().await, PutOutcome::Missing);
     let made = t.item("d1", "payout").put().await;
     t.item("d2", "payout").workspace("abroad").put().await;
@@ -98,7 +98,7 @@ pub(super) async fn every_kind_of_item_is_kept(t: &Stage) {
 }
 
 /// The journal names the person who changed the catalog, in the same write and only if the change took effect.
-pub(super) async fn what_was_set_up_is_noted_if_it_took_effect(t: &Stage) {
+pub(super) async fn a_catalog_change_is_in_the_journal_if_it_took_effect(t: &Stage) {
     t.item("d1", "payout").note(t.noted("made")).put().await;
     t.item("d1", "payout").over(1).note(t.noted("changed")).put().await;
     t.item("d2", "refund").put().await;

@@ -180,7 +180,7 @@ pub(super) async fn a_released_run_is_granted_at_once(t: &Stage) {
 }
 
 /// Fault 44, invariant 35: a run that loses its worker too often is quarantined in a write, and not granted.
-pub(super) async fn a_run_that_keeps_losing_its_worker_is_put_aside(t: &Stage) {
+pub(super) async fn a_run_that_keeps_losing_its_worker_is_quarantined(t: &Stage) {
     let held = t.driven().await;
     for _ in 0..MAX_STALLS {
         t.pass(LEASE);
@@ -226,7 +226,7 @@ pub(super) async fn a_timer_wakes_a_waiting_run(t: &Stage) {
 
 /// Monitoring sees a run that no worker claims, or whose worker crashed, across workspaces, workflows, versions and
 /// priorities.
-pub(super) async fn the_longest_due_run_is_known_whoever_serves_it(t: &Stage) {
+pub(super) async fn the_most_overdue_run_is_known_for_every_workflow(t: &Stage) {
     let longest = || async { t.store.find_oldest_due_at().await.unwrap() };
     assert_eq!(longest().await, None);
     let held = t.driven().await;

@@ -38,7 +38,7 @@ pub(super) async fn making_an_entity_again_shows_how_it_stands(t: &Stage) {
 }
 
 /// A missing entity is not found, in either kind of table.
-pub(super) async fn what_never_was_is_no_entity(t: &Stage) {
+pub(super) async fn a_missing_entity_is_not_found(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         assert_eq!(t.find_invoice(&home, "i2").await, None);
@@ -165,7 +165,7 @@ pub(super) async fn a_page_of_entities_is_bounded(t: &Stage) {
 }
 
 /// A row in the user's table shows its status, its version, its time of change and the configured columns.
-pub(super) async fn a_row_of_the_users_is_an_entity(t: &Stage) {
+pub(super) async fn a_row_in_the_users_table_is_an_entity(t: &Stage) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     t.put_row("i1", "overdue", 41).await;
     let at = t.now();

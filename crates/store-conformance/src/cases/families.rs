@@ -110,7 +110,7 @@ pub(super) async fn a_root_that_continues_as_new_begins_a_new_count(t: &Stage) {
 }
 
 /// A writer that lost the run gets that answer, whatever else is wrong with its children.
-pub(super) async fn a_stale_writer_hears_nothing_of_the_family(t: &Stage) {
+pub(super) async fn a_stale_writer_learns_only_that_it_is_stale(t: &Stage) {
     let root = t.driven().await;
     must!(start_one(t, &root, "a", 1).await, CommitOutcome::Committed { .. });
     must!(start_one(t, &root, "b", 1).await, CommitOutcome::Stale(_));
@@ -120,7 +120,7 @@ pub(super) async fn a_stale_writer_hears_nothing_of_the_family(t: &Stage) {
 }
 
 /// No child starts in a cancelled family, so a sweep reaches every member.
-pub(super) async fn nobody_is_born_into_a_cancelled_family(t: &Stage) {
+pub(super) async fn no_child_starts_in_a_cancelled_family(t: &Stage) {
     let [root, first, _, _] = family(t).await;
     must!(cancel_family(t, &root).await, CancelFamilyOutcome::Cancelled(head) if head == t.head(&root).await);
     for parent in [&root, &first] {

@@ -78,7 +78,7 @@ pub(super) async fn success_lays_data_over_what_is_known(t: &Stage) {
 }
 
 /// Data that is not a JSON object is refused, and nothing is written.
-pub(super) async fn data_that_is_no_object_is_refused(t: &Stage) {
+pub(super) async fn data_that_is_not_an_object_is_refused(t: &Stage) {
     let held = t.closing(&EntityStorage::BuiltIn, "i1").await;
     let end = held.own_end(OperationEnd::Done { result: json("1"), data: Some(json("[1]")) });
     let with_more = FinishOperation { posts: vec![held.post("mail")], notes: vec![held.remark("x")], ..end };
@@ -181,7 +181,7 @@ pub(super) async fn another_end_than_the_one_that_stands_is_lost(t: &Stage) {
 }
 
 /// A caller that does not hold the operation writes nothing, including after-effects and notes.
-pub(super) async fn who_does_not_hold_it_writes_nothing(t: &Stage) {
+pub(super) async fn only_the_holder_of_an_operation_writes(t: &Stage) {
     for home in t.homes().await {
         let held = t.closing(&home, "i1").await;
         let with = |by, attempt| FinishOperation {
@@ -261,7 +261,7 @@ pub(super) async fn a_zombie_of_an_earlier_attempt_persists_nothing(t: &Stage) {
 }
 
 /// If someone else moved the row out of the transient status, success is refused and nothing is written.
-pub(super) async fn a_row_that_was_moved_meanwhile_is_not_flipped(t: &Stage) {
+pub(super) async fn a_row_that_others_moved_is_not_updated(t: &Stage) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     let held = t.closing(&home, "i1").await;
     t.put_row("i1", "cancelled", 3).await;
@@ -284,7 +284,7 @@ pub(super) async fn a_row_that_was_moved_meanwhile_is_not_flipped(t: &Stage) {
 }
 
 /// A row that the user's code changed within its transient status is updated from its current version.
-pub(super) async fn a_row_that_was_changed_in_its_transient_status_is_flipped(t: &Stage) {
+pub(super) async fn a_row_that_was_changed_in_its_transient_status_is_updated(t: &Stage) {
     let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
     for (id, end, status) in
         [("i1", done("1"), "closed"), ("i2", OperationEnd::Failed(failure()), "approved")]

@@ -76,7 +76,7 @@ pub(super) async fn of_many_deliveries_at_once_one_is_new(t: &Stage) {
 }
 
 /// The outcome of an event is recorded by the node that processed its current state. A late outcome changes nothing.
-pub(super) async fn what_became_of_an_event_is_written_once(t: &Stage) {
+pub(super) async fn the_outcome_of_an_event_is_recorded_once(t: &Stage) {
     must!(receive(t, event("stripe", "evt_1")).await, ReceiveOutcome::New(_));
     t.pass(SECOND);
     assert!(

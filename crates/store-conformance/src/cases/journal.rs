@@ -248,7 +248,7 @@ pub(super) async fn notes_outlive_their_generation(t: &Stage) {
 }
 
 /// A purged run takes its entries along, except for people's actions, which are the audit log.
-pub(super) async fn what_people_did_outlives_the_run(t: &Stage) {
+pub(super) async fn actions_of_people_outlive_the_run(t: &Stage) {
     let (gone, kept) = (t.driven().await, t.driven().await);
     for run in [&gone, &kept] {
         let write = t.write(run).await.does("charge").notes(entered(run, 1)).notes(noted_by(MEG, run, "x"));

@@ -108,7 +108,7 @@ pub(super) async fn a_key_outlives_its_run_by_its_retention(t: &Stage) {
 }
 
 /// CONTRACT 4: a key without a retention never expires.
-pub(super) async fn a_key_without_an_end_lives_for_ever(t: &Stage) {
+pub(super) async fn a_key_without_a_retention_never_expires(t: &Stage) {
     let run = t.order().key("k").granted_to(ANN).start().await;
     let run = t.write(&run).await.completes("1").done().await;
     t.pass(100_000 * HOUR);
@@ -145,7 +145,7 @@ pub(super) async fn a_run_cancelled_from_outside_frees_its_key_if_so_declared(t:
 }
 
 /// The end of a run does not change a key that now names another run.
-pub(super) async fn a_key_given_on_is_not_touched_by_its_first_run(t: &Stage) {
+pub(super) async fn a_reassigned_key_is_not_changed_by_its_first_run(t: &Stage) {
     let first = t.order().key("k").release_key_on_failure().granted_to(ANN).start().await;
     let first = t.write(&first).await.fails_at("charge").fails("no").done().await;
     let second = t.order().key("k").start().await;

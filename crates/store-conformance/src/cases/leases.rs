@@ -63,7 +63,7 @@ pub(super) async fn a_lease_that_was_taken_is_lost(t: &Stage) {
 }
 
 /// A released lease cannot be renewed.
-pub(super) async fn what_was_given_back_is_not_held(t: &Stage) {
+pub(super) async fn a_released_lease_is_not_renewed(t: &Stage) {
     let released = t.driven().await;
     t.write(&released).await.releases().done().await;
     let parked = t.driven().await;

@@ -23,7 +23,7 @@ fn unknown_ends(t: &Stage) -> Vec<(FinishBy, OperationEnd)> {
 
 /// CONTRACT 8: if an operation of a claimed step may have happened, the next one reuses its effect key, whatever key it
 /// brings.
-pub(super) async fn what_may_have_happened_goes_on_under_its_effect_key(t: &Stage) {
+pub(super) async fn an_operation_that_may_have_happened_keeps_its_effect_key(t: &Stage) {
     for home in t.homes().await {
         for (n, (by, end)) in unknown_ends(t).into_iter().enumerate() {
             let id = format!("i{n}");
@@ -77,7 +77,7 @@ pub(super) async fn a_doubt_is_passed_on_over_known_failures(t: &Stage) {
 }
 
 /// CONTRACT 8: a ruling or probe that it did not happen frees the step for every caller.
-pub(super) async fn a_word_that_it_did_not_happen_frees_the_step(t: &Stage) {
+pub(super) async fn a_ruling_that_it_did_not_happen_frees_the_step(t: &Stage) {
     for home in t.homes().await {
         for (n, by) in [FinishBy::People, FinishBy::Probe].into_iter().enumerate() {
             let id = format!("i{n}");
@@ -100,7 +100,7 @@ pub(super) async fn a_word_that_it_did_not_happen_frees_the_step(t: &Stage) {
 }
 
 /// CONTRACT 8: a `once` step is barred after it is done, even if another operation followed. An `each` step is not.
-pub(super) async fn once_is_once_and_each_is_each(t: &Stage) {
+pub(super) async fn a_once_step_happens_once_and_an_each_step_repeats(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let once = |seen| t.close(&home, "i1").irreversible().to("overdue").seen(seen);
@@ -221,7 +221,7 @@ pub(super) async fn an_operation_begins_only_under_the_document_as_it_is(t: &Sta
 }
 
 /// Starts under the old document race with its replacement. Once the replacement is acknowledged, none begins any more.
-pub(super) async fn who_replaces_a_document_comes_before_or_after_a_beginning(t: &Stage) {
+pub(super) async fn replacing_a_document_is_serialised_with_starts(t: &Stage) {
     put(t, None).await;
     for n in 0..40 {
         t.invoice(&EntityStorage::BuiltIn, &format!("i{n}"), "approved").await;
@@ -253,7 +253,7 @@ pub(super) async fn who_replaces_a_document_comes_before_or_after_a_beginning(t:
 }
 
 /// Operations in doubt are listed for their module, the oldest doubt first, page by page.
-pub(super) async fn those_in_doubt_are_listed_by_module(t: &Stage) {
+pub(super) async fn operations_in_doubt_are_listed_by_module(t: &Stage) {
     let mut expected = Vec::new();
     for n in 0..3 {
         let held = t.closing(&EntityStorage::BuiltIn, &format!("i{n}")).await;

@@ -113,7 +113,7 @@ pub(super) async fn keys_of_operations_are_told_apart(t: &Stage) {
 }
 
 /// G1.6: a reverted operation continues under its key as another attempt, and its history says so.
-pub(super) async fn an_operation_that_was_given_back_is_tried_again_under_its_key(t: &Stage) {
+pub(super) async fn a_reverted_operation_is_retried_under_its_key(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "overdue").await;
         let close = t.close(&home, "i1").key("k").by_run();
@@ -193,7 +193,7 @@ pub(super) async fn an_unclaimed_beginning_sent_again_finds_its_own(t: &Stage) {
 }
 
 /// S2.17 to S2.20: a repeated call of a step that returns its result gets the recorded result, not a second capture.
-pub(super) async fn who_asks_again_is_given_the_recorded_result(t: &Stage) {
+pub(super) async fn a_repeated_call_gets_the_recorded_result(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").returning();
@@ -250,7 +250,7 @@ pub(super) async fn a_step_that_was_not_done_has_no_result(t: &Stage) {
 }
 
 /// G1.4, S2.46: an irreversible step that may have happened needs a manager's override, which is audited.
-pub(super) async fn what_may_have_happened_is_done_only_by_a_managers_word(t: &Stage) {
+pub(super) async fn an_irreversible_step_that_may_have_happened_needs_an_override(t: &Stage) {
     for home in t.homes().await {
         for way in 0..2 {
             let id = format!("i{way}");
@@ -283,7 +283,7 @@ pub(super) async fn what_may_have_happened_is_done_only_by_a_managers_word(t: &S
 }
 
 /// An irreversible step that certainly did not happen needs no override.
-pub(super) async fn what_certainly_did_not_happen_needs_no_word(t: &Stage) {
+pub(super) async fn a_step_that_did_not_happen_needs_no_override(t: &Stage) {
     let ends = [
         OperationEnd::Failed(Failure::permanent("no")),
         OperationEnd::Failed(Failure::retryable("busy")),
@@ -306,7 +306,7 @@ pub(super) async fn what_certainly_did_not_happen_needs_no_word(t: &Stage) {
 }
 
 /// Other steps, other entities and reversible steps need no override.
-pub(super) async fn only_the_same_step_on_the_same_entity_needs_a_word(t: &Stage) {
+pub(super) async fn only_the_same_step_on_the_same_entity_needs_an_override(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         t.close(&home, "i1").irreversible().begins().await.reverted().await;
@@ -319,7 +319,7 @@ pub(super) async fn only_the_same_step_on_the_same_entity_needs_a_word(t: &Stage
 }
 
 /// An operation in another workspace neither answers a request in this one nor makes it need an override.
-pub(super) async fn what_happened_in_another_workspace_does_not_matter(t: &Stage) {
+pub(super) async fn operations_in_other_workspaces_do_not_matter(t: &Stage) {
     for (id, status) in [("i1", "approved"), ("i2", "approved")] {
         for workspace in ["default", "abroad"] {
             let new = NewEntity {
@@ -350,7 +350,7 @@ pub(super) async fn what_happened_in_another_workspace_does_not_matter(t: &Stage
 }
 
 /// An unclaimed irreversible step in progress or in doubt needs an override. With a claim, the entity is held.
-pub(super) async fn an_irreversible_step_under_way_needs_a_word(t: &Stage) {
+pub(super) async fn an_irreversible_step_in_progress_needs_an_override(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").irreversible().unclaimed();
@@ -368,7 +368,7 @@ pub(super) async fn an_irreversible_step_under_way_needs_a_word(t: &Stage) {
 }
 
 /// Another attempt of an irreversible step also needs an override, and its history records both.
-pub(super) async fn another_attempt_of_what_cannot_be_taken_back_needs_a_word(t: &Stage) {
+pub(super) async fn another_attempt_of_an_irreversible_step_needs_an_override(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let close = t.close(&home, "i1").key("k").irreversible();

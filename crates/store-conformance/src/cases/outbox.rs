@@ -210,7 +210,7 @@ pub(super) async fn an_ended_claim_that_nobody_took_still_counts(t: &Stage) {
 
 /// A failed delivery is due later, with its reason. An abandoned or finished delivery is never claimed again.
 /// Monitoring sees how many are waiting.
-pub(super) async fn a_delivery_is_done_tried_again_or_given_up(t: &Stage) {
+pub(super) async fn a_delivery_is_done_retried_or_abandoned(t: &Stage) {
     let measure = || async { t.store.measure_outbox().await.unwrap() };
     assert_eq!(measure().await, OutboxDepth::default());
     left_one(t).await;
@@ -251,7 +251,7 @@ pub(super) async fn a_delivery_is_done_tried_again_or_given_up(t: &Stage) {
 }
 
 /// Monitoring sees the most overdue after-effect of any target, including one that no node serves.
-pub(super) async fn the_first_due_is_known_whatever_its_target(t: &Stage) {
+pub(super) async fn the_most_overdue_after_effect_is_known_for_every_target(t: &Stage) {
     let run = t.driven().await;
     let now = t.now();
     let mut write = t.write(&run).await;
@@ -277,7 +277,7 @@ pub(super) async fn the_first_due_is_known_whatever_its_target(t: &Stage) {
 }
 
 /// A person may redeliver a settled after-effect. Its attempts count from the start, and the journal names the person.
-pub(super) async fn a_settled_one_may_be_delivered_once_more(t: &Stage) {
+pub(super) async fn a_settled_after_effect_can_be_redelivered(t: &Stage) {
     let run = left_one(t).await;
     let claimed = t.claim_post(ANN).await;
     let request = |why: &str| {
@@ -388,7 +388,7 @@ pub(super) async fn a_run_stays_while_its_after_effects_are_under_way(t: &Stage)
 }
 
 /// A redelivery also keeps its run.
-pub(super) async fn a_run_stays_while_something_is_delivered_once_more(t: &Stage) {
+pub(super) async fn a_redelivery_keeps_its_run(t: &Stage) {
     let run = left_one(t).await;
     t.write(&run).await.completes("1").done().await;
     let post = t.claim_post(ANN).await;

@@ -114,7 +114,7 @@ pub(super) async fn a_run_and_a_promise_may_have_the_same_key(t: &Stage) {
 
 /// S4.26, G4.5: a key that another promise holds is not reassigned. The run learns which promise holds it, and does not
 /// keep waiting.
-pub(super) async fn a_key_of_another_promise_is_told_to_the_run(t: &Stage) {
+pub(super) async fn a_run_learns_which_promise_holds_its_key(t: &Stage) {
     let first = parked(t, "stripe:ch_1").await;
     let second = t.driven().await;
     let write = opening(t, &second, "payment", "stripe:ch_1").await.parks().advance();
@@ -218,7 +218,7 @@ async fn early(t: &Stage) -> Vec<StoredEarlySettlement> {
 }
 
 /// A running run gets an early settlement in the answer to its own write.
-pub(super) async fn an_early_settlement_is_told_to_a_run_that_goes_on(t: &Stage) {
+pub(super) async fn a_driven_run_gets_an_early_settlement(t: &Stage) {
     must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::KeptEarly { .. });
     let run = t.driven().await;
     let write = opening(t, &run, "payment", "stripe:ch_1").await.advance();
@@ -231,7 +231,7 @@ pub(super) async fn an_early_settlement_is_told_to_a_run_that_goes_on(t: &Stage)
 }
 
 /// An unused early settlement is purged after its retention and counted, and its key is free.
-pub(super) async fn an_early_settlement_is_forgotten_in_time(t: &Stage) {
+pub(super) async fn an_unused_early_settlement_is_purged(t: &Stage) {
     must!(settle(t, "stripe:ch_1", "1").await, SettleOutcome::KeptEarly { .. });
     t.pass(KEPT - Duration::from_millis(1));
     assert_eq!((early(t).await.len(), t.purge().await.early), (1, 0));
@@ -297,7 +297,7 @@ pub(super) async fn a_promise_key_is_freed_by_people(t: &Stage) {
 }
 
 /// A standalone promise is created once, with all its fields, and settled like any other.
-pub(super) async fn a_promise_may_stand_alone(t: &Stage) {
+pub(super) async fn a_promise_can_be_standalone(t: &Stage) {
     let promise = Promise {
         create_key: Some(key("maker")),
         about: Some(json(r#"{"param":{"data":"x"},"tags":{"a":"b"}}"#)),
@@ -338,7 +338,7 @@ pub(super) async fn a_promise_may_stand_alone(t: &Stage) {
 }
 
 /// G4.1 also holds for standalone promises.
-pub(super) async fn a_promise_that_stands_alone_takes_an_early_settlement(t: &Stage) {
+pub(super) async fn a_standalone_promise_takes_an_early_settlement(t: &Stage) {
     must!(settle(t, "approval:7", "1").await, SettleOutcome::KeptEarly { .. });
     let made =
         must!(create(t, keyed(alone(t, "a"), "approval:7")).await, CreateOutcome::Created(made) => made);
@@ -379,7 +379,7 @@ pub(super) async fn many_runs_wait_for_one_promise(t: &Stage) {
 }
 
 /// A run that starts to wait for a promise with a deadline learns the deadline, so that it can wake then.
-pub(super) async fn a_deadline_is_told_to_those_who_wait(t: &Stage) {
+pub(super) async fn a_waiting_run_learns_the_deadline(t: &Stage) {
     let deadline = t.now().plus(HOUR);
     must!(
         create(t, Promise { deadline_at: Some(deadline), ..alone(t, "go") }).await,
@@ -456,7 +456,7 @@ pub(super) async fn a_token_is_for_one_promise(t: &Stage) {
 }
 
 /// A standalone promise is purged some time after it is settled, unless an open run waits for it.
-pub(super) async fn promises_that_are_over_are_forgotten(t: &Stage) {
+pub(super) async fn settled_standalone_promises_are_purged(t: &Stage) {
     let run = t.driven().await;
     waits_for(t, t.write(&run).await, "awaited").done().await;
     must!(create(t, keyed(alone(t, "settled"), "k")).await, CreateOutcome::Created(_));

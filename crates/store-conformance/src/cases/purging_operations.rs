@@ -72,7 +72,7 @@ pub(super) async fn only_a_newer_one_of_the_same_step_and_entity_takes_its_place
 }
 
 /// Only operations that ended before the instant are purged.
-pub(super) async fn what_ended_later_stays(t: &Stage) {
+pub(super) async fn operations_that_ended_later_stay(t: &Stage) {
     for home in t.homes().await {
         let reminders = reminded(t, &home, "i1", 3).await;
         let ended_at = reminders[1].now().await.state.at();
@@ -84,7 +84,7 @@ pub(super) async fn what_ended_later_stays(t: &Stage) {
 }
 
 /// A pending operation or one in doubt is never purged, however old it is and whatever began after it.
-pub(super) async fn what_has_not_ended_stays(t: &Stage) {
+pub(super) async fn open_operations_stay(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;
         let begin = t.close(&home, "i1").step("remind").unclaimed();
@@ -105,7 +105,7 @@ pub(super) async fn what_has_not_ended_stays(t: &Stage) {
 }
 
 /// Success and failure are purged alike, but the newest operation still tells whether the step may have happened.
-pub(super) async fn what_failed_goes_like_what_was_done(t: &Stage) {
+pub(super) async fn failed_operations_are_purged_like_successful_ones(t: &Stage) {
     for home in t.homes().await {
         let first = t.closing(&home, "i1").await;
         must!(first.finish(OperationEnd::Failed(failure())).await, FinishOperationOutcome::Finished { .. });

@@ -23,7 +23,7 @@ async fn put_at_once(t: &Stage, drafts: Vec<Draft<'_>>) -> Vec<PutOutcome> {
 }
 
 /// S2.13, S2.33: of 50 identical requests one begins and the others wait, even in a new workspace.
-pub(super) async fn of_identical_requests_one_is_worked_on(t: &Stage) {
+pub(super) async fn of_identical_requests_one_begins(t: &Stage) {
     for workspace in ["default", "new", "newer"] {
         let first = t.ask("k").workspace(workspace);
         let begun = begin_at_once(t, (0..50).map(|_| first.again()).collect()).await;
@@ -40,7 +40,7 @@ pub(super) async fn of_identical_requests_one_is_worked_on(t: &Stage) {
 }
 
 /// S2.12: of different requests under one key one begins, identical ones wait, and the others are refused.
-pub(super) async fn of_different_requests_one_is_worked_on(t: &Stage) {
+pub(super) async fn of_different_requests_one_begins(t: &Stage) {
     let asks: Vec<_> = (0..32).map(|n| t.ask("k").amount(n % 4)).collect();
     let begun = begin_at_once(t, asks).await;
     let winner = t.ask("k").record().await;

@@ -256,7 +256,7 @@ pub(super) async fn an_expired_key_can_be_released(t: &Stage) {
 }
 
 /// A key cannot be released while its request is in progress. It can be once the holder is gone.
-pub(super) async fn a_request_that_is_worked_on_keeps_its_key(t: &Stage) {
+pub(super) async fn a_request_in_progress_keeps_its_key(t: &Stage) {
     let ask = t.ask("k").begin().await;
     t.pass(HOLD - MOMENT);
     assert_eq!(t.release(ask.place()).await, ReleaseOutcome::InUse { run: None });
@@ -342,7 +342,7 @@ pub(super) async fn keys_that_are_not_there_are_not_counted(t: &Stage) {
 }
 
 /// A takeover continues the count. A key that moves to another operation or run starts a new count.
-pub(super) async fn a_key_that_is_given_on_is_counted_anew(t: &Stage) {
+pub(super) async fn a_reassigned_key_starts_a_new_count(t: &Stage) {
     let ask = t.ask("k").begin().await;
     t.count(&ask.place(), uses(1, 2)).await;
     t.pass(HOLD);
@@ -407,7 +407,7 @@ pub(super) async fn only_free_requests_are_purged(t: &Stage) {
 }
 
 /// An abandoned request that no caller repeats is purged in the end.
-pub(super) async fn what_nobody_took_over_is_purged_at_last(t: &Stage) {
+pub(super) async fn an_abandoned_request_is_purged(t: &Stage) {
     let left = t.ask("left").begin().await;
     t.pass(ABANDONED_REQUEST_FOR);
     let held = t.ask("held").begin().await;

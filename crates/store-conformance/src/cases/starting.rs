@@ -112,7 +112,7 @@ pub(super) async fn an_id_of_another_workspace_is_refused(t: &Stage) {
 }
 
 /// A run that does not exist is reported as missing.
-pub(super) async fn what_never_was_is_not_found(t: &Stage) {
+pub(super) async fn a_missing_run_is_not_found(t: &Stage) {
     let run = t.pending().await;
     let mut ghost = run.clone();
     std::sync::Arc::make_mut(&mut ghost.facts).id = t.fresh_id();

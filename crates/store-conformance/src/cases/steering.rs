@@ -268,7 +268,7 @@ pub(super) async fn a_retry_does_not_make_a_key_younger(t: &Stage) {
 }
 
 /// A quarantined run can be cancelled.
-pub(super) async fn a_run_put_aside_can_be_cancelled(t: &Stage) {
+pub(super) async fn a_quarantined_run_can_be_cancelled(t: &Stage) {
     t.driven().await;
     for _ in 0..hapax_engine::limits::MAX_STALLS {
         t.pass(LEASE);

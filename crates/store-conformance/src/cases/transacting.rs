@@ -132,7 +132,7 @@ pub(super) async fn the_work_of_a_zombie_leaves_nothing(t: &Stage) {
 }
 
 /// S1.6: without a claim, the loser's writes are rolled back too.
-pub(super) async fn the_work_of_who_comes_second_leaves_nothing(t: &Stage) {
+pub(super) async fn the_losers_work_leaves_nothing(t: &Stage) {
     let mut texts = Vec::new();
     for home in t.homes().await {
         let text = format!("first {}", kind_in(&home));

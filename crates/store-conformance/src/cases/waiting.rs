@@ -96,7 +96,7 @@ pub(super) async fn an_arrival_and_a_timer_wake_at_the_earlier(t: &Stage) {
 }
 
 /// A wake-up and its lease are one write: the caller that delivers the arrival may drive the run.
-pub(super) async fn whoever_brings_the_arrival_may_drive_the_run(t: &Stage) {
+pub(super) async fn the_caller_that_delivers_an_arrival_may_drive_the_run(t: &Stage) {
     for settles in [true, false] {
         let (run, _) = awaiting(t).await;
         let parked = t.write(&run).await.parks().done().await;

@@ -87,13 +87,13 @@ async fn given_back(s: Scene, how: &str) -> TransitionOutcome {
 }
 
 /// S1.22, S1.29, S1.31.
-pub(super) async fn what_fails_is_given_back_at_once(s: Scene) {
+pub(super) async fn a_failed_action_is_reverted_at_once(s: Scene) {
     let failure = must!(given_back(s, "fail").await, TransitionOutcome::Failed { failure, .. } => failure);
     assert_eq!(failure.code(), Some("declined"));
 }
 
 /// S1.22, S1.29, S1.32.
-pub(super) async fn what_is_rejected_is_given_back_at_once(s: Scene) {
+pub(super) async fn a_rejected_action_is_reverted_at_once(s: Scene) {
     let (operation, failure) = must!(
         given_back(s, "reject").await,
         TransitionOutcome::Rejected { operation, failure, .. } => (operation, failure)
@@ -103,7 +103,7 @@ pub(super) async fn what_is_rejected_is_given_back_at_once(s: Scene) {
 }
 
 /// S1.23, S1.30, S1.33.
-pub(super) async fn what_panics_is_given_back_at_once(s: Scene) {
+pub(super) async fn a_panicking_action_is_reverted_at_once(s: Scene) {
     let failure = must!(given_back(s, "panic").await, TransitionOutcome::Failed { failure, .. } => failure);
     assert_eq!(failure.code(), Some("panicked"));
     assert!(failure.message().contains("out of paper"), "{failure}");
@@ -123,7 +123,7 @@ pub(super) async fn a_validation_rejects_before_anything_is_claimed(s: Scene) {
 }
 
 /// S1.17, S1.18: `admin` takes a claim. `system`, which is serialised elsewhere, does not.
-pub(super) async fn who_asks_decides_whether_it_is_claimed(s: Scene) {
+pub(super) async fn the_requester_decides_whether_a_step_is_claimed(s: Scene) {
     s.invoice("inv-1", "approved").await;
     let engine = s.engine.clone();
     let system = tokio::spawn(async move {

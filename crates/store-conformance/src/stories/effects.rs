@@ -40,7 +40,7 @@ pub(super) async fn an_unknown_outcome_is_tried_again_under_the_same_key(s: Scen
 }
 
 /// The claim is released in the end, and the next operation continues the same effect.
-pub(super) async fn what_stays_unknown_goes_on_under_its_key_in_the_next_operation(s: Scene) {
+pub(super) async fn an_unknown_outcome_continues_under_its_key_in_the_next_operation(s: Scene) {
     s.open();
     s.invoice("inv-1", "approved").await;
     let close = || s.engine.transition("invoice", "inv-1", "close").requester("admin");
@@ -62,7 +62,7 @@ fn careful(s: &Scene) -> EntityWorkflow {
 }
 
 /// It runs once, is listed for people, and blocks others until they have ruled.
-pub(super) async fn what_is_not_idempotent_is_held_in_doubt(s: Scene) {
+pub(super) async fn a_step_that_is_not_idempotent_is_held_in_doubt(s: Scene) {
     s.open();
     s.register(&s.engine, careful(&s)).await;
     s.invoice("inv-1", "approved").await;
@@ -87,7 +87,7 @@ pub(super) async fn what_is_not_idempotent_is_held_in_doubt(s: Scene) {
 }
 
 /// CONTRACT 8: a crash is also an unknown outcome. The next operation, whatever its key, uses the same effect key.
-pub(super) async fn what_follows_a_crash_acts_under_the_same_effect_key(s: Scene) {
+pub(super) async fn the_operation_after_a_crash_has_the_same_effect_key(s: Scene) {
     s.invoice("inv-1", "approved").await;
     let call = s.engine.transition("invoice", "inv-1", "close").requester("admin").idempotency_key("a");
     let call = tokio::spawn(call.into_future());
@@ -108,7 +108,7 @@ pub(super) async fn what_follows_a_crash_acts_under_the_same_effect_key(s: Scene
 }
 
 /// A ruling `did_not_happen` frees an irreversible step.
-pub(super) async fn a_word_that_it_did_not_happen_frees_an_irreversible_step(s: Scene) {
+pub(super) async fn a_ruling_that_it_did_not_happen_frees_an_irreversible_step(s: Scene) {
     let mut workflow = s.workflow();
     workflow.steps[4].idempotent = Some(all(false));
     s.register(&s.engine, workflow).await;
@@ -182,7 +182,7 @@ fn slow(answers: &[ProbeAnswer<Value>]) -> Arc<Slow> {
 }
 
 /// A request that the holder sent at the last moment may take effect until the request timeout.
-pub(super) async fn the_janitor_waits_for_what_may_still_be_under_way(s: Scene) {
+pub(super) async fn the_janitor_waits_for_requests_in_flight(s: Scene) {
     s.engine.register_entity_workflow(s.workflow(), slow(&[])).await.unwrap();
     s.invoice("inv-1", "approved").await;
     let call =

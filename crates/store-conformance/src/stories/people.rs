@@ -10,7 +10,7 @@ use crate::must;
 
 /// S2.44: the same key returns the recorded result. A new key, while the first is pending, returns the pending
 /// operation.
-pub(super) async fn a_double_click_is_told_what_is_recorded(s: Scene) {
+pub(super) async fn a_double_click_gets_the_recorded_result(s: Scene) {
     s.invoice("inv-1", "approved").await;
     let close = |key: &str| {
         s.engine.transition("invoice", "inv-1", "close").requester("admin").idempotency_key(key).into_future()
@@ -68,7 +68,7 @@ pub(super) async fn each_transition_returns_what_it_gave(s: Scene) {
 }
 
 /// S2.3, S2.46, S1.35: the listed steps match what a call would decide, and name the operation in the way.
-pub(super) async fn what_may_be_done_is_told_with_reasons(s: Scene) {
+pub(super) async fn steps_are_listed_with_reasons(s: Scene) {
     s.invoice("inv-1", "approved").await;
     let allowed = async |requester: &str| {
         let view = s.engine.get_entity("invoice", "inv-1", Some(requester)).await.unwrap();
@@ -96,7 +96,7 @@ pub(super) async fn what_may_be_done_is_told_with_reasons(s: Scene) {
 
 /// S2.46: an irreversible step that may have happened is repeated only with a manager's override, with a reason, in the
 /// audit log.
-pub(super) async fn what_cannot_be_taken_back_needs_a_manager_to_do_again(s: Scene) {
+pub(super) async fn repeating_an_irreversible_step_needs_a_manager(s: Scene) {
     s.open();
     s.invoice("inv-1", "paid").await;
     let refund = || s.engine.transition("invoice", "inv-1", "refund");
@@ -144,7 +144,7 @@ pub(super) async fn support_may_remark_while_it_is_pending(s: Scene) {
 
 /// CONTRACT §5: a caller that names a version changes that version or nothing. A result recorded under its key is
 /// returned in any case.
-pub(super) async fn a_step_on_what_was_seen_is_refused_on_anything_else(s: Scene) {
+pub(super) async fn a_step_on_a_stale_version_is_refused(s: Scene) {
     s.open();
     s.invoice("inv-1", "closed").await;
     let seen = s.engine.get_entity("invoice", "inv-1", None).await.unwrap().entity.version;

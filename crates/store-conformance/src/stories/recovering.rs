@@ -56,7 +56,7 @@ async fn taken_for_dead(s: &Scene, end: OperationEnd) {
 
 /// S1.34, S1.35, S1.4, S1.38 to S1.41, G1.3, G1.6: the entity stays claimed until the window has passed. Then the
 /// status is reverted, and the history records it.
-pub(super) async fn what_a_crash_left_claimed_is_freed_after_the_window(s: Scene) {
+pub(super) async fn a_claim_left_by_a_crash_is_freed_after_the_window(s: Scene) {
     let call = closing(&s, None).await;
     s.engine.kill();
     assert!(call.await.unwrap().is_err());
@@ -102,7 +102,7 @@ pub(super) async fn a_slow_living_action_is_not_reverted(s: Scene) {
 }
 
 /// G1.2, G1.4: a holder that was declared dead and returns writes nothing, and learns why.
-pub(super) async fn who_comes_back_after_the_revert_writes_nothing(s: Scene) {
+pub(super) async fn a_holder_that_returns_after_the_revert_writes_nothing(s: Scene) {
     let call = closing(&s, None).await;
     taken_for_dead(&s, OperationEnd::Reverted).await;
     s.open();
@@ -125,7 +125,7 @@ pub(super) async fn who_comes_back_after_the_revert_writes_nothing(s: Scene) {
 }
 
 /// CONTRACT 6: a late result settles an open doubt as happened, and appears in the ledger.
-pub(super) async fn who_comes_back_with_the_result_settles_the_doubt(s: Scene) {
+pub(super) async fn a_holder_that_returns_with_the_result_settles_the_doubt(s: Scene) {
     s.invoice("inv-1", "closed").await;
     let call = begin(&s, "pay", None).await;
     taken_for_dead(&s, OperationEnd::InDoubt).await;
@@ -138,7 +138,7 @@ pub(super) async fn who_comes_back_with_the_result_settles_the_doubt(s: Scene) {
 }
 
 /// CONTRACT 8: `recovery: hold` lists the operation as in doubt. People rule once, and the ruling is in the audit log.
-pub(super) async fn what_is_to_be_held_is_left_to_people(s: Scene) {
+pub(super) async fn an_operation_to_hold_is_left_to_people(s: Scene) {
     s.invoice("inv-1", "closed").await;
     let call = begin(&s, "pay", Some("pay-1")).await;
     s.engine.kill();
@@ -207,7 +207,7 @@ pub(super) async fn a_second_try_under_the_same_key_is_the_same_operation(s: Sce
 }
 
 /// An operation that a run executes is not reverted when its caller crashes: the run reports the end.
-pub(super) async fn a_run_goes_on_without_who_began_it(s: Scene) {
+pub(super) async fn a_run_continues_after_its_caller_crashes(s: Scene) {
     let mut workflow = s.workflow();
     workflow.steps.push(EntityStep {
         action: Some(all(Action::Workflow(name("dunning")))),

@@ -317,7 +317,7 @@ fn success_lays_data_over_the_entity() {
 
 /// S2.44: what is recorded under the key decides first, whatever the entity is like.
 #[test]
-fn what_is_known_decides_first() {
+fn a_recorded_outcome_decides_first() {
     let table = [
         ("begun", "recorded"),
         ("recorded", "recorded"),
@@ -448,7 +448,7 @@ fn an_irreversible_step_that_may_have_happened_needs_a_word() {
 
 /// G1.6: a reverted operation continues as another attempt of the same operation, by another owner.
 #[test]
-fn what_was_given_back_goes_on_as_another_attempt() {
+fn a_reverted_operation_continues_as_another_attempt() {
     let known = Operation { key: Some(IdempotencyKey::new("k").unwrap()), ..operation(states()[4].clone()) };
     let request = BeginOperation {
         id: OperationId::from_u128(2),
@@ -532,7 +532,7 @@ fn begin_after(last: &Operation, request: BeginOperation) -> Operation {
 /// CONTRACT 8: the operation after one that may have happened uses its effect key. A result or a known
 /// failure starts a new effect.
 #[test]
-fn what_may_have_happened_goes_on_under_its_effect_key() {
+fn an_operation_that_may_have_happened_keeps_its_effect_key() {
     let certain = OperationState::Failed { at: at(100), failure: Failure::permanent("no") };
     let settled = OperationState::Reverted { at: at(100), settled: true };
     let cases = states().into_iter().chain([certain, settled]).zip([
@@ -577,7 +577,7 @@ fn an_unclaimed_step_goes_on_only_with_the_same_request() {
 
 /// A known failure of a later operation does not resolve an earlier one under the same key.
 #[test]
-fn a_doubt_is_passed_on_until_somebody_knows() {
+fn a_doubt_is_passed_on_until_the_outcome_is_known() {
     let reverted = operation(states()[4].clone());
     let id = |n| OperationId::from_u128(n);
     let declined = OperationState::Failed { at: at(100), failure: Failure::permanent("no") };

@@ -104,7 +104,7 @@ fn what_shares_the_transaction_of_its_record_did_not_happen() {
 }
 
 #[test]
-fn what_has_no_claim_cannot_be_held() {
+fn an_unclaimed_operation_cannot_be_held() {
     let unclaimed = Operation { claim: None, ..claimed() };
     let lost = Failure::unknown("the connection was cut");
     assert_eq!(word(&view(Some(false), None), &unclaimed, &lost, 1), "release");
