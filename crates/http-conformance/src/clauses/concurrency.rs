@@ -45,7 +45,7 @@ async fn race(bench: &Bench) -> Result<Vec<Reply>, Stop> {
         replies.iter().partition(|reply| reply.status == 409);
     // A call that arrives after the work is done gets its result; that is no fault of the service.
     let is_once = done.first().is_some_and(|first| done.iter().all(|reply| reply.is_same_operation(first)));
-    let expected = "one call that does the work, and 409 for those who come meanwhile";
+    let expected = "one call that does the work, and 409 for the others";
     expect(is_once && !told_to_wait.is_empty(), expected, told())?;
     Ok(replies.into_iter().filter(|reply| reply.status == 409).collect())
 }

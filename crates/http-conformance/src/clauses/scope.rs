@@ -11,7 +11,7 @@ pub(crate) async fn other_credential(bench: &Bench) -> Result<(), Stop> {
     let before = bench.effects_if_counted().await?;
     let first = bench.succeed(bench.call(&key)).await?;
     let theirs = bench.succeed(other).await?;
-    expect(!theirs.is_replayed(), "an operation of its own", "a replay of the other credential's")?;
+    expect(!theirs.is_replayed(), "a separate operation", "a replay of the other credential's")?;
     let again = bench.send(bench.call(&key)).await?;
     expect(
         again.is_same_operation(&first),
