@@ -106,7 +106,8 @@ pub struct BeginFacts {
 }
 
 impl BeginFacts {
-    /// The effect that a new operation goes on with, once the other facts are known. The stores look up [`BeginFacts::last_try`] for it.
+    /// The effect that a new operation continues, once the other facts are known. The stores look up
+    /// [`BeginFacts::last_try`] for it.
     pub fn continued_effect(&self, request: &BeginOperation) -> Option<EffectKey> {
         let before =
             self.known.as_ref().filter(|known| matches!(known.state, OperationState::Reverted { .. }));

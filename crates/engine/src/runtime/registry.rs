@@ -240,7 +240,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Says whether a workflow that a workspace registered for itself starts new runs. Runs that began with it go on either way.
+    /// Sets whether a workflow that a workspace registered for itself starts new runs. Existing runs continue either way.
     pub(crate) fn set_archived(&self, workspace: &WorkspaceId, reference: &WorkflowRef, is_archived: bool) {
         let mut state = self.state.write().expect("registering never panics");
         let place = (workspace.clone(), reference.clone());

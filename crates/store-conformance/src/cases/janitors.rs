@@ -269,8 +269,8 @@ pub(super) async fn people_resolve_operations_in_doubt(t: &Stage) {
     }
 }
 
-/// A run that executed an operation reports its end, whichever engine saw it. An operation without a run has no such
-/// report.
+/// A run that executes an operation reports its end, whichever engine sees it. For an operation without a run,
+/// such a report is refused.
 pub(super) async fn a_run_says_how_its_operation_ended(t: &Stage) {
     for home in t.homes().await {
         for (id, end, status) in

@@ -21,8 +21,8 @@ fn unknown_ends(t: &Stage) -> Vec<(FinishBy, OperationEnd)> {
     ]
 }
 
-/// CONTRACT 8: if an operation of a claimed step may have happened, the next one reuses its effect key, whatever key it
-/// brings.
+/// CONTRACT 8: if an operation of a claimed step may have happened, the next one reuses its effect key, whatever its
+/// input.
 pub(super) async fn an_operation_that_may_have_happened_keeps_its_effect_key(t: &Stage) {
     for home in t.homes().await {
         for (n, (by, end)) in unknown_ends(t).into_iter().enumerate() {
