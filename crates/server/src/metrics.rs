@@ -1,7 +1,8 @@
-//! What is counted, and how it is told to Prometheus.
+//! Metrics in the Prometheus format.
 //!
-//! The counts are plain atomics and the text is written by [`exposition`]: nearly every figure lives elsewhere already (the
-//! engine's counts, the store), so a registry of metrics would only be a second place for them.
+//! The counts are plain atomics, and [`exposition`] writes the text. Nearly every figure already
+//! lives elsewhere (the engine's counts, the store), so a metrics registry would only be a second
+//! place for them.
 
 mod exposition;
 mod figures;
@@ -34,7 +35,7 @@ use route_counts::RouteCounts;
 use settlement_counts::SettlementCounts;
 use webhook_counts::WebhookCounts;
 
-/// What is counted.
+/// Metrics of the server.
 #[derive(Debug)]
 pub struct Metrics {
     store: Arc<dyn Store>,
@@ -44,13 +45,13 @@ pub struct Metrics {
     settlements: SettlementCounts,
     webhooks: WebhookCounts,
     figures: Figures,
-    /// How keys in bodies were used since that was last written.
+    /// Use of run keys since the last write.
     uses: Mutex<BTreeMap<KeyRef, KeyUsage>>,
     uses_lost: AtomicU64,
 }
 
 impl Metrics {
-    /// Nothing yet; requests will be told apart by these routes.
+    /// Creates empty metrics with a series for each of these routes.
     pub fn new(store: Arc<dyn Store>, routes: impl IntoIterator<Item = &'static str>) -> Self {
         Metrics {
             figures: Figures::new(store.clone()),
@@ -65,24 +66,24 @@ impl Metrics {
         }
     }
 
-    /// A request was answered. `route` is the template, `None` where there was no such route.
+    /// Counts a response. `route` is the template, `None` for an unknown route.
     pub(crate) fn answered(&self, method: &Method, route: Option<&str>, status: StatusCode, took: Duration) {
         self.routes.count(method, route, status, took);
     }
 
-    /// A key in a body named a new run.
+    /// Counts a new run with a key in its body.
     pub(crate) fn run_key_taken(&self, identity: &Identity, key: Option<&str>) {
         if key.is_some() {
             self.keys.count_business_key(KeyOf::Run, &identity.request_scope(), Use::New);
         }
     }
 
-    /// A key in a body found its run.
+    /// Counts a key in a body that found its run.
     pub(crate) fn run_key_replayed(&self, identity: &Identity, key: Option<&str>) {
         self.used(identity, key, Use::Replayed);
     }
 
-    /// A key in a body named another run.
+    /// Counts a key in a body that names a different run.
     pub(crate) fn run_key_conflicted(&self, identity: &Identity, key: Option<&str>) {
         self.used(identity, key, Use::Conflicted);
     }
@@ -93,12 +94,12 @@ impl Metrics {
         self.note_use(KeyRef::Run { workspace: identity.workspace.clone(), key }, usage);
     }
 
-    /// A key of a caller's named something new, what it named before, or something else.
+    /// Counts a caller's key as new, replayed or in conflict.
     pub(crate) fn key_used(&self, identity: &Identity, of: KeyOf, usage: Use) {
         self.keys.count_business_key(of, &identity.request_scope(), usage);
     }
 
-    /// Somebody asked to settle a promise.
+    /// Counts a request to settle a promise.
     pub(crate) fn settled(
         &self,
         workspace: &WorkspaceId,
@@ -129,17 +130,17 @@ impl Metrics {
         }
     }
 
-    /// Something became of a webhook that came in.
+    /// Counts the outcome of a received webhook.
     pub(crate) fn webhook(&self, workspace: &WorkspaceId, source: &str, status: &'static str) {
         self.webhooks.count(workspace, source, status);
     }
 
-    /// A webhook was not taken in.
+    /// Counts a rejected webhook.
     pub(crate) fn webhook_refused(&self, reason: &'static str) {
         self.webhooks.refuse(reason);
     }
 
-    /// Writes how keys in bodies were used.
+    /// Writes the use of keys in bodies.
     pub async fn flush(&self) {
         let uses = std::mem::take(&mut *self.uses.lock().expect("no holder panics"));
         if uses.is_empty() {
@@ -150,7 +151,8 @@ impl Metrics {
         let Some(book) = self.store.request_key_store() else { return };
         for uses in uses.chunks(hapax_engine::limits::MAX_KEY_USAGE_BATCH) {
             if let Err(error) = book.add_key_usage(uses.to_vec()).await {
-                // Whether they were written is not always known, and a count too low is better than one too high.
+                // It is not always known if they were written, and a low count is better than a
+                // high one.
                 let lost: u64 = uses.iter().map(|use_of| use_of.uses.replays + use_of.uses.conflicts).sum();
                 self.uses_lost.fetch_add(lost, Ordering::Relaxed);
                 tracing::warn!(%error, lost, "how keys were used could not be written");
@@ -158,7 +160,7 @@ impl Metrics {
         }
     }
 
-    /// Writes how keys were used at most once a second, for as long as anybody counts.
+    /// Writes the use of keys at most once a second, for as long as the metrics are in use.
     pub(crate) async fn keep_flushing(metrics: Weak<Metrics>) {
         loop {
             tokio::time::sleep(KEY_USES_FLUSHED_EVERY).await;
@@ -167,7 +169,7 @@ impl Metrics {
         }
     }
 
-    /// Everything, as Prometheus reads it.
+    /// All metrics in the Prometheus format.
     pub(crate) async fn render(&self, app: &App) -> String {
         let reading = self.figures.read(&app.entities).await;
         let mut out = Exposition::default();
@@ -303,7 +305,8 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
 /// Name, help text and reading of one of the two counts.
 type Repeats = (&'static str, &'static str, fn(&RepeatCount) -> u64);
 
-/// Both are computed from the journal, as the ledger is: every node tells the same, also after a restart.
+/// Both are computed from the journal, like the ledger, so every node reports the same numbers,
+/// also after a restart.
 const REPEATS: [Repeats; 2] = [
     (
         "hapax_effects_happened_twice",
@@ -319,7 +322,7 @@ const REPEATS: [Repeats; 2] = [
     ),
 ];
 
-/// What the store was last seen to hold, over all workspaces; nothing of it before it was first read.
+/// Contents of the store at the last reading, over all workspaces; left out before the first one.
 fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: Timestamp) {
     let is_up = f64::from(u8::from(reading.is_up && is_writable));
     out.gauge(
@@ -398,7 +401,7 @@ fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: 
     );
 }
 
-/// Tells the counts what comes of request keys.
+/// Observer that counts the use of request keys.
 pub(crate) struct KeysObserved(pub(crate) Arc<Metrics>);
 
 impl Observe for KeysObserved {

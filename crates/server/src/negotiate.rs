@@ -1,4 +1,4 @@
-//! May the answer be given in the form the caller asked for?
+//! Content negotiation.
 
 use hapax_api::Code;
 use http::HeaderMap;
@@ -6,7 +6,7 @@ use http::header::ACCEPT;
 
 use crate::answer::Refused;
 
-/// For routes that answer JSON: refuses callers who accept none.
+/// For routes that answer JSON: rejects callers that do not accept it.
 pub fn check_json_accepted(headers: &HeaderMap) -> Result<(), Refused> {
     match accepts(headers, "application", "json") {
         true => Ok(()),
@@ -17,13 +17,14 @@ pub fn check_json_accepted(headers: &HeaderMap) -> Result<(), Refused> {
     }
 }
 
-/// Does `Accept` admit this media type? Without the header everything is admitted; the most specific range decides.
+/// Returns true if `Accept` allows this media type. Without the header everything is allowed; the
+/// most specific range decides.
 pub fn accepts(headers: &HeaderMap, kind: &str, subtype: &str) -> bool {
     let mut is_given = false;
     let mut best: Option<(u8, bool)> = None;
     for value in headers.get_all(ACCEPT) {
         is_given = true;
-        // A header that is no text cannot name the type we have.
+        // A header that is not text cannot name the media type.
         let Ok(value) = value.to_str() else { continue };
         for range in value.split(',') {
             let mut parts = range.split(';').map(str::trim);

@@ -1,4 +1,4 @@
-//! What comes of settlements that are asked for from outside.
+//! Counts settlements that are requested from outside.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use hapax_engine::runtime::SettlePromiseOutcome;
 
 use super::exposition::Exposition;
 
-/// What came of one.
+/// Result of a settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Resolved,
@@ -53,7 +53,7 @@ impl SettlementCounts {
     }
 }
 
-/// What came of it; `None` if nobody knows, or if what was asked could not be understood.
+/// Result of the settlement; `None` if it is unknown, or if the request was invalid.
 fn outcome_of(answer: &Result<SettlePromiseOutcome, Error>) -> Option<Outcome> {
     match answer {
         Ok(SettlePromiseOutcome::Settled(promise)) => Some(match promise.state.status() {

@@ -1,4 +1,4 @@
-//! Webhooks that came in: what became of them by source, and why others were refused.
+//! Counts received webhooks by source and outcome, and rejected ones by reason.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use super::exposition::Exposition;
 use crate::hooks::DISBELIEVED;
 use crate::limits::MAX_SOURCE_SERIES;
 
-/// Why a webhook that is believed, or a sender who is not, is refused all the same.
+/// Why a verified webhook, or an unverified sender, is rejected.
 const REFUSED: [&str; 5] = ["rate_limited", "too_large", "compressed", "bad_body", "bad_event_id"];
 
 #[derive(Debug, Default)]
@@ -18,11 +18,11 @@ pub(super) struct WebhookCounts {
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-/// The workspace, the source, and what became of the event.
+/// The workspace, the source, and the outcome of the event.
 type Series = (String, String, &'static str);
 
 impl WebhookCounts {
-    /// Something became of an event. Sources beyond what can be told apart are counted together.
+    /// Counts the outcome of an event. Sources beyond the limit are counted together.
     pub(super) fn count(&self, workspace: &WorkspaceId, source: &str, status: &'static str) {
         let mut events = self.events.lock().expect("no holder panics");
         let series = (workspace.to_string(), source.to_owned(), status);

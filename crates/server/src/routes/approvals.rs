@@ -20,7 +20,8 @@ use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
 use crate::strict_json::StrictJson;
 
-/// Answers an approval: under the role and the requester of the credential, which the document lets decide or not.
+/// Answers an approval under the role and the requester of the credential; the document decides if
+/// they may.
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -73,8 +74,8 @@ fn not_counted(approval: &Approval, why: &AnswerRefused) -> Refused {
     }
 }
 
-/// The approval that the step of this name asks for, wherever it stands in the document. Within `for_each` a step has the place of its item
-/// after its name.
+/// The approval of the step with this name, at any depth of the document. Within `for_each`, the
+/// name of a step ends with the position of its item.
 fn find_approval<'a>(steps: &'a [Step], name: &str) -> Option<&'a Approval> {
     steps.iter().find_map(|step| match &step.kind {
         StepKind::Approval(approval) => {

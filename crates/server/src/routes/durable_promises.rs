@@ -1,5 +1,5 @@
-//! Promises for clients of the public specification of durable promises. Request keys do not count here: `idempotency-key` has the
-//! specification's own meaning.
+//! Promises for clients of the public specification of durable promises. Request keys do not apply
+//! here: `idempotency-key` has the specification's own meaning.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::errors::problem_of;
 use crate::strict_json::StrictJson;
 use crate::translate::{completion, new_promise, shown_durable};
 
-/// Makes a durable promise, or finds that it was made under the same key.
+/// Creates a durable promise, or finds the one created under the same key.
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

@@ -1,4 +1,4 @@
-//! Idempotency keys: what they stand for, how they were used, and freeing them.
+//! Idempotency keys: look them up and release them.
 
 use std::sync::Arc;
 
@@ -22,19 +22,20 @@ use crate::identity::Identity;
 use crate::strict_json::StrictJson;
 use crate::translate::shown_actor;
 
-/// Whose key, if it is a request key.
+/// Owner of a request key.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Of {
-    /// The credential whose request key is meant; the one that asks, if absent.
+    /// The credential that owns the request key; the caller's if absent.
     credential_id: Option<String>,
 }
 
-/// The scope of keys that name operations: they live as long as what they name, and so have no place of their own.
+/// The scope of operation keys. They live as long as their operation, and so have no storage of
+/// their own.
 const OPERATION: &str = "operation";
 
-/// What a key stands for: who used it, when, for what, how often it came again, and when it expires.
+/// Looks up a key: its first user, time, object, number of replays, and expiry.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -48,7 +49,7 @@ pub(crate) async fn show(
     Ok(Json(shown(&app, &place).await?))
 }
 
-/// Frees a key before its time, so that it may be used anew. What it names must be over.
+/// Releases a key early, so that it can be used again. Its object must have ended.
 pub(crate) async fn release(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -130,7 +131,7 @@ async fn shown_operation_key(app: &App, identity: &Identity, key: &str) -> Resul
 }
 
 async fn shown(app: &App, place: &KeyRef) -> Result<api::KeyRecord, Refused> {
-    // What was counted here and not yet written is part of the answer.
+    // The response includes counts that are not written yet.
     app.metrics.flush().await;
     let uses = app.request_key_store().find_key_usage(place).await.map_err(|error| of_store(&error))?;
     match place {

@@ -1,4 +1,4 @@
-//! The rows of the table of bad JSON, each with its outcome.
+//! Cases of the table of bad JSON, each with its outcome.
 
 use axum::body::Body;
 use futures_util::stream;
@@ -287,7 +287,8 @@ async fn a_route_may_do_without_a_body() {
 }
 
 proptest::proptest! {
-    /// Whatever passes is JSON to serde, too, and whatever serde would read differently is refused.
+    /// Everything that passes is also valid for serde. Everything that serde would read differently
+    /// is rejected.
     #[test]
     fn what_is_taken_serde_takes_too(text in r#"[\[\]{}:,"a0-9.eE\\u \-tn]{0,24}"#) {
         if is_taken(&text) {

@@ -15,14 +15,14 @@ use crate::errors::{of_store, problem_of};
 use crate::identity::Identity;
 use crate::limits::{MAX_WHY_MATCHES, MAX_WHY_SEARCHED_RUNS, MAX_WHY_SOURCES};
 
-/// One thing that the text names.
+/// One object that the text names.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) kind: WhyMatchKind,
     pub(super) id: String,
     /// The run behind it.
     pub(super) run: Option<RunId>,
-    /// What to say of it; of a run, what it waits for is said.
+    /// A sentence about it; for a run, its waits are explained instead.
     pub(super) sentence: Option<String>,
 }
 
@@ -184,7 +184,7 @@ impl Lookup<'_> {
         Ok(Some(Found { kind: WhyMatchKind::Entity, id: text.to_owned(), run, sentence: Some(sentence) }))
     }
 
-    /// Events of all sources that have this id: providers number theirs independently.
+    /// Events of all sources with this id: providers number their events independently.
     async fn webhook_events(&self, text: &str) -> Result<Vec<Found>, Problem> {
         let Some(store) = self.app.store.webhook_store() else { return Ok(Vec::new()) };
         let workspace = &self.identity.workspace;

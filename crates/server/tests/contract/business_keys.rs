@@ -141,7 +141,7 @@ async fn one_run_is_open_on_a_subject() {
     assert_eq!(refused.told(), (409, "operation_pending".into()));
     assert_eq!(refused.json()["pending"], json!({ "kind": "run", "id": first }));
     assert_eq!(run_of(&server.post(RUNS, &body, &[]).await), first, "the same key finds it");
-    // Meanwhile a note can be left.
+    // A note can be added while the run is open.
     let note = server.post(&format!("{RUNS}/{first}/notes"), &json!({ "text": "asked the bank" }), &[]).await;
     assert_eq!(note.status, 201);
     server.post(&format!("{RUNS}/{first}/signals"), &json!({ "name": "confirmed" }), &[]).await;

@@ -211,8 +211,8 @@ async fn the_policy_is_published() {
     assert!(!not_stored.contains(&json!(500)));
 }
 
-/// CONTRACT §2: keys count on every mutating route. Where the answer holds a secret it is given once, lies in no store, and what was made is
-/// not made again.
+/// CONTRACT §2: keys count on every mutating route. A response with a secret is sent once and not
+/// stored, and a retry creates nothing.
 #[tokio::test]
 async fn an_answer_with_a_secret_is_given_once() {
     let server = TestServer::sqlite().await;

@@ -1,4 +1,4 @@
-//! The log of what came in.
+//! The log of received events.
 
 use serde_json::json;
 
@@ -80,7 +80,7 @@ async fn many_are_processed_again_at_once_up_to_a_limit_that_must_be_given() {
     assert_eq!(failed["items"].as_array().unwrap().len(), 2);
 }
 
-/// Those of a status are all within reach, however many there are.
+/// All events of a status can be reached, however many there are.
 #[tokio::test]
 async fn what_is_older_than_one_request_reaches_is_processed_again_by_the_next() {
     let shop = Shop::open().await;
