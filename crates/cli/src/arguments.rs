@@ -103,7 +103,7 @@ fn command_groups(command: &clap::Command) -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start a server on this machine to try things out, with a key, a sample and a stub provider.
+    /// Start a local server for development, with a key, a sample and a stub provider.
     Dev(dev::Options),
     /// Take orders, crash in the middle, and charge every card exactly once.
     Demo(demo::Options),

@@ -1,4 +1,4 @@
-//! `hapax dev`: a server for trying things out.
+//! `hapax dev`: a local server for development.
 
 use std::fs;
 use std::io::Write;

@@ -22,7 +22,7 @@ struct Place {
 
 enum Socket {
     Taken(TcpSocket),
-    /// Connections wait here until somebody accepts them.
+    /// Connections wait here until they are accepted.
     Listening(std::net::TcpListener),
 }
 

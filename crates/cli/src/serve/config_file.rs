@@ -14,7 +14,7 @@ const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 pub(super) fn read(path: &Path) -> Result<ServeOptions> {
     let shown = path.display();
     let about = || format!("the configuration {shown} cannot be read");
-    // Checked before it is opened: opening a FIFO would block until somebody writes to it.
+    // Checked before it is opened: opening a FIFO would block until a process writes to it.
     let metadata = std::fs::metadata(path).with_context(about)?;
     ensure!(metadata.is_file(), "the configuration {shown} is not a file");
     ensure!(

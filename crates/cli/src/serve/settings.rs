@@ -63,10 +63,13 @@ pub(crate) struct ServeOptions {
     /// The private key of the certificate, PEM.
     #[arg(long, value_name = "FILE", env = "HAPAX_TLS_KEY")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Listen beyond this machine without TLS, because a proxy in front speaks it; callers are told apart by the last address in its X-Forwarded-For or Forwarded.
+    /// Listen beyond this machine without TLS, because a proxy in front terminates it; the last
+    /// address in its X-Forwarded-For or Forwarded identifies the caller.
     #[arg(long, env = "HAPAX_BEHIND_PROXY", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) behind_proxy: Option<bool>,
-    /// Addresses and networks of the proxies in front, separated by commas: only they are believed about who asks, and the last address that is none of theirs is who does. Whoever connects, if absent and behind-proxy is said; nobody otherwise.
+    /// Addresses and networks of trusted proxies in front, separated by commas: only their headers
+    /// are trusted, and the last address outside them identifies the caller. If absent, every peer
+    /// is a trusted proxy with behind-proxy, and none without.
     #[arg(long, value_name = "NETWORKS", env = "HAPAX_TRUSTED_PROXIES", value_delimiter = ',')]
     pub(crate) trusted_proxies: Option<Vec<String>>,
     /// Where http steps may go though it is not public: hosts, host:port, addresses, networks; separated by commas.
@@ -84,7 +87,8 @@ pub(crate) struct ServeOptions {
     /// A folder with the secrets that documents name as `secret://NAME`: WORKSPACE/NAME in it, or _shared/NAME for all workspaces; the environment goes before it.
     #[arg(long, value_name = "FOLDER", env = "HAPAX_SECRETS_DIR")]
     pub(crate) secrets_dir: Option<PathBuf>,
-    /// Files with keys that secrets in the store are sealed with, such as those that webhooks are signed with; the first seals, all open.
+    /// Files with keys that seal secrets in the store, such as webhook signing secrets; the first
+    /// seals, all open.
     #[arg(long, value_name = "FILES", env = "HAPAX_SEALING_KEY_FILE", value_delimiter = ',')]
     pub(crate) sealing_key_file: Option<Vec<PathBuf>>,
     /// How long answers under a request key are given again, at least a day [default: 24h].
@@ -102,7 +106,8 @@ pub(crate) struct ServeOptions {
     /// How long a second request waits for the first of the same [default: 10s].
     #[arg(long, value_name = "SPAN", env = "HAPAX_KEY_WAIT")]
     pub(crate) key_wait: Option<String>,
-    /// Delete ended runs this long after their end, and operations on entities that a newer one of their step took the place of; kept for ever if absent. Keys of runs stay.
+    /// Delete ended runs this long after their end, and operations on entities once a newer one of
+    /// the same step replaced them; if absent, they are never deleted. Keys of runs stay.
     #[arg(long, value_name = "SPAN", env = "HAPAX_KEEP_RUNS")]
     pub(crate) keep_runs: Option<String>,
     /// How long a lease on a run, or the hold on a request under a key, lasts without renewal: what a node that died was working on is taken up after this [default: 30s].

@@ -45,7 +45,7 @@ enum Command {
     Reprocess(OneOptions),
     /// Process the newest events of a status once more, the oldest of them first.
     #[command(
-        after_help = "Examples:\n  hapax webhooks events reprocess-many --status failed --source stripe-payments --limit 20\n\nIf there are more before them, it says with which --cursor to go on."
+        after_help = "Examples:\n  hapax webhooks events reprocess-many --status failed --source stripe-payments --limit 20\n\nIf there are earlier ones, the output names the --cursor to continue with."
     )]
     ReprocessMany(ManyOptions),
 }
