@@ -58,7 +58,7 @@ impl Client {
         let shown = format!("Bearer {}", api_key.expose_secret());
         let mut shown = HeaderValue::try_from(shown).map_err(|_| {
             ClientError::Setup(
-                "the API key holds what no key can hold; it begins with hpx_ and is one word".into(),
+                "the API key has invalid characters; a key is one word that begins with hpx_".into(),
             )
         })?;
         shown.set_sensitive(true);
@@ -113,7 +113,7 @@ fn read_base(text: &str) -> Result<Url, ClientError> {
         return Err(refused("the address of the server is not one of HTTP"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(refused("the address of the server holds a name or a password, which it may not"));
+        return Err(refused("the address of the server must not contain a name or a password"));
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err(refused("the address of the server has a query or a fragment"));

@@ -113,7 +113,7 @@ pub(crate) enum Command {
     Login(login::Options),
     /// List and remove stored profiles.
     Profiles(profiles::Options),
-    /// Check documents without a server, and list all that is wrong with them.
+    /// Check documents without a server, and list all errors.
     Validate(validate::Options),
     /// Upload documents of any kind: workflows, webhook sources, entity workflows.
     Apply(apply::Options),

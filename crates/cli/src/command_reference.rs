@@ -27,7 +27,7 @@ fn render() -> String {
     }
     page.push_str("\n## Exit codes\n\n| code | says |\n|---|---|\n");
     EXIT_CODES.iter().for_each(|(code, says)| _ = writeln!(page, "| {code} | {says} |"));
-    page.push_str("\nStandard output that is closed early, as by `| head -1`, is no failure.\n");
+    page.push_str("\nClosing standard output early, as `| head -1` does, is not a failure.\n");
     page
 }
 

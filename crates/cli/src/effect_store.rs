@@ -106,7 +106,7 @@ async fn open_in(url: &str, sqlite_mode: &str, clock: Arc<dyn Clock>) -> Result<
 /// Opening would make tables or change them under the programs that use them.
 async fn check_tables(url: &str) -> Result<()> {
     let Some(schema) = find_schema(url).await? else {
-        bail!("memory: holds nothing that another process could see; use sqlite:PATH or postgres://…");
+        bail!("memory: stores nothing that another process could see; use sqlite:PATH or postgres://…");
     };
     let store = without_secrets(url);
     match (schema.found, schema.is_up_to_date()) {

@@ -21,7 +21,7 @@ pub(crate) fn write(path: &Path, key: &str) -> Result<()> {
 pub(crate) fn check(path: &Path) -> Result<()> {
     anyhow::ensure!(
         !path.exists(),
-        "{} is there already, and may hold another key; name a file that is not there",
+        "{} already exists, and may hold another key; name a new file",
         path.display()
     );
     Ok(())

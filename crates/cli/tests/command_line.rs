@@ -298,7 +298,7 @@ fn help_tells_of_commands_and_exit_codes() {
 }
 
 #[test]
-fn what_is_not_understood_is_told_apart_from_what_fails() {
+fn usage_errors_and_failures_have_different_exit_codes() {
     for wrong in [
         &["nonsense"][..],
         &["bench"],

@@ -132,17 +132,14 @@ pub(crate) async fn answer_dressed(
 
 async fn refuse_unknown_path(request: Request) -> Refused {
     let path = echo(request.uri().path());
-    Refused::new(
-        Code::NotFound,
-        format!("There is no route {path}. See /openapi.json for the routes there are."),
-    )
+    Refused::new(Code::NotFound, format!("There is no route {path}. See /openapi.json for all routes."))
 }
 
 async fn refuse_method(request: Request) -> Refused {
     let (method, path) = (echo(request.method().as_str()), echo(request.uri().path()));
     Refused::new(
         Code::MethodNotAllowed,
-        format!("{path} does not take {method}; `Allow` lists what it takes."),
+        format!("{path} does not take {method}; `Allow` lists the methods it takes."),
     )
 }
 
@@ -261,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_echoed_is_short_and_harmless() {
+    fn echoed_text_is_short_and_harmless() {
         let echoed = echo(&format!("a\u{1b}[31m\n{}", "x".repeat(10_000)));
         assert!(echoed.chars().count() <= MAX_ECHO_CHARS + 1);
         assert!(!echoed.contains('\u{1b}') && !echoed.contains('\n'));

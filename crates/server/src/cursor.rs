@@ -63,7 +63,7 @@ impl Cursors {
         self.find_position(scope, cursor).ok_or_else(|| {
             Refused::new(
                 Code::InvalidCursor,
-                "The cursor was not made for this list with these filters; leave `cursor` away to begin at the first page.",
+                "The cursor belongs to another list or other filters; omit `cursor` to begin at the first page.",
             )
         })
     }

@@ -236,7 +236,7 @@ impl Definitions {
                     true => Ok((found.shown(), false)),
                     false => Err(Problem::new(
                         Code::DefinitionExists,
-                        format!("{} version {} holds other content and never changes, not even once it was deleted; upload this under a new version.", found.name(), found.version()),
+                        format!("{} version {} has different content, and a version never changes, even after it is deleted; upload this under a new version.", found.name(), found.version()),
                     )
                     .with("definitionId", found.id.to_string())
                     .with("storedDigest", found.digest.clone())),
@@ -259,7 +259,7 @@ impl Definitions {
             Some((_, most, of, setting)) => {
                 let detail = format!(
                     "This {of} holds {most} definitions, and each version counts. Delete some that no run needs with DELETE \
-                     /api/v1/workflow-definitions/{{id}}, or have the operator raise `{setting}`."
+                     /api/v1/workflow-definitions/{{id}}, or ask the operator to raise `{setting}`."
                 );
                 let problem = Problem::new(Code::DefinitionLimitReached, detail);
                 Err(problem.with("quota", "definitions").with("limit", *most))

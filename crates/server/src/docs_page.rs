@@ -97,7 +97,7 @@ fn render(description: &Value) -> String {
         }
         page.push_str("</section>");
     }
-    page.push_str("<section class=\"chapter schemas\" id=\"schemas\"><h2>Schemas</h2><p>Shapes of what you send and get.</p>");
+    page.push_str("<section class=\"chapter schemas\" id=\"schemas\"><h2>Schemas</h2><p>Shapes of requests and responses.</p>");
     for (name, schema) in description["components"]["schemas"].as_object().into_iter().flatten() {
         schema::render_section(&mut page, name, schema);
     }

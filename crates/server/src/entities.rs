@@ -63,7 +63,7 @@ impl Entities {
                 Code::TableNotAllowed,
                 format!(
                     "The operator has not allowed the table {} for the workspace {workspace}; ask them to add `{workspace}:{0}` to \
-                     `entity-tables`, or leave `table` away.",
+                     `entity-tables`, or omit `table`.",
                     table.table
                 ),
             )

@@ -31,7 +31,7 @@ async fn index() -> impl IntoResponse {
 
 async fn page(Path(code): Path<String>) -> Result<impl IntoResponse, Refused> {
     let code = Code::from_name(&code).ok_or_else(|| {
-        Refused::new(Code::NotFound, "There is no such error code; see /errors for all of them.")
+        Refused::new(Code::NotFound, "There is no such error code; see /errors for all codes.")
     })?;
     Ok(html(code.as_str(), &render_page(code.kind())))
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_code_that_is_none_is_not_echoed() {
+    async fn an_unknown_code_is_not_echoed() {
         let (status, _, page) = get_page("/errors/%3Cscript%3Ealert(1)").await;
         assert_eq!(status, StatusCode::NOT_FOUND);
         assert!(!page.contains("script"));

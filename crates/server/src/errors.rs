@@ -33,8 +33,7 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         }
         Error::RulingNotPossible { .. } => Problem::new(Code::NobodyActs, detail),
         Error::Ruling(RulingError::NeedsManager(decided)) => {
-            let detail =
-                format!("{decided} cannot be taken back: it needs a credential with the role manager.");
+            let detail = format!("{decided} is irreversible: it needs a credential with the role manager.");
             Problem::new(Code::NeedsManager, detail).with("requiredRole", "manager")
         }
         Error::Ruling(RulingError::NotForOperations) => {
@@ -81,7 +80,7 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::AfterEffectInProgress(_) => Problem::new(Code::DeliveryUnderWay, detail),
         Error::KeyMissing(_) => Problem::new(
             Code::IdempotencyKeyMissing,
-            "This definition requires an idempotency key: send `idempotencyKey` in the body, derived from what triggers the request.",
+            "This definition requires an idempotency key: send `idempotencyKey` in the body, derived from the event that triggers the request.",
         ),
         Error::InputRefused { workflow, problems } => {
             let shown = problems.iter().map(|problem| api::DefinitionProblem {
@@ -96,7 +95,7 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         }
         Error::StepKeyMissing(_) => Problem::new(
             Code::IdempotencyKeyMissing,
-            "This step requires an idempotency key: send `idempotencyKey` in the body or the header `Idempotency-Key`, derived from what asks for it.",
+            "This step requires an idempotency key: send `idempotencyKey` in the body or the header `Idempotency-Key`, derived from the event that triggers the step.",
         ),
         Error::KeyConflict { .. } => Problem::new(Code::IdempotencyKeyConflict, detail),
         Error::KeySpent { run } => {

@@ -25,7 +25,7 @@ pub enum Exposed {
     /// Keys could be read on the network.
     #[error(
         "{0} can be reached from other machines, and keys would cross the network in the clear; give a TLS certificate and \
-         key, or say that plain HTTP is meant because a proxy in front speaks TLS"
+         key, or allow plain HTTP because a proxy in front terminates TLS"
     )]
     NoTls(SocketAddr),
 }

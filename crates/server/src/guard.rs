@@ -111,8 +111,8 @@ impl Guard {
             return Err(Refused::new(Code::Forbidden, detail).with("requiredRole", least));
         }
         if self.refuses_versions && headers.contains_key(IF_MATCH) {
-            let detail = "`If-Match` guards nothing on this route, so it is not taken; leave it away. Doubts and operations are decided about \
-                          as they were seen, which `version` and `attempt` in the body say.";
+            let detail = "`If-Match` has no effect on this route, so it is rejected; omit it. For doubts and operations, `version` and \
+                          `attempt` in the body say which state you saw.";
             return Err(Refused::new(Code::InvalidRequest, detail).with("path", "header:If-Match"));
         }
         Ok(Some(identity))

@@ -57,10 +57,10 @@ fn names_html(headers: &HeaderMap) -> bool {
 fn page() -> String {
     let links = [
         (HOME.docs, "API reference", "Every operation with parameters, bodies, examples and errors."),
-        (HOME.errors, "Errors", "What each error code means and what to do about it."),
+        (HOME.errors, "Errors", "Meaning and remedy of every error code."),
         (HOME.openapi, "OpenAPI description", "The same reference for programs."),
         ("/schemas/workflow-definition.json", "Schema of workflow definitions", "For your editor."),
-        (HOME.readiness, "Readiness", "Whether this server takes traffic."),
+        (HOME.readiness, "Readiness", "Readiness of this server for traffic."),
     ];
     let items: String = links
         .iter()

@@ -123,7 +123,7 @@ pub async fn serve<S: Answers>(
                 }
                 Err(error) => {
                     pause = pause_after(&error, pause);
-                    tracing::warn!(%error, ?pause, "a connection could not be taken");
+                    tracing::warn!(%error, ?pause, "a connection could not be accepted");
                     if let Some(pause) = pause {
                         // Connections that end during the pause free their descriptors.
                         tokio::select! {
@@ -203,7 +203,7 @@ fn refuse_politely(mut socket: TcpStream, is_tls: bool, refusals: &Arc<Semaphore
 fn no_room() -> String {
     let problem = Problem::new(
         Code::TooManyConnections,
-        "The server has as many connections as it may; reuse connections, or try again in a moment.",
+        "The server has reached its limit of connections; reuse connections, or try again in a moment.",
     )
     .retry_after(1);
     let body = serde_json::to_string(&problem).unwrap_or_default();

@@ -56,16 +56,16 @@ impl fmt::Display for LogFormat {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoggingError {
     /// Unknown format.
-    #[error("`{0}` is no format of logs; write `pretty` or `json`")]
+    #[error("`{0}` is not a log format; use `pretty` or `json`")]
     Format(String),
     /// Invalid filter.
     #[error(
-        "`{0}` says nothing about what to log; write a level (off, error, warn, info, debug, trace), or levels by target, as in \
+        "`{0}` is not a log filter; use a level (off, error, warn, info, debug, trace), or levels by target, as in \
          `info,hapax_engine=debug`"
     )]
     Filter(String),
     /// Another logger is already installed in this process.
-    #[error("logs are already written by something else in this process")]
+    #[error("another logger is already installed in this process")]
     Taken,
 }
 

@@ -155,7 +155,7 @@ impl Metrics {
                 // high one.
                 let lost: u64 = uses.iter().map(|use_of| use_of.uses.replays + use_of.uses.conflicts).sum();
                 self.uses_lost.fetch_add(lost, Ordering::Relaxed);
-                tracing::warn!(%error, lost, "how keys were used could not be written");
+                tracing::warn!(%error, lost, "the use of keys could not be written");
             }
         }
     }
@@ -182,7 +182,7 @@ impl Metrics {
         out.gauge("hapax_active_runs", "Runs this process drives now.", app.engine.active_runs() as f64);
         out.gauge(
             "hapax_retention_behind_seconds",
-            "How long ago everything was deleted whose retention had ended. More than a few minutes: housekeeping does not keep up.",
+            "Time since all expired data was last deleted. More than a few minutes: housekeeping does not keep up.",
             app.engine.retention_lag().as_secs_f64(),
         );
         write_store(&mut out, &reading, app.store_probe.is_writable(), self.store.now());
@@ -191,7 +191,7 @@ impl Metrics {
 
     fn write_process(&self, out: &mut Exposition, app: &App) {
         let labels = [("version", env!("CARGO_PKG_VERSION"))];
-        out.family("hapax_build_info", "gauge", "What runs here; the value is always 1.")
+        out.family("hapax_build_info", "gauge", "Version of this server; the value is always 1.")
             .sample(&labels, 1.0);
         let began = self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         out.gauge("hapax_process_start_time_seconds", "When this server was started, as a Unix time.", began);
@@ -200,17 +200,17 @@ impl Metrics {
         out.gauge("hapax_event_streams_open", "Live event streams open now.", app.streams.count() as f64);
         out.counter(
             "hapax_key_uses_uncounted_total",
-            "Uses of run and promise keys that the look-up of a key does not show, because they could not be written.",
+            "Uses of run and promise keys that could not be written, so a key lookup does not show them.",
             self.uses_lost.load(Ordering::Relaxed),
         );
         out.counter(
             "hapax_trace_spans_exported_total",
-            "Spans that an OTLP receiver took.",
+            "Spans that an OTLP receiver accepted.",
             otlp::count_exported(),
         );
         out.counter(
             "hapax_trace_spans_dropped_total",
-            "Spans that were not exported: too many at once, or the receiver did not take them.",
+            "Spans that were not exported: too many at once, or the receiver rejected them.",
             otlp::count_dropped(),
         );
     }
@@ -220,14 +220,10 @@ impl Metrics {
 fn write_engine(out: &mut Exposition, stats: &Stats) {
     let counts = [
         ("hapax_runs_created_total", "Runs created here, by a start or as children.", stats.created),
-        (
-            "hapax_starts_replayed_total",
-            "Starts that found their run already there, by key or run id.",
-            stats.duplicates,
-        ),
+        ("hapax_starts_replayed_total", "Starts that found their run, by key or run id.", stats.duplicates),
         (
             "hapax_conflicts_total",
-            "Starts and settlements refused because a key or promise held something else.",
+            "Starts and settlements rejected because a key or promise had different content.",
             stats.conflicts,
         ),
         ("hapax_lease_claims_total", "Leases granted on due runs.", stats.claims),
@@ -267,24 +263,24 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
         ("hapax_runs_closed_total", "Runs that ended here.", stats.closed),
         ("hapax_effects_total", "Times the code of an effect was entered.", stats.effects),
         ("hapax_step_retries_total", "Attempts that failed and will be made again.", stats.retries),
-        ("hapax_doubts_total", "Times an effect came to be in doubt.", stats.doubts),
+        ("hapax_doubts_total", "Times an effect became in doubt.", stats.doubts),
         (
             "hapax_early_settlements_expired_total",
-            "Settlements that were kept for a promise which never came.",
+            "Settlements that were kept for a promise that was never created.",
             stats.early_expired,
         ),
         ("hapax_operations_total", "Operations on entities begun here.", stats.operations),
         (
             "hapax_claims_lost_total",
-            "Steps refused because another operation was in progress with the entity.",
+            "Steps rejected because another operation was in progress with the entity.",
             stats.claims_lost,
         ),
         (
             "hapax_janitor_releases_total",
-            "Claims that a janitor here gave back, because nothing was heard of their holder.",
+            "Claims that a janitor here released, because their holder was silent for too long.",
             stats.janitor_releases,
         ),
-        ("hapax_purged_rows_total", "Rows deleted here because their retention had ended.", stats.purged),
+        ("hapax_purged_rows_total", "Expired rows deleted here.", stats.purged),
         ("hapax_after_effects_delivered_total", "After-effects delivered.", stats.delivered),
         (
             "hapax_after_effect_failures_total",
@@ -293,7 +289,7 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
         ),
         (
             "hapax_after_effects_given_up_total",
-            "After-effects given up here: the last of their attempts failed, or would never have gone well.",
+            "After-effects given up here: their last attempt failed, or no attempt could succeed.",
             stats.given_up,
         ),
     ];
@@ -316,8 +312,8 @@ const REPEATS: [Repeats; 2] = [
     ),
     (
         "hapax_effects_may_have_happened_twice",
-        "Times more than that an effect may have happened beyond the first: an attempt was made although an earlier one may have happened. \
-         Of class idempotent the provider makes them one by key.",
+        "Further times an effect may have happened beyond the first: an attempt was made although an earlier one may have happened. \
+         For the class idempotent, the provider deduplicates them by key.",
         |count| count.may_have_happened_twice,
     ),
 ];
@@ -334,7 +330,7 @@ fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: 
     let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
     out.gauge(
         "hapax_store_figures_age_seconds",
-        "How old the figures about the store are: hapax_effects_*_twice, hapax_runs_needing_attention, hapax_steps_in_doubt, hapax_operations_in_doubt, hapax_oldest_*, hapax_outbox_*.",
+        "Age of the figures about the store: hapax_effects_*_twice, hapax_runs_needing_attention, hapax_steps_in_doubt, hapax_operations_in_doubt, hapax_oldest_*, hapax_outbox_*.",
         reading.age.as_secs_f64(),
     );
     for (name, help, of) in REPEATS {
@@ -343,7 +339,7 @@ fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: 
             family.sample(&[("class", class.as_str())], of(count) as f64);
         }
     }
-    let help = "Runs that stand still until people do something, by reason; of paused runs the newest 100 of a workspace are counted.";
+    let help = "Runs that wait for a person to act, by reason; of paused runs, the newest 100 of a workspace are counted.";
     let mut family = out.family("hapax_runs_needing_attention", "gauge", help);
     for (reason, count) in &figures.needing_attention {
         family.sample(&[("reason", reason.as_str())], *count as f64);
@@ -356,7 +352,7 @@ fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: 
     );
     out.gauge(
         "hapax_operations_in_doubt",
-        "Operations on entities of which nobody knows whether they happened, counted up to 1000 in each workspace.",
+        "Operations on entities with an unknown outcome, counted up to 1000 in each workspace.",
         figures.operations_in_doubt as f64,
     );
     out.gauge(
@@ -381,22 +377,22 @@ fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: 
     );
     out.gauge(
         "hapax_outbox_late_seconds",
-        "For how long the longest due after-effect has been due and not delivered; 0 if none is due. One that failed is due when it is to be tried again.",
+        "How long the most overdue after-effect has been due; 0 if none is due. A failed one is due at its next attempt.",
         age(figures.outbox.first_due_at),
     );
     out.gauge(
         "hapax_oldest_due_run_age_seconds",
-        "For how long the longest due run has been due without anybody taking it, or since the lease of its holder ended; 0 if none is due.",
+        "How long the most overdue run has been due without a node taking it, or since the lease of its holder ended; 0 if none is due.",
         age(figures.longest_due_at),
     );
     out.gauge(
         "hapax_oldest_unprocessed_webhook_age_seconds",
-        "How long the oldest webhook that was taken in has waited to be processed; 0 if there is none.",
+        "How long the oldest accepted webhook has waited to be processed; 0 if there is none.",
         age(figures.oldest_unprocessed_hook_at),
     );
     out.gauge(
         "hapax_outbox_dead",
-        "After-effects given up, which people may have delivered once more; counted up to 10000.",
+        "After-effects given up, which people can redeliver; counted up to 10000.",
         figures.outbox.dead as f64,
     );
 }

@@ -12,7 +12,7 @@ pub fn check_json_accepted(headers: &HeaderMap) -> Result<(), Refused> {
         true => Ok(()),
         false => Err(Refused::new(
             Code::NotAcceptable,
-            "This route answers application/json. Leave `Accept` away, or accept it.",
+            "This route answers application/json. Omit `Accept`, or accept it.",
         )),
     }
 }
@@ -62,7 +62,7 @@ mod tests {
 
     /// RELIABILITY, HTTP: `Accept` unsupported.
     #[test]
-    fn json_is_given_to_whoever_can_take_it() {
+    fn json_is_sent_to_callers_that_accept_it() {
         assert!(accepts_json(&[]));
         for value in ["*/*", "application/*", "text/html, application/json;q=0.1", "APPLICATION/JSON"] {
             assert!(accepts_json(&[value]), "{value}");

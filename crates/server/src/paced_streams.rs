@@ -42,7 +42,7 @@ where
             tokio::select! {
                 _ = work => {}
                 () = stalled.until_stalled(stall_timeout) => {
-                    tracing::debug!("a stream was reset: its client does not take the answer");
+                    tracing::debug!("a stream was reset: its client does not read the response");
                 }
             }
         });

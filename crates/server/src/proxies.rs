@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_proxy_nobody_is_believed_about_who_asks() {
+    fn without_a_proxy_forwarding_headers_are_ignored() {
         let said = [("x-forwarded-for", "192.0.2.7"), ("forwarded", "for=192.0.2.7")];
         assert_eq!(client(&Proxies::None, PEER, &said), PEER);
         let elsewhere = Proxies::within(&["10.1.0.0/16"]).unwrap();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_or_contradicts_itself_is_not_believed() {
+    fn malformed_or_contradictory_forwarding_headers_are_ignored() {
         let one = Proxies::WhoeverConnects;
         assert_eq!(client(&one, PEER, &[]), PEER);
         for odd in ["", "unknown", "192.0.2.7, _hidden", "192.0.2.7,", "for=192.0.2.7"] {

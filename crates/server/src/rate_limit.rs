@@ -188,7 +188,7 @@ mod tests {
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
     #[test]
-    fn whoever_fails_too_often_waits_and_is_told_how_long() {
+    fn a_caller_with_too_many_failures_must_wait_and_learns_how_long() {
         let failed = FailedAuth::new(TWO, TWO);
         let now = Instant::now();
         for _ in 0..2 {

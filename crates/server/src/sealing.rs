@@ -69,9 +69,11 @@ pub(crate) struct Sealed {
 /// Why a sealed secret cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Closed {
-    #[error("it was sealed with the key {0}, which this server does not have; give it beside the newer one")]
+    #[error(
+        "it was sealed with the key {0}, which this server does not have; configure it beside the newer one"
+    )]
     UnknownKey(String),
-    #[error("it was changed, or belongs elsewhere")]
+    #[error("it was changed, or copied from another place")]
     Broken,
 }
 
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_long_enough_and_not_told() {
+    fn a_key_is_long_enough_and_never_shown() {
         assert_eq!(SealingKey::from_secret(&[7; 31]).unwrap_err(), TooShort);
         assert!(format!("{:?}", key(7)).starts_with("SealingKey("));
     }

@@ -233,7 +233,7 @@ impl Server {
         // Operations continue without their callers, and counts are written.
         let rest = timeout_at(deadline - closing, self.keys.drain()).await;
         if !matches!(rest, Ok(Ok(()))) {
-            tracing::warn!("some operations did not end in time; they are taken up again under their keys");
+            tracing::warn!("some operations did not end in time; a retry under their keys resumes them");
         }
         let closing = async {
             metrics.flush().await;
@@ -243,7 +243,7 @@ impl Server {
         match timeout_at(deadline.max(Instant::now() + MIN_CLOSING_TIME), closing).await {
             Ok(closed) => closed?,
             Err(_) => {
-                tracing::warn!("the store was not closed in time; leases that were not given back run out")
+                tracing::warn!("the store was not closed in time; unreleased leases expire")
             }
         }
         Ok(drained)

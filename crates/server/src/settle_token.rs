@@ -53,7 +53,7 @@ mod tests {
 
     /// RELIABILITY, security: at least 256 bits, kept hashed under a label of its own.
     #[test]
-    fn a_token_is_long_and_its_digest_is_nobody_elses() {
+    fn a_token_is_long_and_its_digest_is_domain_separated() {
         let (one, other) = (SettleSecret::generate().unwrap(), SettleSecret::generate().unwrap());
         assert_eq!(one.reveal().len(), PREFIX.len() + SECRET_CHARS);
         assert_ne!(one.reveal(), other.reveal());

@@ -85,7 +85,7 @@ pub fn check_headers(headers: &HeaderMap) -> Result<(), Refused> {
     let refuse = |detail: &str| Err(Refused::new(Code::UnsupportedMediaType, detail));
     let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
     if encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        return refuse("Compressed bodies are not taken; send the JSON as it is, without Content-Encoding.");
+        return refuse("Compressed bodies are not supported; send plain JSON, without Content-Encoding.");
     }
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let is_json = match (types.next(), types.next()) {

@@ -63,7 +63,7 @@ impl Subscriptions {
         });
         let announcer = Arc::new(Told(Arc::downgrade(&subscriptions)));
         if !subscriptions.engine.set_announcer(announcer) {
-            tracing::warn!("the engine has another announcer; subscriptions of this server are told nothing");
+            tracing::warn!("the engine has another announcer; subscriptions of this server receive nothing");
         }
         subscriptions
     }

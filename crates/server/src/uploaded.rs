@@ -108,7 +108,7 @@ fn format_of(headers: &http::HeaderMap) -> Result<Format, Refused> {
     let refused = || {
         Refused::new(
             Code::UnsupportedMediaType,
-            "Send the document as application/json or application/yaml, in UTF-8, not encoded otherwise.",
+            "Send the document as application/json or application/yaml, in UTF-8, without Content-Encoding.",
         )
     };
     if headers.contains_key(CONTENT_ENCODING) {

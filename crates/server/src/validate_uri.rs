@@ -17,7 +17,7 @@ pub fn screen(head: &Parts, max_uri_bytes: usize) -> Result<(), Refused> {
         return Err(Refused::new(Code::UriTooLong, detail).with("maxBytes", max_uri_bytes));
     }
     if head.method == Method::CONNECT {
-        return Err(Refused::new(Code::MethodNotAllowed, "This is no proxy; CONNECT is not served."));
+        return Err(Refused::new(Code::MethodNotAllowed, "This is not a proxy; CONNECT is not supported."));
     }
     check_path(head.uri.path())?;
     check_host(head)
@@ -30,7 +30,7 @@ fn invalid(detail: &str) -> Refused {
 fn check_path(path: &str) -> Result<(), Refused> {
     for segment in path.split('/') {
         let decoded = decode_segment(segment).ok_or_else(|| {
-            invalid("The path has a % that is not followed by two hex digits, or is not UTF-8 once decoded; encode it anew.")
+            invalid("The path has a % that is not followed by two hex digits, or is not UTF-8 once decoded; encode it again.")
         })?;
         if matches!(&*decoded, b"." | b"..") {
             return Err(invalid("The path has a segment . or ..; send the path you mean."));

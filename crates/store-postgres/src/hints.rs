@@ -83,8 +83,8 @@ impl Hints {
                     let error = self.hear_until_lost(client, connection, &mut pause).await.err();
                     tracing::debug!(?error, "the connection for hints ended");
                 }
-                Ok(Err(error)) => tracing::debug!(%error, "hints cannot be heard; polling goes on"),
-                Err(_) => tracing::debug!("hints cannot be heard; polling goes on"),
+                Ok(Err(error)) => tracing::debug!(%error, "hints cannot be received; polling continues"),
+                Err(_) => tracing::debug!("hints cannot be received; polling continues"),
             }
             drop(permit);
             tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;

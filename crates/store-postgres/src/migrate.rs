@@ -159,7 +159,7 @@ pub(crate) async fn apply(client: &mut Client, config: &Config) -> Result<Migrat
         transaction.execute(insert, &[&version, &migration.oldest_program]).await.map_err(failed)?;
     }
     transaction.commit().await.map_err(failed)?;
-    tracing::info!(%place, from, to = KNOWN_VERSION, "the tables were brought up to date");
+    tracing::info!(%place, from, to = KNOWN_VERSION, "the tables were migrated");
     Ok(Migrated { from, to: KNOWN_VERSION })
 }
 

@@ -21,7 +21,7 @@ pub enum OpenError {
     #[error("{0:?} is not a schema name: use 1 to 40 of a-z, 0-9 and _, beginning with a letter")]
     BadSchema(String),
     /// A pool has no connections.
-    #[error("{0} is 0, so that nothing of its kind could ever be done: give it at least 1")]
+    #[error("{0} is 0, so its work could never be done: set it to at least 1")]
     NoConnections(&'static str),
     /// No server answers.
     #[error(
@@ -115,8 +115,8 @@ pub enum OpenError {
     },
     /// The TLS handshake failed, or the certificate is not trusted.
     #[error(
-        "no secure connection to {place} ({detail}): check that sslrootcert names the certificate of whoever signed the \
-         server's, that the host in the URL is the one in it, and that the server trusts the one in sslcert, if there is one"
+        "no secure connection to {place} ({detail}): check that sslrootcert names the authority that signed the \
+         server's certificate, that the host in the URL is the one in it, and that the server trusts the one in sslcert, if there is one"
     )]
     Tls {
         /// Address of the server.

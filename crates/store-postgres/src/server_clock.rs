@@ -128,7 +128,7 @@ impl ServerClock {
                 self.jumps.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(
                     jumped_ms = -by,
-                    "the clock of the database server has jumped; the time is counted on from before, on all nodes"
+                    "the clock of the database server has jumped; all nodes continue from the time before"
                 );
             }
         }

@@ -348,7 +348,7 @@ async fn keep_time(clock: Arc<ServerClock>, pools: Arc<Pools>) {
             Ok(())
         });
         if let Err(fault) = read.await {
-            tracing::debug!(?fault, "the server's clock was not read; the last reading goes on");
+            tracing::debug!(?fault, "the server's clock could not be read; the last reading stays in use");
         }
     }
 }

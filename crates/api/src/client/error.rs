@@ -27,7 +27,7 @@ pub enum ClientError {
     Tls(String),
     /// The server redirects. The client does not follow, because the API key would go along.
     #[error(
-        "the server answered {status} and points to {location}; if that is the right one, name it as the server"
+        "the server answered {status} and points to {location}; if that is correct, use it as the server"
     )]
     Redirected {
         /// The status.
@@ -87,7 +87,7 @@ impl ClientError {
             return ClientError::Protocol { status: None, detail: detail.into() };
         }
         let detail = match (error.is_connect(), error.is_timeout()) {
-            (true, true) => "the server cannot be reached: it did not take the connection in time".into(),
+            (true, true) => "the server cannot be reached: it did not accept the connection in time".into(),
             (true, false) => format!("the server cannot be reached: {}", chain(error)),
             (false, true) => "the server did not answer in time".into(),
             (false, false) => format!("the connection was cut: {}", chain(error)),

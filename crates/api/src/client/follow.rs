@@ -117,7 +117,7 @@ impl Follower {
                 serde_json::from_str(&event.data).map(Followed::End).map_err(unknown)
             }
             name => {
-                let detail = format!("the stream tells of {name:?}, which this client does not know");
+                let detail = format!("the stream has an event {name:?}, which this client does not know");
                 Err(ClientError::Protocol { status: None, detail })
             }
         }

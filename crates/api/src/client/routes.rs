@@ -445,7 +445,7 @@ fn key_path(scope: KeyScope, key: &str, rest: &str, credential: Option<&str>) ->
 /// One percent-encoded segment of a path. `.` and `..` would name another folder, even encoded.
 pub(super) fn segment(text: &str) -> Result<String, ClientError> {
     match text {
-        "" | "." | ".." => Err(ClientError::Setup(format!("{text:?} names nothing on a server"))),
+        "" | "." | ".." => Err(ClientError::Setup(format!("{text:?} is not a valid path segment"))),
         _ => Ok(utf8_percent_encode(text, KEPT).to_string()),
     }
 }

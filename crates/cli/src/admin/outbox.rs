@@ -21,7 +21,7 @@ pub(crate) struct Options {
 enum Command {
     /// List after-effects in the order of their runs.
     List(list::Options),
-    /// Have one that was delivered or given up delivered once more, under the same id.
+    /// Redeliver an after-effect that was delivered or given up, under the same id.
     Redeliver(redeliver::Options),
 }
 

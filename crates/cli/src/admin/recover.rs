@@ -62,7 +62,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
 impl Options {
     async fn run(self) -> Result<()> {
         if self.store == "memory:" {
-            bail!("memory: keeps nothing that could be recovered; use sqlite:PATH or postgres://…");
+            bail!("memory: stores nothing that could be recovered; use sqlite:PATH or postgres://…");
         }
         if let Some(path) = &self.key_file {
             key_file::check(path)?;

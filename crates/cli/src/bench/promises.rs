@@ -221,7 +221,7 @@ async fn make(engine: &Engine, range: std::ops::Range<u64>, callers: u32, bar: &
     let make = |engine: Engine, nth| async move {
         let made =
             engine.create_promise(NewPromise { key: Some(key_of(nth)), ..NewPromise::default() }).await?;
-        anyhow::ensure!(matches!(made, CreatePromiseOutcome::Created(_)), "the promise was there before");
+        anyhow::ensure!(matches!(made, CreatePromiseOutcome::Created(_)), "the promise already existed");
         Ok(())
     };
     each(engine, range, callers, bar, make).await

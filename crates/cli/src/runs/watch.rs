@@ -75,7 +75,7 @@ pub(crate) async fn watch(client: &Client, run: &str, shape: &ShapeOptions) -> R
                 }
             }
         };
-        let Some(happened) = happened else { return Err(anyhow!("the server told of no end of {run}")) };
+        let Some(happened) = happened else { return Err(anyhow!("the stream ended before {run} did")) };
         let end = tell(happened, &mut timeline, shape, is_live)?;
         if let Some(run) = end {
             if let Some(board) = board {

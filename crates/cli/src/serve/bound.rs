@@ -61,7 +61,7 @@ impl Place {
             let listener = TcpListener::from_std(socket.try_clone()?)?;
             Ok::<_, std::io::Error>((Place { address, socket: Socket::Listening(socket) }, listener))
         };
-        listening().with_context(|| format!("{address} cannot be listened on"))
+        listening().with_context(|| format!("cannot listen on {address}"))
     }
 }
 
@@ -73,5 +73,5 @@ fn bind(wanted: SocketAddr) -> Result<Place> {
         socket.bind(wanted)?;
         Ok::<_, std::io::Error>(Place { address: socket.local_addr()?, socket: Socket::Taken(socket) })
     };
-    bound().with_context(|| format!("{wanted} cannot be listened on"))
+    bound().with_context(|| format!("cannot listen on {wanted}"))
 }

@@ -19,7 +19,7 @@ pub(super) fn read(path: &Path) -> Result<ServeOptions> {
     ensure!(metadata.is_file(), "the configuration {shown} is not a file");
     ensure!(
         metadata.len() <= MAX_CONFIG_BYTES,
-        "the configuration {shown} has {} bytes; more than {MAX_CONFIG_BYTES} cannot be meant",
+        "the configuration {shown} has {} bytes; the limit is {MAX_CONFIG_BYTES}",
         metadata.len()
     );
     let file = std::fs::File::open(path).with_context(about)?;

@@ -44,7 +44,7 @@ pub(super) async fn assemble_patiently(
             let (listening, listener, metrics) = bound.listen()?;
             bound = listening;
             let address = bound.addresses()[0];
-            output::say(&format!("hapax: alive on {address}, and not ready before the database is there"));
+            output::say(&format!("hapax: alive on {address}, and not ready until the database is reachable"));
             waiting = Some(Waiting::begin(listen, listener, metrics));
         }
         pause = wait_after(&error, pause).await;

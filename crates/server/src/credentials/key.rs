@@ -223,7 +223,7 @@ mod tests {
 
     /// RELIABILITY, HTTP: Auth with trailing newline and other malformed keys.
     #[test]
-    fn what_is_not_exactly_a_key_is_none() {
+    fn malformed_keys_are_rejected() {
         let key = ApiKey::generate().unwrap();
         let text = key.reveal();
         let last = if text.ends_with('0') { '1' } else { '0' };

@@ -54,7 +54,7 @@ impl Definitions {
         let open = self.count_open_runs(&identity.workspace, &found).await?;
         if open > 0 {
             let detail = format!(
-                "{open} run(s) of {} have not ended, and need it; nothing was deleted. Archive it, wait for them or cancel them, then \
+                "{open} open run(s) of {} need it; nothing was deleted. Archive it, wait for them or cancel them, then \
                  delete it.",
                 found.selector()
             );
@@ -143,7 +143,7 @@ impl Definitions {
                 | PutOutcome::Missing => {}
             }
         }
-        let detail = "Others keep changing the definition. Send the request again.";
+        let detail = "Other requests keep changing the definition. Send the request again.";
         Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
     }
 }

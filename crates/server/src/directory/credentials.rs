@@ -216,7 +216,10 @@ impl Directory {
             PutOutcome::Put(item) => Ok((StoredCredential::of(&item)?, key)),
             other => {
                 tracing::error!(?other, "a fresh credential id was taken");
-                Err(Problem::new(Code::Internal, "The credential could not be made. Send the request again."))
+                Err(Problem::new(
+                    Code::Internal,
+                    "The credential could not be created. Send the request again.",
+                ))
             }
         }
     }
@@ -231,12 +234,12 @@ impl Directory {
     ) -> Result<(StoredCredential, ApiKey), Problem> {
         if overlap > MAX_KEY_OVERLAP {
             let days = MAX_KEY_OVERLAP.as_secs() / 86_400;
-            let detail = format!("The old secret may count for at most {days} days longer.");
+            let detail = format!("The old secret may stay valid for at most {days} days.");
             return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/overlap"));
         }
         let found = self.get_credential(workspace, id).await?;
         if found.kept.revoked_at.is_some() {
-            return Err(Problem::new(Code::NotFound, "The credential was revoked; make a new one."));
+            return Err(Problem::new(Code::NotFound, "The credential was revoked; create a new one."));
         }
         let key = ApiKey::generate_for(key_id(&found.id)?).map_err(no_random)?;
         let until = self.store.now().plus(overlap).as_millis();
@@ -266,7 +269,10 @@ impl Directory {
             return Ok(found);
         }
         if found.role() == Role::Admin && !self.has_other_admin(workspace, &found.id).await? {
-            return Err(Problem::new(Code::LastAdmin, "Make another credential with the role admin first."));
+            return Err(Problem::new(
+                Code::LastAdmin,
+                "Create another credential with the role admin first.",
+            ));
         }
         let now = self.store.now().as_millis();
         let what = reason.map_or("revoked".into(), |reason| format!("revoked: {reason}"));
@@ -282,7 +288,10 @@ impl Directory {
                 kept.revoked_at = None;
             })
             .await?;
-            return Err(Problem::new(Code::LastAdmin, "Make another credential with the role admin first."));
+            return Err(Problem::new(
+                Code::LastAdmin,
+                "Create another credential with the role admin first.",
+            ));
         }
         Ok(revoked)
     }
@@ -394,7 +403,7 @@ impl Directory {
         }
         Err(Problem::new(
             Code::StoreUnavailable,
-            "Others keep changing the credential. Send the request again.",
+            "Other requests keep changing the credential. Send the request again.",
         )
         .retry_after(1))
     }
@@ -407,5 +416,5 @@ fn key_id(item: &Name) -> Result<KeyId, Problem> {
 
 fn no_random(error: impl std::fmt::Display) -> Problem {
     tracing::error!(%error, "the operating system gives no random bytes");
-    Problem::new(Code::Internal, "No secret could be made. Report `traceId` to the operator.")
+    Problem::new(Code::Internal, "No secret could be created. Report `traceId` to the operator.")
 }

@@ -58,7 +58,7 @@ impl Directory {
             }
             PutOutcome::Exists(_) | PutOutcome::NameTaken(_) => Err(Problem::new(
                 Code::NameTaken,
-                format!("There is a workspace {id} already, which says something else."),
+                format!("A workspace {id} with different content already exists."),
             )),
             PutOutcome::Stale(_) | PutOutcome::Missing => unreachable!("nothing was expected to be there"),
         }

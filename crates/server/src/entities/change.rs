@@ -68,8 +68,7 @@ impl Entities {
         for _ in 0..TRIES {
             let Some(found) = self.find(workspace, name).await? else {
                 if expected.is_some() {
-                    let detail =
-                        "There is no such entity workflow to replace; leave `If-Match` away to make it.";
+                    let detail = "There is no such entity workflow to replace; omit `If-Match` to create it.";
                     return Err(Problem::new(Code::NotFound, detail));
                 }
                 match self.put_new(workspace, &checked, by.clone()).await {
@@ -93,7 +92,7 @@ impl Entities {
             }
             if found.workflow().entity != workflow.entity {
                 let detail = format!(
-                    "{name} moves entities of type {} and keeps doing so; give a workflow for {} a name of its own.",
+                    "{name} moves entities of type {}, and that cannot change; give a workflow for {} a name of its own.",
                     found.workflow().entity,
                     workflow.entity
                 );
@@ -108,7 +107,7 @@ impl Entities {
                 | PutOutcome::Missing => {}
             }
         }
-        let detail = "Others keep changing the entity workflow. Send the request again.";
+        let detail = "Other requests keep changing the entity workflow. Send the request again.";
         Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
     }
 
@@ -132,7 +131,7 @@ impl Entities {
                     true => Err(Problem::new(
                         Code::NameTaken,
                         format!(
-                            "The entity workflow {} says something else; replace it with PUT /api/v1/entity-workflows/{0} and \
+                            "The entity workflow {} has different content; replace it with PUT /api/v1/entity-workflows/{0} and \
                              `If-Match: \"{}\"`.",
                             found.name(),
                             found.version.get()
@@ -154,7 +153,7 @@ impl Entities {
                 tracing::error!(?other, "an entity workflow was to be new, and was found to be old");
                 Err(Problem::new(
                     Code::Internal,
-                    "The entity workflow could not be made. Send the request again.",
+                    "The entity workflow could not be created. Send the request again.",
                 ))
             }
         }

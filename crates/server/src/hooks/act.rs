@@ -34,10 +34,8 @@ impl Hooks {
     ) -> Result<InboundEventStatus, Problem> {
         let earlier = Outcome::of_hook(hook);
         let outcome = match event.filtered {
-            Filtered::Held => Outcome::ignored("the filter of the source does not let it through"),
-            Filtered::Failed { why } => {
-                Outcome::failed(format!("the filter of the source cannot tell: {why}"))
-            }
+            Filtered::Held => Outcome::ignored("the filter of the source rejects it"),
+            Filtered::Failed { why } => Outcome::failed(format!("the filter of the source failed: {why}")),
             Filtered::Passed => {
                 let mut outcome = Outcome::default();
                 for plan in event.actions {
@@ -126,7 +124,7 @@ impl Hooks {
         let found = self.store.find_key(workspace, KeyKind::Promise, &IdempotencyKey::new(key)?).await?;
         let now = self.store.now();
         let used = ActionOutcome::new("settle", ActionResult::Applied)
-            .because("it was kept for its promise, and was used when that was made");
+            .because("it was kept for its promise, and used when the promise was created");
         Ok(match found.filter(|record| record.is_live(now)).map(|record| record.target) {
             Some(KeyTarget::Nothing) => waits_for(key, until),
             Some(KeyTarget::Promise(promise)) => used.of_promise(promise),
@@ -157,11 +155,11 @@ impl Hooks {
         match settle(&self.engine, &self.metrics, workspace, promise, wish, keep_for, None).await {
             Ok(SettlePromiseOutcome::Settled(promise)) => Ok(applied.of_promise(promise.id)),
             Ok(SettlePromiseOutcome::AlreadySettled(promise)) => {
-                Ok(applied.of_promise(promise.id).because("it was settled so before"))
+                Ok(applied.of_promise(promise.id).because("it already had this settlement"))
             }
             Ok(SettlePromiseOutcome::KeptEarly { until }) => Ok(waits_for(key, until)),
             Err(Error::NoSuchPromise(_)) => {
-                let detail = format!("no promise has the key {key:?}, and it is kept for none a second time");
+                let detail = format!("no promise has the key {key:?}, and an event is kept only once");
                 Ok(ActionOutcome::new("settle", ActionResult::Unmatched).because(detail))
             }
             Err(error) => Err(error),

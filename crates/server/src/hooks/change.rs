@@ -88,7 +88,7 @@ impl Hooks {
             PutOutcome::NameTaken(item) => Ok(Err(self.learn(&item)?)),
             other @ (PutOutcome::Exists(_) | PutOutcome::Stale(_) | PutOutcome::Missing) => {
                 tracing::error!(?other, "a fresh source id was taken");
-                let detail = "The source could not be made. Send the request again.";
+                let detail = "The source could not be created. Send the request again.";
                 Err(Problem::new(Code::Internal, detail))
             }
         }
@@ -228,7 +228,7 @@ impl Hooks {
             names += items.len();
             if names >= MAX_SOURCE_NAMES_PER_WORKSPACE {
                 let detail = format!(
-                    "This workspace has had webhook sources of {MAX_SOURCE_NAMES_PER_WORKSPACE} names. Make one under the name of one that was deleted."
+                    "This workspace has used {MAX_SOURCE_NAMES_PER_WORKSPACE} names of webhook sources, which is the limit. Use the name of a deleted source again."
                 );
                 return Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "webhookSourceNames"));
             }
@@ -289,7 +289,7 @@ fn decide_change(kept: &Kept, change: &Change<'_>) -> Changed {
 
 fn name_taken(by: &StoredSource) -> Problem {
     let detail = format!(
-        "The source {} says something else; replace it with PUT /api/v1/webhook-sources/{0} and `If-Match: \"{}\"`.",
+        "The source {} has different content; replace it with PUT /api/v1/webhook-sources/{0} and `If-Match: \"{}\"`.",
         by.name(),
         by.version.get()
     );
@@ -297,7 +297,7 @@ fn name_taken(by: &StoredSource) -> Problem {
 }
 
 fn keeps_changing() -> Problem {
-    let detail = "Others keep changing the source. Send the request again.";
+    let detail = "Other requests keep changing the source. Send the request again.";
     Problem::new(Code::StoreUnavailable, detail).retry_after(1)
 }
 
@@ -306,7 +306,7 @@ fn fresh_id() -> Result<Name, Problem> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         tracing::error!(%error, "the operating system gives no random bytes");
-        Problem::new(Code::Internal, "No id could be made. Report `traceId` to the operator.")
+        Problem::new(Code::Internal, "No id could be created. Report `traceId` to the operator.")
     })?;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Name::new("source id", &format!("whk_{hex}")).expect("hex digits are a plain word"))

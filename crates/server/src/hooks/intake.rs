@@ -177,10 +177,10 @@ impl Hooks {
             Some(source) => (source.name(), source.workspace.as_str()),
             None => ("", ""),
         };
-        tracing::warn!(source = name, workspace, reason = why.code(), %why, "a webhook was not believed");
+        tracing::warn!(source = name, workspace, reason = why.code(), %why, "a webhook failed verification");
         Refused::new(
             Code::WebhookSignatureInvalid,
-            "There is no such source, or the webhook is not signed as it asks for, or was signed too long ago. Nothing was stored.",
+            "The source does not exist, or the signature is wrong or too old. Nothing was stored.",
         )
     }
 

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_under_a_name_is_known_by_it_whatever_the_source_said_in_between() {
+    fn a_finished_action_is_recognized_by_name_after_its_source_changed() {
         let done = settled(ActionResult::Applied, "a");
         let first = Outcome { actions: vec![done.clone()], ..Outcome::default() };
         assert_eq!(first.before("settle", "a"), Before::Done(&done));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_known_with_its_time_and_what_failed_is_to_be_done() {
+    fn kept_settlements_keep_their_expiry_and_failed_actions_run_again() {
         let until = Timestamp::from_millis(7);
         let actions =
             vec![settled(ActionResult::Unmatched, "a").kept(until), settled(ActionResult::Failed, "c")];
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_of_the_past_is_bounded() {
+    fn remembered_actions_are_bounded() {
         let mut outcome = Outcome::default();
         for number in 0..2 * MAX_EARLIER_ACTIONS {
             let actions = vec![settled(ActionResult::Applied, &number.to_string())];

@@ -86,13 +86,13 @@ impl Hooks {
         match tokio::spawn(async move { hooks.read_and_process(&again).await }).await {
             Ok(processed) => processed,
             // It would panic again; a person will find it in the list.
-            Err(_) => self.finish(&hook, &Outcome::failed("the server failed; its log tells more")).await,
+            Err(_) => self.finish(&hook, &Outcome::failed("the server failed; its log has the cause")).await,
         }
     }
 
     async fn read_and_process(&self, hook: &InboundEvent) -> Result<InboundEventStatus, Problem> {
         let Some(source) = self.find_source(&hook.id.workspace, hook.id.source.as_str()).await? else {
-            return self.finish(hook, &Outcome::failed("there is no such source any more")).await;
+            return self.finish(hook, &Outcome::failed("the source no longer exists")).await;
         };
         let Ok(headers) = hook.headers.to() else {
             return self.finish(hook, &Outcome::failed("its headers cannot be read any more")).await;

@@ -41,22 +41,22 @@ const KINDS: [(KeyOf, &str, &str); 4] = [
     (
         KeyOf::Run,
         "hapax_run_key_events_total",
-        "What came of run keys (idempotencyKey of a start): a new run, the run found again, or a conflict.",
+        "Run keys (idempotencyKey of a start) by result: a new run, the run found again, or a conflict.",
     ),
     (
         KeyOf::Operation,
         "hapax_operation_key_events_total",
-        "What came of operation keys (idempotencyKey of an entity step): a new operation, the operation found again, or a conflict.",
+        "Operation keys (idempotencyKey of an entity step) by result: a new operation, the operation found again, or a conflict.",
     ),
     (
         KeyOf::Promise,
         "hapax_promise_key_events_total",
-        "What came of promise keys, in creating and settling: new, the same again, or a conflict.",
+        "Promise keys, in creations and settlements, by result: new, the same again, or a conflict.",
     ),
     (
         KeyOf::Signal,
         "hapax_signal_key_events_total",
-        "What came of signals with a signalId: stored, or stored before. They have no conflicts.",
+        "Signals with a signalId by result: stored, or stored before. They have no conflicts.",
     ),
 ];
 

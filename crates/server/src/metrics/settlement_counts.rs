@@ -43,9 +43,9 @@ impl SettlementCounts {
     }
 
     pub(super) fn write(&self, out: &mut Exposition) {
-        let help = "What came of settlements of promises: resolved, rejected and cancelled are settled now, repeated was settled so \
-                    before, kept came before its promise, conflicted says something else than what stands, timed_out came too late, \
-                    unmatched names no promise.";
+        let help = "Settlements of promises by result: resolved, rejected and cancelled are settled now, repeated already had this \
+                    settlement, kept came before its promise, conflicted differs from the recorded settlement, timed_out came too \
+                    late, unmatched names no promise.";
         let mut family = out.family("hapax_promise_settlements_total", "counter", help);
         for (outcome, name) in OUTCOMES {
             family.count(&[("outcome", name)], self.0[outcome as usize].load(Ordering::Relaxed));

@@ -37,13 +37,13 @@ impl WebhookCounts {
     }
 
     pub(super) fn write(&self, out: &mut Exposition) {
-        let help = "Webhooks that came in and what became of them, by source: applied, ignored, unmatched, failed, or duplicate. An event \
-                    that is processed again counts again.";
+        let help = "Received webhooks by source and result: applied, ignored, unmatched, failed, or duplicate. An event that is \
+                    processed again counts again.";
         let mut family = out.family("hapax_webhook_events_total", "counter", help);
         for ((workspace, source, status), count) in &*self.events.lock().expect("no holder panics") {
             family.count(&[("workspace", workspace), ("source", source), ("status", status)], *count);
         }
-        let help = "Webhooks that were not taken in, and why: the reason that their senders are not told.";
+        let help = "Rejected webhooks by reason; their senders do not see it.";
         let mut family = out.family("hapax_webhooks_refused_total", "counter", help);
         let refused = self.refused.lock().expect("no holder panics");
         for reason in DISBELIEVED.into_iter().chain(REFUSED) {

@@ -86,11 +86,7 @@ fn describe_members(schemas: &mut Schemas) {
     let stored = schema_of::<api::StoredRequest>(schemas);
     let problems = json!({ "type": "array", "items": schema_of::<api::DefinitionProblem>(schemas) });
     let members = [
-        (
-            "storedRequest",
-            "The request that the key stands for. Sent with `idempotency_key_conflict`.",
-            stored,
-        ),
+        ("storedRequest", "The first request under the key. Sent with `idempotency_key_conflict`.", stored),
         ("problems", "Every error in the document. Sent when a document is invalid.", problems),
     ];
     let problem = schemas.entry("Problem".to_owned()).or_default();

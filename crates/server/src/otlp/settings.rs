@@ -27,7 +27,7 @@ pub enum OtlpError {
     Endpoint(String),
     /// Another protocol.
     #[error(
-        "OTEL_EXPORTER_OTLP_PROTOCOL is `{0}`; only http/protobuf is spoken here. Leave it out and name the HTTP port of the receiver \
+        "OTEL_EXPORTER_OTLP_PROTOCOL is `{0}`; only http/protobuf is supported. Omit it and name the HTTP port of the receiver \
          (usually 4318)"
     )]
     Protocol(String),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_refused_with_what_to_do() {
+    fn impossible_requests_are_rejected_with_a_remedy() {
         for bad in ["collector:4318", "grpc://a:1", "http://", "nonsense at all"] {
             assert!(matches!(read(&[(ENDPOINT, bad)]), Err(OtlpError::Endpoint(_))), "{bad}");
         }

@@ -32,7 +32,7 @@ pub(crate) async fn answer(
     let run = run_id(&id)?;
     let engine = app.engine_for(&identity);
     let facts = engine.get(run).await.map_err(|error| problem_of(&error))?.head.facts;
-    let absent = || Refused::new(Code::NotFound, "The run has no such step that asks for an approval.");
+    let absent = || Refused::new(Code::NotFound, "The run has no approval step of this name.");
     let definition = match app.definitions.get_document(&facts.workspace, &facts.workflow).await {
         Err(problem) if problem.code == Code::DefinitionNotFound => return Err(absent()),
         found => found?,

@@ -138,7 +138,7 @@ pub(crate) async fn redeliver_many(
         DeliveryStatus::Dead => OutboxStatus::Dead,
         DeliveryStatus::Delivered => OutboxStatus::Delivered,
         DeliveryStatus::Due | DeliveryStatus::Claimed => {
-            let detail = "`status` is dead or delivered: what is on its way is not sent once more.";
+            let detail = "`status` is dead or delivered: a delivery in progress cannot be redelivered.";
             return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/status"));
         }
     };

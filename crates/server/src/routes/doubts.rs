@@ -80,7 +80,7 @@ pub(crate) async fn resolve(
     let run = run_id(&run)?;
     let by = identity.actor(Person::named(asked.by.as_deref())?);
     let Some(ruling) = ruling(&asked, by) else {
-        let detail = "`happened` and `compensate` need `output`: what the effect gave, so that the run can go on with it.";
+        let detail = "`happened` and `compensate` need `output`, the output of the effect, so that the run can continue with it.";
         return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/output"));
     };
     let doubt = DoubtRef { run, step: StepId::from_stored(&step), seen: Version::new(asked.version) };

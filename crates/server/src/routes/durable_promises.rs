@@ -42,7 +42,7 @@ pub(crate) async fn create(
         }
         CreatePromiseOutcome::Exists(_) => Err(Refused::new(
             Code::PromiseExists,
-            "The promise was made before, under another idempotency-key or none, or it is no longer pending and `strict` was asked for.",
+            "The promise already exists under another idempotency-key or none, or it is no longer pending and the request is `strict`.",
         )),
     }
 }
@@ -86,7 +86,7 @@ fn shown(app: &App, promise: &Promise) -> Result<Json<api::DurablePromise>, Refu
 }
 
 fn absent() -> Refused {
-    Refused::new(Code::NotFound, "There is no such promise in this workspace; make it with POST /promises.")
+    Refused::new(Code::NotFound, "There is no such promise in this workspace; create it with POST /promises.")
 }
 
 fn key_of(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Refused> {
@@ -100,7 +100,7 @@ fn is_strict(headers: &HeaderMap) -> Result<bool, Refused> {
         (Some(value), None) if value.eq_ignore_ascii_case(b"true") => Ok(true),
         (Some(value), None) if value.eq_ignore_ascii_case(b"false") => Ok(false),
         _ => {
-            let detail = "The header `strict` is `true` or `false`, once, or left away.";
+            let detail = "The header `strict` is `true` or `false`, once, or absent.";
             Err(Refused::new(Code::InvalidRequest, detail).with("path", "header:strict"))
         }
     }

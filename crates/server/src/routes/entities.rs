@@ -40,7 +40,7 @@ pub(crate) async fn create(
         }
         CreateEntityOutcome::Exists(entity) => {
             let detail = format!(
-                "There is a {} that differs in its status or its data; nothing was changed. Read it with GET /api/v1/entities/{}/{}.",
+                "A {} with another status or other data exists; nothing was changed. Read it with GET /api/v1/entities/{}/{}.",
                 entity.entity, entity.entity.kind, entity.entity.id
             );
             return Err(Refused::new(Code::EntityExists, detail)
@@ -118,7 +118,7 @@ pub(super) fn requester_of(identity: &Identity, asked: Option<String>) -> Result
     match (&identity.requester, asked) {
         (Some(own), Some(asked)) if *own != asked => Err(Refused::new(
             Code::RequesterNotAllowed,
-            format!("The credential asks as {own:?} and as no other. Leave `requester` away."),
+            format!("The credential acts only for {own:?}. Omit `requester`."),
         )
         .with("requester", own.as_str())),
         (Some(own), _) => Ok(Some(own.clone())),

@@ -181,12 +181,10 @@ impl Asked {
                 Ok((StatusCode::OK, told, Json(taken)).into_response())
             }
             TransitionOutcome::Pending { operation, recorded } => Ok(under_way(&operation, recorded)),
-            TransitionOutcome::Rejected { operation: None, failure, .. } => Err(of_failure(
-                Code::StepRejected,
-                &failure,
-                "Correct what it names, and take the step again",
-            )
-            .into()),
+            TransitionOutcome::Rejected { operation: None, failure, .. } => {
+                Err(of_failure(Code::StepRejected, &failure, "Correct the cause, and take the step again")
+                    .into())
+            }
             TransitionOutcome::Rejected { operation: Some(operation), failure, recorded } => {
                 let problem = of_failure(Code::StepRejected, &failure, &after_rejection(&operation));
                 // It began, so this is its response.
@@ -203,7 +201,7 @@ impl Asked {
             TransitionOutcome::InDoubt { operation } => {
                 let id = operation.id;
                 let detail = format!(
-                    "Nobody knows whether {id} ({}) happened. It is not sent again by itself. Ask the provider for the effect key {}, then decide with \
+                    "It is unknown whether {id} ({}) happened. It is not sent again automatically. Ask the provider for the effect key {}, then decide with \
                      POST /api/v1/operations/{id}/resolve.",
                     operation.step,
                     operation.effect_key()
@@ -215,7 +213,7 @@ impl Asked {
             TransitionOutcome::OverrideRequired { existing } => {
                 let (kind, id, step) = &self.at;
                 let detail = format!(
-                    "{} did it or may have, and it cannot be taken back. Find out whether it happened; a manager can have it done again \
+                    "{} did it or may have done it, and it is irreversible. Find out whether it happened; a manager can force the step \
                      with POST /api/v1/entities/{kind}/{id}/steps/{step}/override and a reason.",
                     existing.id
                 );
@@ -242,7 +240,7 @@ impl Asked {
             .collect();
         Problem::new(
             Code::StepNotAllowed,
-            format!("{reason}. Nothing was done; `allowedSteps` lists what can be."),
+            format!("{reason}. Nothing was done; `allowedSteps` lists the allowed steps."),
         )
         .with("entityStatus", entity.status.as_str())
         .with("version", entity.version.get())
@@ -273,8 +271,8 @@ impl Asked {
             differing_paths: first.differences(&now),
         };
         let detail = format!(
-            "The key names operation {0}, which asked for something else; nothing was changed. Look at it with GET /api/v1/operations/{0}, or \
-             use a new key if a new operation is meant.",
+            "The key names operation {0}, which was a different request; nothing was changed. Read it with GET /api/v1/operations/{0}, or \
+             use a new key for a new operation.",
             existing.id
         );
         let stored = serde_json::to_value(stored).unwrap_or_default();
@@ -315,9 +313,7 @@ fn code_of(failure: &Failure) -> Code {
 fn after_rejection(operation: &Operation) -> String {
     match operation.leaves_doubt() {
         true => after_failure(operation),
-        false => {
-            "The entity is as before; correct what it names, and take the step again under a new key".into()
-        }
+        false => "The entity is unchanged; correct the cause, and take the step again under a new key".into(),
     }
 }
 
@@ -328,11 +324,11 @@ fn after_failure(operation: &Operation) -> String {
             format!("It is known not to have happened; take the step again, under a new key ({id})")
         }
         _ if operation.leaves_doubt() => format!(
-            "It may have happened. Taking the step again, under a new idempotency key, sends the same effect key {key}, so that a provider which \
+            "It may have happened. Taking the step again, under a new idempotency key, sends the same effect key {key}, so a provider that \
              honours keys does it once ({id})"
         ),
         _ => format!(
-            "The entity is as before; take the step again, under a new key, once the cause is gone ({id})"
+            "The entity is unchanged; take the step again, under a new key, once the cause is gone ({id})"
         ),
     }
 }
@@ -354,12 +350,12 @@ fn of_operation(problem: Problem, app: &App, operation: &Operation, recorded: bo
 
 fn claim_failed(app: &App, existing: Option<&Operation>) -> Problem {
     let Some(existing) = existing else {
-        let detail = "Another operation is already in progress, begun by something else than this server. Nothing was done; look at the \
+        let detail = "Another operation is already in progress, begun outside this server. Nothing was done; look at the \
                       entity before you try again.";
         return Problem::new(Code::ClaimFailed, detail);
     };
     let next = match existing.state {
-        OperationState::InDoubt { .. } => "nobody knows whether it happened, and people must decide first",
+        OperationState::InDoubt { .. } => "it is unknown whether it happened, and people must decide first",
         _ => "wait for it to end, and look at the entity before you try again",
     };
     let detail = format!(

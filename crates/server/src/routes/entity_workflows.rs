@@ -132,7 +132,7 @@ fn format_of(headers: &HeaderMap, asked: Option<&str>) -> Result<DiagramFormat, 
         None if accepts(headers, "image", "svg+xml") => Ok(DiagramFormat::Svg),
         None => Err(Refused::new(
             Code::NotAcceptable,
-            "This route answers text/vnd.mermaid or image/svg+xml. Leave `Accept` away, or accept one of them.",
+            "This route answers text/vnd.mermaid or image/svg+xml. Omit `Accept`, or accept one of them.",
         )),
     }
 }

@@ -59,7 +59,7 @@ pub(crate) async fn release(
 ) -> Result<Json<api::KeyRecord>, Refused> {
     HumanText::Reason.check(&asked.reason).map_err(|invalid| of_invalid(&invalid))?;
     if scope == OPERATION {
-        let detail = "The key of an operation is not freed: it stands for what is recorded of that. Take the step again under a new key.";
+        let detail = "The key of an operation cannot be released: it names the operation's record. Take the step again under a new key.";
         return Err(Refused::new(Code::InvalidRequest, detail));
     }
     let place = place(&identity, &scope, &key, of)?;
@@ -75,7 +75,7 @@ pub(crate) async fn release(
     match outcome.map_err(|error| of_store(&error))? {
         ReleaseOutcome::Released => Ok(Json(before)),
         ReleaseOutcome::InUse { run } => {
-            let detail = "What the key names is not over. Wait for it, or cancel it, then free the key.";
+            let detail = "The key's run, promise or request has not ended. Wait for it, or cancel it, then release the key.";
             let pending = match before.holder.filter(|_| before.scope == api::KeyScope::Promise) {
                 Some(holder) => serde_json::json!(holder),
                 None => serde_json::json!({ "kind": before.scope, "id": run.map(|run| run.to_string()) }),
@@ -87,7 +87,7 @@ pub(crate) async fn release(
 }
 
 fn absent() -> Refused {
-    Refused::new(Code::NotFound, "There is no such key in this workspace, or it is free already.")
+    Refused::new(Code::NotFound, "There is no such key in this workspace, or it is already released.")
 }
 
 fn place(identity: &Identity, scope: &str, key: &str, of: Of) -> Result<KeyRef, Refused> {

@@ -72,7 +72,7 @@ pub(crate) async fn create(
             promise
         }
         CreatePromiseOutcome::Exists(promise) => {
-            let detail = format!("Promise {} is there already; nothing was made.", promise.id);
+            let detail = format!("Promise {} already exists; nothing was created.", promise.id);
             return Err(Refused::new(Code::PromiseExists, detail));
         }
     };
@@ -111,8 +111,10 @@ impl PromiseFilter {
             (None, None) => Ok(None),
             (Some(run), None) => run_id(run).map(Some),
             (None, Some("true")) => Ok(Some(RunId::NONE)),
-            (Some(_), Some("true")) => refused("A promise of a run does not stand alone: send one of both."),
-            (_, Some(_)) => refused("`standAlone` is `true`, or left away."),
+            (Some(_), Some("true")) => {
+                refused("A promise of a run is not standalone: send one of the two filters.")
+            }
+            (_, Some(_)) => refused("`standAlone` is `true` or absent."),
         }
     }
 }

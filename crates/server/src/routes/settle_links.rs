@@ -95,15 +95,12 @@ fn refuse(app: &App, address: Option<IpAddr>) -> Refused {
     if let Some(Err(too_often)) = counted {
         return too_often;
     }
-    Refused::new(
-        Code::NotFound,
-        "This address settles nothing, or nothing any more. Ask whoever sent it to you for a new one.",
-    )
+    Refused::new(Code::NotFound, "This address is invalid or no longer valid. Ask its sender for a new one.")
 }
 
 /// Response to a GET, from a person or a program that follows links: it reveals nothing about the
 /// token and changes nothing.
 pub(crate) async fn explain() -> &'static str {
-    "This address takes an answer by POST, as application/json: {\"value\": …} or {\"reject\": {\"message\": \"…\"}}.\n\
+    "Send your answer to this address by POST, as application/json: {\"value\": …} or {\"reject\": {\"message\": \"…\"}}.\n\
      Opening it changes nothing.\n"
 }

@@ -55,8 +55,9 @@ pub(crate) async fn show_workspace(
     let may_see = identity.is_installation() || identity.workspace.as_str() == id;
     let found = if may_see { app.directory.find_workspace(&id).await? } else { None };
     Ok(Json(
-        found
-            .ok_or_else(|| Refused::new(Code::NotFound, "There is no such workspace, or it is not yours."))?,
+        found.ok_or_else(|| {
+            Refused::new(Code::NotFound, "The workspace does not exist, or it is not yours.")
+        })?,
     ))
 }
 
@@ -179,7 +180,7 @@ async fn workspace(app: &App, identity: &Identity, of: InWorkspace) -> Result<Wo
     let Some(named) = of.workspace.filter(|named| *named != identity.workspace.as_str()) else {
         return Ok(identity.workspace.clone());
     };
-    let absent = || Refused::new(Code::NotFound, "There is no such workspace, or it is not yours.");
+    let absent = || Refused::new(Code::NotFound, "The workspace does not exist, or it is not yours.");
     if !identity.is_installation() {
         return Err(absent());
     }

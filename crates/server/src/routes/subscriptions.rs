@@ -116,7 +116,7 @@ pub(crate) async fn test(
 ) -> Result<Json<api::TestedSubscription>, Refused> {
     let subscription = app.subscriptions.get(&identity.workspace, &id).await?;
     if subscription.is_deleted() {
-        return Err(Refused::new(Code::NotFound, "The subscription was deleted; make a new one."));
+        return Err(Refused::new(Code::NotFound, "The subscription was deleted; create a new one."));
     }
     let now = app.store.now();
     let body = serde_json::json!({

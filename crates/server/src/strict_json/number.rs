@@ -15,7 +15,7 @@ pub(super) fn scan_number(bytes: &[u8]) -> Result<usize, &'static str> {
         return Err("a number needs a digit");
     }
     if whole > 1 && bytes[begin] == b'0' {
-        return Err("a number must not begin with a zero that says nothing");
+        return Err("a number must not have leading zeros");
     }
     let mut end = begin + whole;
     let mut is_integer = true;

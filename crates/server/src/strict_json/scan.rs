@@ -24,7 +24,7 @@ pub struct JsonFault {
 pub fn check_json(bytes: &[u8]) -> Result<&str, JsonFault> {
     let fault = |offset, what| JsonFault { what, offset, path: String::new() };
     if bytes.starts_with(b"\xEF\xBB\xBF") {
-        return Err(fault(0, "The body begins with a byte order mark; leave it away"));
+        return Err(fault(0, "The body begins with a byte order mark; remove it"));
     }
     let text =
         std::str::from_utf8(bytes).map_err(|error| fault(error.valid_up_to(), "The body is not UTF-8"))?;

@@ -65,7 +65,7 @@ impl Subscriptions {
             PutOutcome::NameTaken(other) => Err(name_taken(&other.id)),
             other @ (PutOutcome::Exists(_) | PutOutcome::Stale(_) | PutOutcome::Missing) => {
                 tracing::error!(?other, "a fresh subscription id was taken");
-                let detail = "The subscription could not be made. Send the request again.";
+                let detail = "The subscription could not be created. Send the request again.";
                 Err(Problem::new(Code::Internal, detail))
             }
         }
@@ -82,7 +82,7 @@ impl Subscriptions {
         let overlap = overlap.unwrap_or(SECRET_OVERLAP);
         if overlap > MAX_SECRET_OVERLAP {
             let days = MAX_SECRET_OVERLAP.as_secs() / 86_400;
-            let detail = format!("The old secret may sign for at most {days} days longer.");
+            let detail = format!("The old secret may sign for at most {days} more days.");
             return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/overlap"));
         }
         let found = self.get(workspace, id).await?;
@@ -189,7 +189,7 @@ impl Subscriptions {
             let mut kept = found.kept.clone();
             let is_news = change(found.version, &mut kept);
             if is_news && found.is_deleted() {
-                return Err(Problem::new(Code::NotFound, "The subscription was deleted; make a new one."));
+                return Err(Problem::new(Code::NotFound, "The subscription was deleted; create a new one."));
             }
             if let Some(expected) = expected.filter(|expected| *expected != found.version) {
                 let (now, seen) = (found.version.get(), expected.get());
@@ -216,7 +216,7 @@ impl Subscriptions {
                 PutOutcome::Stale(_) | PutOutcome::Exists(_) | PutOutcome::Missing => {}
             }
         }
-        let detail = "Others keep changing the subscription. Send the request again.";
+        let detail = "Other requests keep changing the subscription. Send the request again.";
         Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
     }
 
@@ -228,7 +228,7 @@ impl Subscriptions {
         }
         if asked.events.is_empty() || asked.events.len() > 4 * api::WebhookEvent::ALL.len() {
             let known = api::WebhookEvent::ALL.map(api::WebhookEvent::as_str).join(", ");
-            let detail = format!("Say what is to be told: {known}.");
+            let detail = format!("Name at least one event: {known}.");
             return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/events"));
         }
         match self.outgoing.of(workspace).check(&Request::post(asked.url.clone(), "")) {
@@ -362,6 +362,6 @@ fn body_of(kept: &Kept) -> Result<Payload, Problem> {
 }
 
 fn no_random(error: impl std::fmt::Display) -> Problem {
-    tracing::error!(%error, "no secret could be made");
-    Problem::new(Code::Internal, "No secret could be made. Report `traceId` to the operator.")
+    tracing::error!(%error, "no secret could be created");
+    Problem::new(Code::Internal, "No secret could be created. Report `traceId` to the operator.")
 }

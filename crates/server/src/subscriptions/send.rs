@@ -55,8 +55,7 @@ impl Subscriptions {
         }
         // A message from an entity's document would look like one from this server.
         if EffectKey::from_stored(delivery.id()).announced().is_none() {
-            let why =
-                "subscriptions are told what becomes of runs, and nothing else; leave it for another target";
+            let why = "subscriptions receive only announcements about runs; send it to another target";
             return Err(Failure::permanent(why).with_code("target_reserved"));
         }
         if let Some(why) = subscription.not_told() {
@@ -71,7 +70,7 @@ impl Subscriptions {
                 let age = self.store.now().since(delivery.created_at());
                 match wait_after(delivery.attempt(), age, asked, fastrand::f64()) {
                     Some(wait) => Err(Failure::retryable(why).retry_after(wait)),
-                    None => Err(Failure::permanent(format!("{why}; it was tried for as long as it may be"))),
+                    None => Err(Failure::permanent(format!("{why}; the time for attempts is over"))),
                 }
             }
             Verdict::GiveUp { why } => Err(Failure::permanent(why)),

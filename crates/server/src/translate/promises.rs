@@ -55,7 +55,7 @@ pub(crate) fn deadline_of(asked: &api::CreatePromise, now: Timestamp) -> Result<
             let at = text.parse::<jiff::Timestamp>().map(|at| Timestamp::from_millis(at.as_millisecond()));
             match at {
                 Ok(at) if at > now && at.since(now) <= MAX_SPAN => Ok(Some(at)),
-                Ok(_) => refuse("/deadlineAt", "`deadlineAt` is still to come, and within ten years."),
+                Ok(_) => refuse("/deadlineAt", "`deadlineAt` is in the future, and within ten years."),
                 Err(_) => refuse("/deadlineAt", "`deadlineAt` is a time such as 2026-01-31T12:00:00Z."),
             }
         }
@@ -71,7 +71,7 @@ pub(crate) fn value_of(value: Option<&RawJson>) -> Result<Payload, Refused> {
 /// The failure that waiters see after a rejection.
 pub(crate) fn rejection(asked: &api::RejectPromise) -> Result<Failure, Refused> {
     if asked.message.trim().is_empty() {
-        let detail = "Say in `message` why there will be no value.";
+        let detail = "Explain in `message` why there is no value.";
         return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/message"));
     }
     Ok(Failure::permanent(&asked.message).with_code(asked.code.as_deref().unwrap_or("rejected")))
@@ -83,7 +83,7 @@ pub(crate) fn settlement_by_token(asked: &api::SettleByToken) -> Result<Settleme
         (Some(value), None) => Ok(Settlement::Resolved(value_of(Some(value))?)),
         (None, Some(reject)) => Ok(Settlement::Rejected(rejection(reject)?)),
         (None, None) | (Some(_), Some(_)) => {
-            let detail = "Send `value`, or `reject` with a `message`: one of both.";
+            let detail = "Send `value`, or `reject` with a `message`: one of the two.";
             Err(Refused::new(Code::InvalidRequest, detail))
         }
     }

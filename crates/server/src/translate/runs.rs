@@ -96,7 +96,7 @@ pub(crate) fn shown_attention(run: RunId, attention: &Attention) -> api::Attenti
         AttentionReason::InDoubt => (
             api::AttentionReason::InDoubt,
             format!(
-                "Nobody knows whether the effect happened. Ask the provider by its effect key (GET /api/v1/doubts), then decide with {resolve}."
+                "It is unknown whether the effect happened. Ask the provider for its effect key (GET /api/v1/doubts), then decide with {resolve}."
             ),
         ),
         AttentionReason::CompensationFailed => (

@@ -222,7 +222,7 @@ fn describe_promise(promise: &Promise, reference: &PromiseRef, now: Timestamp) -
         PromiseState::Settled { at, settlement: Settlement::Cancelled(why) } => {
             format!("was cancelled at {}: {}", instant(*at, now), excerpt(why.message()))
         }
-        PromiseState::TimedOut => "timed out before anybody settled it".into(),
+        PromiseState::TimedOut => "timed out before it was settled".into(),
         PromiseState::KeyTaken { by } => {
             format!("can never be settled: its key belongs to the promise `{by}`")
         }
@@ -233,7 +233,7 @@ fn describe_operation(operation: &Operation, now: Timestamp) -> String {
     let id = operation.id;
     match &operation.state {
         OperationState::Pending { heard_at } => format!(
-            "is in progress{}; its worker was last heard of {} ago",
+            "is in progress{}; its worker was last seen {} ago",
             since(operation.began_at, now),
             super::sentence::span(now.since(*heard_at))
         ),
@@ -248,7 +248,7 @@ fn describe_operation(operation: &Operation, now: Timestamp) -> String {
         }
         OperationState::Reverted { at, .. } => {
             format!(
-                "was reverted at {}; the entity is as before, and the step can be taken again",
+                "was reverted at {}; the entity is unchanged, and the step can be taken again",
                 instant(*at, now)
             )
         }
@@ -278,7 +278,7 @@ fn describe_event(event: &InboundEvent, now: Timestamp) -> Found {
     let what = what.or_else(|| text(&outcome, "detail")).map(|what| format!(": {}", excerpt(&what)));
     let source = &event.id.source;
     let sentence = format!(
-        "came in from the source `{source}` at {} and is {}{}",
+        "was received from the source `{source}` at {} and is {}{}",
         instant(event.received_at, now),
         event.status.as_str(),
         what.unwrap_or_default()

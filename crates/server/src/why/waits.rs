@@ -89,7 +89,7 @@ impl Situation<'_> {
             }
         };
         if lease_until < self.now {
-            found.sentence.push_str("; that worker is late, so another one takes the run over");
+            found.sentence.push_str("; that worker is late, so another one takes over the run");
         }
         found
     }

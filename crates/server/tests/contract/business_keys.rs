@@ -44,7 +44,7 @@ async fn a_run_is_created_once_per_key() {
 
 /// S0.18, S0.19, S2.9
 #[tokio::test]
-async fn what_is_no_key_is_refused() {
+async fn malformed_business_keys_are_rejected() {
     let server = TestServer::memory().await;
     let echo = server.echo().await;
     for key in ["", &"k".repeat(256), "caf\u{e9}", "a\tb", "a\nb"] {

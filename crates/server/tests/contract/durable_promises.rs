@@ -208,7 +208,7 @@ async fn both_ways_in_lead_to_the_same_promises() {
 /// `idempotency-key` has the specification's meaning, so nothing is replayed; malformed headers and
 /// bodies are rejected.
 #[tokio::test]
-async fn headers_and_bodies_are_those_of_the_specification() {
+async fn headers_and_bodies_follow_the_specification() {
     let server = TestServer::memory().await;
     let first = act(&server, "p", None, NEVER, Some("k"), None).await;
     let again = act(&server, "p", None, NEVER, Some("k"), None).await;

@@ -60,7 +60,7 @@ async fn a_failure_of_the_server_is_the_answer() {
 
 /// CONTRACT §3: "nothing was written" is not an outcome; the same key may be tried again.
 #[tokio::test]
-async fn what_was_not_written_may_be_sent_again_under_the_same_key() {
+async fn an_unwritten_request_may_be_retried_under_the_same_key() {
     let (server, store) = TestServer::planned().await;
     let mut body = charge(&server.echo().await, 1);
     body["subject"] = json!("away-once");
@@ -76,7 +76,7 @@ async fn what_was_not_written_may_be_sent_again_under_the_same_key() {
 
 /// RELIABILITY 4: an unknown outcome is not stored, and its key is not used again under another id.
 #[tokio::test]
-async fn an_outcome_nobody_knows_converges_on_one_run() {
+async fn an_unknown_outcome_converges_on_one_run() {
     let keys = Policy { hold_for: limits::MIN_HOLD, ..Policy::default() };
     let (server, store) = TestServer::planned_with(Setup { keys, ..Setup::default() }).await;
     let mut body = charge(&server.echo().await, 1);

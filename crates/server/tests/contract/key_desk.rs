@@ -7,7 +7,7 @@ use super::{RUNS, charge, run_of};
 
 /// CONTRACT §11, S2.46: a key shows its object, its replays and its conflicts.
 #[tokio::test]
-async fn a_key_tells_what_it_stands_for() {
+async fn a_key_shows_its_object_replays_and_conflicts() {
     let server = TestServer::memory().await;
     let echo = server.echo().await;
     let mut body = charge(&echo, 1);

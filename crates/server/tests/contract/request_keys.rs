@@ -26,7 +26,7 @@ async fn a_key_may_be_bare_or_quoted() {
 
 /// S2.9; RELIABILITY, HTTP: `Idempotency-Key` empty, too long, of other characters, given twice: 400 before anything is stored.
 #[tokio::test]
-async fn what_is_no_key_is_refused_before_anything_is_stored() {
+async fn malformed_request_keys_are_rejected_before_anything_is_stored() {
     let server = TestServer::memory().await;
     let body = charge(&server.echo().await, 1);
     let long = "k".repeat(256);

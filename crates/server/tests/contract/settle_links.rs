@@ -60,7 +60,7 @@ async fn a_stranger_with_a_token_settles_one_promise() {
 /// Unknown, malformed, expired, otherwise settled, timed out: strangers get the same response for
 /// all of these.
 #[tokio::test]
-async fn whoever_has_no_good_token_learns_nothing() {
+async fn a_caller_without_a_valid_token_learns_nothing() {
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_800_000_000_000)));
     let server = TestServer::memory_at(clock.clone()).await;
     let client = server.client_at(2);
@@ -139,7 +139,7 @@ async fn guessing_is_slowed_down() {
 /// A token settles one promise of one workspace, for a limited time, and only a caller who may
 /// settle can create it.
 #[tokio::test]
-async fn a_token_is_made_by_whoever_may_settle_and_for_a_while() {
+async fn a_token_expires_and_needs_permission_to_settle() {
     let server = TestServer::memory().await;
     let (viewer, stranger) =
         (server.key("acme", Role::Viewer).await, server.key("globex", Role::Admin).await);

@@ -7,7 +7,7 @@ use super::support::{Role, TestServer};
 
 /// RELIABILITY, HTTP: unknown fields, wrong types, unknown resources, over-long names.
 #[tokio::test]
-async fn bad_input_is_told_what_is_wrong_and_changes_nothing() {
+async fn bad_input_gets_a_clear_error_and_changes_nothing() {
     let (server, gate) = with_invoice(TestServer::sqlite().await).await;
     let long = "x".repeat(300);
     let (invoices, notes) = ("/api/v1/entities/invoice".to_owned(), format!("{INVOICE}/notes"));

@@ -55,7 +55,7 @@ async fn put(server: &TestServer, document: &Value) -> super::support::Answer {
 
 /// CONTRACT §8: coverage counts open claims as well as declared ones. No entity stays claimed.
 #[tokio::test]
-async fn a_server_that_would_leave_an_open_claim_to_nobody_does_not_start() {
+async fn a_server_without_a_janitor_for_an_open_claim_does_not_start() {
     let place = Place::new();
     let crashing = place.node(&["billing", "archive"]).await;
     let gate = Gate::register(&crashing.engine, "close");
@@ -83,7 +83,7 @@ async fn a_server_that_would_leave_an_open_claim_to_nobody_does_not_start() {
 
 /// The same check answers an upload that would move a document away from the only janitor of its open claims.
 #[tokio::test]
-async fn an_upload_that_would_leave_an_open_claim_to_nobody_is_refused() {
+async fn an_upload_that_would_leave_an_open_claim_without_a_janitor_is_rejected() {
     let place = Place::new();
     let without = place.node(&["archive"]).await;
     let with = place.node(&["billing", "archive"]).await;

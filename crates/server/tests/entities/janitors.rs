@@ -31,7 +31,7 @@ async fn after_a_crash(document: &Value) -> (TestServer, Arc<ManualClock>, Arc<G
 
 /// S1.4, S1.16, S1.34, S1.35, S1.38, S1.40, S1.41: stuck in `closing`, reverted once the window has passed, and the history tells it.
 #[tokio::test]
-async fn what_a_crash_left_claimed_is_reverted_after_the_window_and_the_history_tells_it() {
+async fn a_claim_left_by_a_crash_is_reverted_after_the_window_and_recorded() {
     let (server, clock, gate, operation) = after_a_crash(&billing()).await;
     let stuck = server.get(INVOICE).await.json();
     assert_eq!(
@@ -72,7 +72,7 @@ fn holding() -> Value {
 
 /// CONTRACT §8, `recovery: hold`: it is shown as in doubt, holds the entity, and people decide.
 #[tokio::test]
-async fn what_is_held_is_in_doubt_until_people_decide() {
+async fn a_held_operation_is_in_doubt_until_people_decide() {
     for (resolution, status, entity) in
         [("happened", "DONE", "closed"), ("did_not_happen", "REVERTED", "approved")]
     {

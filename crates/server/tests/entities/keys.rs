@@ -72,7 +72,7 @@ async fn a_step_that_was_under_way_is_found_again_under_its_request_key() {
 /// `retry: returns` gives later callers the recorded outcome for any key, since they gave no key
 /// that could conflict.
 #[tokio::test]
-async fn a_step_that_returns_what_was_done_does_so_for_other_keys_and_inputs() {
+async fn a_step_with_retry_returns_ignores_later_keys_and_inputs() {
     let server = TestServer::sqlite().await;
     let gate = Gate::register(&server.engine, "close");
     let mut document = billing();

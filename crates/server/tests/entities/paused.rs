@@ -54,7 +54,7 @@ impl Secrets for WhenTold {
 
 /// Not a test: the node, in a process of its own, if its environment asks for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn is_a_node_if_it_is_told_to() {
+async fn runs_as_a_node_if_the_environment_says_so() {
     let Ok(database) = std::env::var(DATABASE) else { return };
     let node = TestServer::joining(&database, setup(Arc::new(WhenTold))).await;
     println!("{}", json!({ "url": node.url }));
@@ -72,7 +72,7 @@ struct Node {
 impl Node {
     fn start(database: &str) -> Node {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "entities::paused::is_a_node_if_it_is_told_to", "--nocapture"])
+            .args(["--exact", "entities::paused::runs_as_a_node_if_the_environment_says_so", "--nocapture"])
             .env(DATABASE, database)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -117,7 +117,7 @@ async fn an_irreversible_step_that_may_have_happened_is_repeated_by_a_manager_on
 /// CONTRACT §8: a non-idempotent action is not repeated after an unknown outcome. It is held in
 /// doubt, and the ruling "did not happen" frees the step for everyone.
 #[tokio::test]
-async fn an_unknown_outcome_of_what_is_not_idempotent_is_held_until_a_ruling_frees_it() {
+async fn an_unknown_outcome_of_a_non_idempotent_action_is_held_until_a_ruling() {
     let server = TestServer::sqlite().await;
     let entered = with_payout(&server, 1, "non_idempotent").await;
     let (support, manager) =
@@ -156,7 +156,7 @@ async fn an_unknown_outcome_of_what_is_not_idempotent_is_held_until_a_ruling_fre
 
 /// S1.33: a panic releases, and surfaces.
 #[tokio::test]
-async fn an_action_that_panics_gives_its_claim_back_and_it_is_told() {
+async fn a_panicking_action_releases_its_claim_and_is_reported() {
     let server = TestServer::sqlite().await;
     let code = |_| async { if true { panic!("the code is broken") } else { ActionAnswer::done(1) } };
     server.engine.register_action("close", code).unwrap();
@@ -217,7 +217,7 @@ async fn a_credential_asks_as_its_own_requester_and_as_no_other() {
 
 /// Of fifty equal rulings one counts; the others get the name of its author.
 #[tokio::test]
-async fn of_equal_rulings_on_an_operation_one_is_told_that_it_counts() {
+async fn one_of_several_equal_rulings_on_an_operation_wins() {
     let server = TestServer::sqlite().await;
     with_payout(&server, 1, "non_idempotent").await;
     let doubted = server.post(&format!("{PAYOUT}/steps/send"), &json!({}), &[]).await;

@@ -93,7 +93,7 @@ async fn a_crash_between_the_effect_and_its_record_makes_no_second_effect() {
         .iter()
         .map(|action| action["detail"].clone())
         .collect();
-    assert_eq!(details, ["it was started before", "it was sent before", "it was settled so before"]);
+    assert_eq!(details, ["it was started before", "it was sent before", "it already had this settlement"]);
     let runs = shop.server.get("/api/v1/workflow-runs").await.json();
     assert_eq!(runs["items"].as_array().unwrap().len(), 3, "{runs}");
     for run in runs["items"].as_array().unwrap() {
@@ -170,7 +170,7 @@ async fn two_nodes_that_sweep_at_once_do_it_once() {
 
 /// A failed event is visible, and is processed once the source is repaired.
 #[tokio::test]
-async fn what_failed_is_told_and_processed_again_by_the_source_as_it_is_now() {
+async fn a_failed_event_is_visible_and_reprocessed_with_the_current_source() {
     let shop = Shop::open().await;
     let yaml = |workflow: &str| {
         format!(
@@ -308,7 +308,7 @@ async fn an_event_that_started_a_run_starts_no_second_one_when_the_key_is_free_a
 /// Recorded values are not overwritten: another value for a settled promise, another input under a
 /// run's key.
 #[tokio::test]
-async fn what_contradicts_what_stands_has_failed_and_changes_nothing() {
+async fn an_event_that_contradicts_a_record_fails_and_changes_nothing() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     let run = shop.order("ch_1").await;

@@ -21,7 +21,7 @@ fn said(answer: &Answer) -> Value {
 /// Issue 6, must hold: wrong signature, stale timestamp, altered byte, foreign source, 10 MiB, bad JSON: 4xx, nothing stored.
 /// CONTRACT §9: unsigned is 401.
 #[tokio::test]
-async fn what_is_not_believed_is_refused_in_one_way_and_nothing_is_stored() {
+async fn unverified_webhooks_get_one_response_and_are_not_stored() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     let foreign = shop.source(CARRIER).await;
@@ -194,7 +194,7 @@ async fn raw(shop: &Shop, head: &str) -> String {
 /// RELIABILITY, webhooks in: a sender with too many failures must wait; well-signed webhooks are
 /// not delayed.
 #[tokio::test]
-async fn whoever_fails_too_often_waits_and_good_webhooks_of_the_same_address_do_not() {
+async fn too_many_failures_delay_a_sender_but_no_valid_webhook() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     let wrong = stripe(&payment("evt_1", "ch_1"), "whsec_guess", shop.now());
@@ -209,7 +209,7 @@ async fn whoever_fails_too_often_waits_and_good_webhooks_of_the_same_address_do_
 
 /// A disabled source looks to strangers, and to its provider, as if it did not exist.
 #[tokio::test]
-async fn a_disabled_source_believes_nobody_until_it_is_enabled() {
+async fn a_disabled_source_rejects_everything_until_it_is_enabled() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     let steer = async |status: &str| {
@@ -230,7 +230,7 @@ async fn a_disabled_source_believes_nobody_until_it_is_enabled() {
 
 /// Only the log and the metrics contain the reason. CONTRACT §11.
 #[tokio::test]
-async fn what_was_refused_and_what_became_of_the_rest_is_counted() {
+async fn rejected_and_accepted_webhooks_are_counted() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     let stale = stripe(&payment("evt_1", "ch_1"), STRIPE, shop.now().minus(Duration::from_secs(3600)));

@@ -20,7 +20,7 @@ fn minimal(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_source_is_made_once_and_replaced_only_by_whoever_saw_it() {
+async fn a_source_is_created_once_and_replaced_only_at_the_version_seen() {
     let shop = Shop::open().await;
     let server = &shop.server;
     let path = shop.source(STRIPE_SOURCE).await;
@@ -53,7 +53,7 @@ async fn a_source_is_made_once_and_replaced_only_by_whoever_saw_it() {
 
 /// All problems are reported at once, and nothing is stored.
 #[tokio::test]
-async fn a_bad_source_is_told_all_that_is_wrong_with_it() {
+async fn a_bad_source_gets_all_its_errors_at_once() {
     let shop = Shop::open().await;
     let bad = json!({ "name": "a b", "preset": "paypal", "secrets": ["whsec_inline"], "actions": [{ "start": {} }] });
     let refused = shop.server.post(SOURCES, &bad, &[]).await;
@@ -166,7 +166,7 @@ async fn a_workspace_has_room_for_so_many_names_of_sources_deleted_ones_included
 
 /// The server has promised to process accepted events.
 #[tokio::test]
-async fn what_a_deleted_source_took_in_is_still_processed() {
+async fn events_of_a_deleted_source_are_still_processed() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "unmatched".into()));

@@ -169,7 +169,7 @@ async fn early_settlements_that_expire_are_counted() {
 /// serves, an after-effect for a target that no node serves, and a stored webhook that is not
 /// processed.
 #[tokio::test]
-async fn what_nobody_takes_is_seen_by_how_long_it_has_been_due() {
+async fn work_that_no_node_takes_is_visible_by_its_overdue_time() {
     let (server, clock) = TestServer::timed().await;
     let leaves = |ctx: Ctx, (): ()| async move {
         ctx.after_effect("nobody", &1).await?;

@@ -16,7 +16,7 @@ use super::support::{Role, Setup, TestServer};
 
 /// Missing, of another scheme, twice, garbled, unknown, revoked, expired: one response for all.
 #[tokio::test]
-async fn whoever_has_no_good_key_is_told_the_same() {
+async fn all_callers_without_a_valid_key_get_the_same_response() {
     let server = TestServer::memory().await;
     let revoked =
         server.post("/api/v1/credentials", &json!({ "name": "r", "role": "viewer" }), &[]).await.json();

@@ -91,7 +91,7 @@ async fn a_workspace_that_has_its_share_of_definitions_leaves_the_rest_to_others
 /// Too large, too deep, growing aliases, two documents, not UTF-8: rejected quickly, and the server
 /// survives.
 #[tokio::test]
-async fn what_is_too_much_is_refused() {
+async fn oversized_definitions_are_rejected() {
     let server = TestServer::memory().await;
     let steps = |count: usize| -> Value {
         (0..count).map(|n| json!({ "name": format!("s{n}"), "type": "task", "task": "echo" })).collect()

@@ -58,7 +58,7 @@ async fn a_page_is_asked_for_properly_or_not_at_all() {
 
 /// Filters are literal text.
 #[tokio::test]
-async fn a_filter_is_no_language() {
+async fn filters_are_literal_text() {
     let server = TestServer::sqlite().await;
     let run = server.start(&server.echo().await, json!({})).await;
     server.end(&run).await;
@@ -355,7 +355,7 @@ async fn reasons_and_names_have_a_length_wherever_they_are_kept() {
 /// RELIABILITY, HTTP: a slow, broken or oversized body gets the same error on every kind of route,
 /// with and without a key.
 #[tokio::test]
-async fn a_body_that_does_not_come_is_told_the_same_with_a_key() {
+async fn an_incomplete_body_gets_the_same_error_with_and_without_a_key() {
     let server = TestServer::memory().await;
     let impatient =
         ListenOptions { body_read_timeout: Duration::from_millis(200), ..ListenOptions::default() };

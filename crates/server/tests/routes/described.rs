@@ -37,7 +37,7 @@ fn the_operations_and_the_routes_are_the_same() {
 
 /// Each code is listed at its operations, or among the codes of every request.
 #[test]
-fn every_code_is_told_of() {
+fn every_code_is_described() {
     let described = description();
     let mut told: BTreeSet<String> =
         openapi::codes_of_every_request().iter().map(|code| code.as_str().to_owned()).collect();

@@ -215,7 +215,7 @@ async fn doubts_are_listed_page_by_page() {
 
 /// Of fifty equal rulings one counts; the others get the name of its author.
 #[tokio::test]
-async fn of_equal_rulings_that_race_one_is_told_that_it_counts() {
+async fn one_of_several_racing_rulings_wins() {
     let bank = bank(TestServer::sqlite().await).await;
     let server = &bank.server;
     let (run, doubt) = bank.doubt().await;

@@ -132,7 +132,7 @@ async fn a_stream_follows_a_run_to_its_end() {
 
 /// A history longer than one page of the store is sent in full.
 #[tokio::test]
-async fn a_stream_tells_a_long_history_whole() {
+async fn a_stream_sends_a_long_history_in_full() {
     let server = TestServer::memory().await;
     let run = server.start(&server.upload(&waits("waits")).await, json!({})).await;
     server.until(&run, "WAITING").await;

@@ -189,7 +189,7 @@ async fn a_delivery_is_tried_for_days_under_one_id_then_dead_then_redelivered() 
 
 /// CONTRACT §9: 410 disables the subscription; that is visible and can be repaired.
 #[tokio::test]
-async fn a_receiver_that_is_gone_is_told_nothing_more_until_somebody_enables_it() {
+async fn a_receiver_that_answers_410_gets_nothing_until_it_is_enabled() {
     let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
     let (id, _) = subscribe(&server, &receiver.url(), &["run.completed"]).await;
     receiver.plan(410, &[]);
@@ -339,7 +339,7 @@ async fn an_entity_cannot_speak_to_a_subscription_either() {
 
 /// Doubts are announced, too, so that people can rule.
 #[tokio::test]
-async fn a_doubt_is_told() {
+async fn a_doubt_is_announced() {
     let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
     subscribe(&server, &receiver.url(), &["effect.in_doubt"]).await;
     let wire = |ctx: Ctx, (): ()| async move {

@@ -111,7 +111,7 @@ async fn a_subscription_is_changed_field_by_field_on_the_version_seen() {
 
 /// RELIABILITY, HTTP: an invalid request is rejected with its place, and nothing is stored.
 #[tokio::test]
-async fn what_cannot_be_a_subscription_is_refused_with_its_place() {
+async fn an_invalid_subscription_is_rejected_with_the_place_of_the_error() {
     let server = TestServer::memory().await;
     let fine = json!({ "name": "a", "url": "https://example.com/", "events": ["run.failed"] });
     let bad = [

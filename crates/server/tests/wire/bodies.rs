@@ -139,7 +139,7 @@ async fn pythons_clients_are_told_413_and_not_cut_off() {
 
 /// A client that keeps sending after the response is cut off.
 #[tokio::test]
-async fn what_is_thrown_away_of_a_body_has_an_end() {
+async fn discarding_a_body_is_bounded() {
     let server = start(impatient()).await;
     let mut socket = server.connect().await;
     socket.write_all(format!("{JSON}content-length: 999999999\r\n\r\n").as_bytes()).await.unwrap();

@@ -89,7 +89,7 @@ async fn a_batch_keeps_what_those_of_its_writes_bring_that_take_effect() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_is_at_is_passed_over_and_looked_at_again_in_a_moment() {
+async fn locked_messages_are_skipped_and_retried_soon() {
     let database = database().await;
     let t = stage(&database.url(), PostgresOptions::default()).await;
     let run = t.driven().await;
@@ -112,7 +112,7 @@ async fn what_another_is_at_is_passed_over_and_looked_at_again_in_a_moment() {
 
 /// A purge has read the run before the redelivery is requested.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_to_be_delivered_once_more_outlives_a_purge_under_way() {
+async fn a_message_due_for_redelivery_survives_a_concurrent_purge() {
     let database = database().await;
     let t = Arc::new(stage(&database.url(), PostgresOptions::default()).await);
     for _ in 0..50 {

@@ -129,7 +129,7 @@ async fn a_certificate_that_is_not_trusted_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_stands_against_encryption_is_told() {
+async fn problems_with_encryption_are_reported() {
     let database = database().await;
     for mode in ["require", "verify-full"] {
         let error = refused(&format!("{}?sslmode={mode}", database.tcp_url())).await;

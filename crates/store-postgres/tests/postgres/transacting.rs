@@ -224,7 +224,7 @@ async fn work_that_takes_too_long_is_cut_off() {
 
 /// Neither for the record in the same transaction, nor for the next user of the connection.
 #[tokio::test]
-async fn what_work_leaves_on_its_connection_harms_nobody() {
+async fn state_that_work_leaves_on_its_connection_is_cleared() {
     let bank = Bank::open(PostgresOptions::default().transactions(1)).await;
     let run = bank.t.driven().await;
     let rude = transact(&run, |transaction| {

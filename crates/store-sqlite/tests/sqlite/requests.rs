@@ -20,7 +20,7 @@ async fn stage(place: &Place, options: SqliteOptions) -> Stage {
 
 /// A replay, a conflict and a wait cost no commit: a store that cannot write can tell them.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_only_has_to_be_told_something_writes_nothing() {
+async fn a_replay_writes_nothing() {
     let place = Place::new();
     let t = stage(&place, place.options()).await;
     let answered = t.answered("answered").await;

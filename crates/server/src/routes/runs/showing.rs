@@ -94,7 +94,7 @@ pub(crate) async fn list(
         None | Some("false") => false,
         Some("true") => true,
         Some(_) => {
-            let detail = "`needsAttention` is `true`, or left away.";
+            let detail = "`needsAttention` is `true` or absent.";
             return Err(Refused::new(Code::InvalidRequest, detail).with("path", "query:needsAttention"));
         }
     };

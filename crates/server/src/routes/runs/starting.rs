@@ -149,7 +149,8 @@ async fn select_workflow(
             (definition.selector(), Some(definition))
         }
         (None, None) => {
-            let detail = "Say what to run: `workflow`, such as `order` or `order@2`, or `definitionId`.";
+            let detail =
+                "Name the workflow to run: `workflow`, such as `order` or `order@2`, or `definitionId`.";
             return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/workflow"));
         }
         (Some(_), Some(_)) => {
@@ -266,8 +267,8 @@ async fn conflict(
         stored.differing_paths = outline(&view.input).differences(&outline(input));
     }
     let detail = format!(
-        "The key names run {run}, which was started with another definition or input; nothing was changed. Look at it with \
-         GET /api/v1/workflow-runs/{run}, or use a new key if a new run is meant."
+        "The key names run {run}, which was started with another definition or input; nothing was changed. Read it with \
+         GET /api/v1/workflow-runs/{run}, or use a new key for a new run."
     );
     let stored = serde_json::to_value(stored).unwrap_or_default();
     Problem::new(Code::IdempotencyKeyConflict, detail).with("storedRequest", stored)
