@@ -1,4 +1,4 @@
-//! `hapax audit`: what people did.
+//! `hapax audit`: actions of people.
 
 use anyhow::{Context, Result, anyhow};
 use hapax::limits::MAX_PAGE;

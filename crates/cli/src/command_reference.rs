@@ -10,7 +10,7 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
 /// The text above it is written by hand.
 const MARK: &str = "<!-- what follows is made from the command line's own description: HAPAX_UPDATE=1 cargo test -p hapax-cli reference -->";
 
-/// All that stands below the mark.
+/// The part of the page below the mark.
 fn render() -> String {
     let mut hapax = crate::arguments::command();
     // Usages name the whole command, and options of every command are known to each.

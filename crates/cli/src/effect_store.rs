@@ -10,7 +10,7 @@ use hapax::{Engine, EngineOptions, WorkspaceId, find_schema, open_store};
 
 use crate::store_url::without_secrets;
 
-/// Longer than any command takes: deleting what has expired is left to the programs that own the store.
+/// Longer than any command takes: the programs that own the store delete expired data.
 const NEVER: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 /// Another process may own the SQLite file at the same time.
@@ -120,7 +120,7 @@ async fn check_tables(url: &str) -> Result<()> {
     }
 }
 
-/// Lets go of the store; what was to be written is.
+/// Closes the store after all writes.
 pub(crate) async fn close(engine: &Engine) -> Result<()> {
     Ok(engine.shutdown(Duration::from_secs(10)).await?)
 }

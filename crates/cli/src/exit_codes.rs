@@ -8,7 +8,7 @@ use hapax_api::client::ClientError;
 
 use crate::interrupts::Interrupted;
 
-/// Each code and what it says.
+/// Each code and its meaning.
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (0, "it worked"),
     (1, "it failed or was refused; standard error says why and what to do"),
@@ -104,7 +104,7 @@ fn of_client(error: &ClientError) -> u8 {
     }
 }
 
-/// Was it done, and did it fail? That is no conflict, and waiting does not help.
+/// Was it done, and did it fail? That is not a conflict, and waiting does not help.
 fn has_failed(code: Code) -> bool {
     matches!(code, Code::ActionFailed | Code::ActionPanicked)
 }

@@ -1,4 +1,4 @@
-//! `hapax keys`: what an idempotency key stands for, and freeing one.
+//! `hapax keys`: looks up and releases idempotency keys.
 
 use anyhow::Result;
 use clap::ValueEnum;

@@ -1,4 +1,4 @@
-//! `hapax promises`: make promises on a server, look at them, settle them, hand them to others.
+//! `hapax promises`: create, read and settle promises, and issue settle tokens.
 
 mod create;
 mod early;

@@ -1,4 +1,4 @@
-//! `hapax runs`: start runs on a server, look at them, watch them, steer them.
+//! `hapax runs`: start, read, watch and steer runs.
 
 mod answer;
 mod history;

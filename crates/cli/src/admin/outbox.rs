@@ -1,4 +1,4 @@
-//! `hapax admin outbox`: after-effects, and having one delivered once more.
+//! `hapax admin outbox`: lists and redelivers after-effects.
 
 mod list;
 mod redeliver;

@@ -1,4 +1,4 @@
-//! `hapax admin workspaces`: who owns what on a server.
+//! `hapax admin workspaces`: the workspaces of a server.
 
 use anyhow::Result;
 use hapax_api::{CreateWorkspace, Workspace};

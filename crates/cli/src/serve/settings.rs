@@ -1,4 +1,5 @@
-//! Settings of a server. Flags go before the environment, the configuration file and the defaults.
+//! Settings of a server. Flags override environment variables, the configuration file and the
+//! defaults.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,7 +29,7 @@ use super::config_file;
 use crate::bounded_file;
 use crate::limits::MAX_SEALING_KEY_BYTES;
 
-/// Where `hapax serve` and `hapax dev` listen unless told otherwise.
+/// Default address of `hapax serve` and `hapax dev`.
 pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:7171";
 
 const EXAMPLES: &str = "\
@@ -213,7 +214,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Puts together what was said where, and refuses what cannot work.
+    /// Combines the sources of settings, and rejects impossible ones.
     pub(crate) fn gather(said: ServeOptions) -> Result<Self> {
         let file = match &said.config {
             Some(path) => config_file::read(path)?,
@@ -348,7 +349,8 @@ impl Settings {
         })
     }
 
-    /// Refuses modules that would take a living holder for a gone one: what another node does is heard of as often as that node says it.
+    /// Rejects modules that would treat a living holder as gone: other nodes send heartbeats only
+    /// at their own interval.
     pub(crate) fn check_for_several_nodes(&self) -> Result<()> {
         let least = hapax::limits::HEARTBEAT_EVERY * 3;
         let hasty = self.modules.iter().find(|module| module.stale_after < least);
@@ -376,7 +378,7 @@ fn sealing_keys(files: &[PathBuf]) -> Result<Vec<SealingKey>> {
     let read = |path: &PathBuf| {
         let about = || format!("sealing-key-file: {}", path.display());
         let text = bounded_file::read_text(path, MAX_SEALING_KEY_BYTES).with_context(about)?;
-        // Editors end files with a line end, which is never meant.
+        // Editors end files with a line end, which is not part of the key.
         SealingKey::from_secret(text.trim_end().as_bytes()).with_context(about)
     };
     files.iter().map(read).collect()
@@ -439,10 +441,10 @@ fn workspace_places(texts: &[String]) -> Result<BTreeMap<WorkspaceId, Vec<Place>
     Ok(places)
 }
 
-/// A span of time as people write it: `24h`, `5m`, `1h30m`.
+/// A duration as people write it: `24h`, `5m`, `1h30m`.
 fn span(name: &str, text: Option<String>) -> Result<Option<Duration>> {
     let Some(text) = text else { return Ok(None) };
-    // Nothing at all is a span as well, for what can be turned off.
+    // Zero is a duration as well, for settings that can be turned off.
     if matches!(text.as_str(), "0" | "0s") {
         return Ok(Some(Duration::ZERO));
     }
