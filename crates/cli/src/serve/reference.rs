@@ -57,8 +57,7 @@ fn render() -> String {
          and of its database are always closed; the name of the database is resolved when the server starts.\n\n\
          ## Secrets\n\n\
          A secret belongs to one workspace. `secret://bank-key` in a document of the workspace `acme` is looked up in this order:\n\n\
-         1. the variable `HAPAX_SECRET_ACME__BANK_KEY`: workspace and name in capitals, with two underscores between them, and\n\
-            `-` and `.` as `_`;\n\
+         1. the variable `HAPAX_SECRET_ACME__BANK_KEY`: workspace and name in capitals, joined by `__`, with `-` and `.` as `_`;\n\
          2. the file `acme/bank-key` in `secrets-dir`;\n\
          3. the variable `HAPAX_SECRET__SHARED__BANK_KEY`;\n\
          4. the file `_shared/bank-key` in `secrets-dir`.\n\n\
@@ -70,8 +69,8 @@ fn render() -> String {
          `acme/bank-key.destinations`, one per line, or into the variable `HAPAX_DESTINATIONS_ACME__BANK_KEY`, separated by\n\
          commas. A destination is `api.example.com`, `*.example.com` or `https://api.example.com:8443/v1`: https unless it says\n\
          http, and all paths below the given one. A step that would send the secret elsewhere fails with\n\
-         `secret_not_for_destination` before anything is sent. A secret without destinations may be sent anywhere, and `hapax\n\
-         serve` warns about it. Uploads that name secrets need the role admin, and the audit log lists the names.\n\n\
+         `secret_not_for_destination` before anything is sent. A secret without destinations may be sent anywhere, and the\n\
+         server warns about it. Uploads that name secrets need the role admin, and the audit log lists the names.\n\n\
          ## Logs and traces\n\n\
          Only flags and environment variables set these. [operations.md](operations.md#logs) explains them.\n\n\
          | flag | environment | what it does |\n|---|---|---|\n",
