@@ -5,7 +5,8 @@ use anyhow::{Result, bail};
 use crate::command_line::workspace_root;
 use crate::tool::Tool;
 
-/// The programs that can tell, each with how it is asked. The first that is there is used; both read the list of the RustSec project.
+/// Programs for the check, each with its arguments. The first one found is used; both read the list
+/// of the RustSec project.
 const ASKED: [(&str, &[&str]); 2] =
     [("cargo-deny", &["deny", "check", "advisories"]), ("cargo-audit", &["audit", "--deny", "unsound"])];
 

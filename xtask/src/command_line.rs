@@ -17,7 +17,7 @@ pub(crate) struct CommandLine {
 }
 
 impl CommandLine {
-    /// Words are separated by blanks; none of ours contains one.
+    /// A command from words that are separated by blanks; none of them contains one.
     pub(crate) fn new(words: &'static str) -> Self {
         let mut words = words.split_whitespace();
         let program = words.next().expect("a command line names a program");
@@ -41,25 +41,25 @@ impl CommandLine {
         self
     }
 
-    /// Runs at the root of the workspace, with its output going where ours goes.
+    /// Runs at the root of the workspace and inherits this process's output.
     pub(crate) fn run(&self) -> Result<ExitStatus> {
         self.command().status().with_context(|| format!("could not start `{}`", self.program))
     }
 
-    /// Runs at the root of the workspace; what it says on either stream is given back in the order it was said.
+    /// Runs at the root of the workspace; returns both output streams in their order.
     pub(crate) fn run_captured(&self) -> Result<(ExitStatus, Vec<u8>)> {
         let (mut said, saying) = std::io::pipe()?;
         let mut command = self.command();
         command.stdout(saying.try_clone()?).stderr(saying);
         let mut child = command.spawn().with_context(|| format!("could not start `{}`", self.program))?;
-        // Our own ends of the pipe; it is read until the last one is closed.
+        // Drops this process's ends of the pipe; it is read until the last one is closed.
         drop(command);
         let mut output = Vec::new();
         said.read_to_end(&mut output)?;
         Ok((child.wait()?, output))
     }
 
-    /// Whether the command can be started and succeeds; its output is dropped.
+    /// Returns true if the command starts and succeeds; drops its output.
     pub(crate) fn succeeds(&self) -> bool {
         let quiet = self.command().stdout(Stdio::null()).stderr(Stdio::null()).status();
         quiet.is_ok_and(|status| status.success())
@@ -67,7 +67,8 @@ impl CommandLine {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&*self.program);
-        // What cargo tells us about this crate; passed on, it would make other crates' build scripts run anew.
+        // Variables that cargo sets for this crate. Passed on, they would make other crates' build
+        // scripts run again.
         let ours = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
         for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
             command.env_remove(name);
@@ -95,7 +96,7 @@ impl fmt::Display for CommandLine {
     }
 }
 
-/// The folder that Cargo.toml of the workspace lies in.
+/// The folder of the workspace's Cargo.toml.
 pub(crate) fn workspace_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }

@@ -19,7 +19,7 @@ use crate::tool::Tool;
 
 /// Largest program that a release may carry.
 const MAX_PROGRAM_BYTES: u64 = 40 * 1024 * 1024;
-/// The programs that packages are made with.
+/// The programs that build the packages.
 const TOOLS: [(&str, &str); 6] = [
     ("dpkg-deb", "dpkg"),
     ("git", "git"),
@@ -28,7 +28,8 @@ const TOOLS: [(&str, &str); 6] = [
     ("sha256sum", "coreutils"),
     ("tar", "tar"),
 ];
-/// The libraries that the program may need from the system. Anything else would have to be on every machine that it is put on.
+/// The libraries that the program may need from the system. Any other would have to be installed on
+/// every machine.
 const LIBRARIES: [&str; 4] = ["ld-linux", "libc.so", "libgcc_s.so", "libm.so"];
 
 #[derive(clap::Args)]
@@ -58,7 +59,7 @@ Build the program with the profile `dist`, and make the packages of a release fr
 
 The same commit makes the same packages from the same program. `cargo xtask try-packages` tries them on a machine without Rust.";
 
-/// What every package is made from.
+/// Inputs of every package.
 struct Release {
     root: &'static Path,
     /// Where the packages go.
@@ -66,13 +67,13 @@ struct Release {
     program: PathBuf,
     version: String,
     platform: Platform,
-    /// The newest version of the C library that the program asks for, such as `2.34`.
+    /// The newest version of the C library that the program needs, such as `2.34`.
     glibc: String,
-    /// Seconds since 1970 that all files in packages are dated to.
+    /// Timestamp of all files in packages, in seconds since 1970.
     moment: String,
 }
 
-/// One machine by the names that package managers have for it.
+/// One platform, by its names in the package managers.
 struct Platform {
     debian: &'static str,
     npm_cpu: &'static str,
@@ -111,7 +112,7 @@ impl Release {
             None => build(root)?,
         };
         let out = root.join(&options.out);
-        // Only what is ours: the folder may be one that somebody named by mistake.
+        // Removes only files of `dist`, because the user may have named the wrong folder.
         for old in fs::read_dir(&out).into_iter().flatten().filter_map(Result::ok) {
             let name = old.file_name().to_string_lossy().into_owned();
             if name.starts_with("hapax") || name == "SHA256SUMS" || name == "release-notes.md" {
@@ -144,7 +145,7 @@ impl Release {
         })
     }
 
-    /// A folder to put a package together in; gone when the package is made.
+    /// A folder to assemble a package in; removed when the package is made.
     fn staging(&self, name: &str) -> Result<PathBuf> {
         let folder = self.out.join(".staging").join(name);
         let _ = fs::remove_dir_all(&folder);
@@ -162,7 +163,7 @@ impl Release {
         put_text(place, bytes, mode)
     }
 
-    /// A file of `packaging` with the words between `@` filled in.
+    /// A file of `packaging` with the `@word@` placeholders filled in.
     fn fill_in(&self, file: &str, words: &[(&str, &str)]) -> Result<String> {
         let path = self.root.join("packaging").join(file);
         let mut text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -188,7 +189,7 @@ impl Release {
         Ok(fs::rename(packed, archive)?)
     }
 
-    /// The checksums of everything that lies beside them, in the form that `sha256sum --check` reads.
+    /// The checksums of all files in the folder, in the format of `sha256sum --check`.
     fn write_checksums(&self) -> Result<PathBuf> {
         let _ = fs::remove_dir_all(self.out.join(".staging"));
         let mut names: Vec<_> =
@@ -252,7 +253,8 @@ fn workspace_version(root: &Path) -> Result<String> {
     Ok(version.context("hapax-cli has a version")?.to_owned())
 }
 
-/// The program names the versions of the C library that it needs symbols of; an older one lacks some of them.
+/// The newest version of the C library among the program's symbols; an older library lacks some of
+/// them.
 fn newest_glibc(program: &[u8]) -> Result<String> {
     let mark = b"GLIBC_2.";
     let minor = |at: usize| {
@@ -277,7 +279,7 @@ fn check_libraries(program: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Names of shared libraries in the program: `lib….so.N`, each a text of its own.
+/// Names of shared libraries in the program: `lib….so.N`, each a string of its own.
 fn list_libraries(program: &[u8]) -> Vec<String> {
     let texts = program.split(|byte| *byte == 0).filter(|text| text.len() < 64);
     let names = texts.filter_map(|text| std::str::from_utf8(text).ok()).filter(|text| {

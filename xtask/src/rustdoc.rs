@@ -1,7 +1,9 @@
-//! Stands in for rustdoc while cargo runs the doc-tests, and has each library documented as well, without a warning.
+//! Replaces rustdoc while cargo runs the doc-tests, and documents each library as well, without a
+//! warning.
 //!
-//! `cargo doc` compiles every dependency anew, for its types alone. The doc-tests of a library are compiled against what the tests have compiled
-//! already; so is its documentation here, which takes seconds instead of minutes. Programs are not documented: nobody reads them there.
+//! `cargo doc` compiles every dependency again, only for its types. The doc-tests of a library use
+//! the dependencies that the tests have already compiled. So does its documentation here, which
+//! takes seconds instead of minutes. Programs are not documented.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,15 +11,15 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result};
 
-/// Set for whoever is started as rustdoc: where the documentation goes.
+/// Set for a process that is started as rustdoc: the output folder of the documentation.
 pub(crate) const DOCS_IN: &str = "HAPAX_DOCS_IN";
 
-/// Where the documentation goes, if this process was started as rustdoc.
+/// The output folder, if this process was started as rustdoc.
 pub(crate) fn is_asked_for() -> Option<PathBuf> {
     std::env::var_os(DOCS_IN).map(PathBuf::from)
 }
 
-/// Documents what is to be tested, and tests it; whatever else cargo asks is passed on.
+/// Documents a library before testing it; passes other calls of cargo on.
 pub(crate) fn stand_in(docs_in: PathBuf, asked: Vec<OsString>) -> ExitCode {
     let run = || {
         if let Some(documenting) = documenting(&asked) {
@@ -46,7 +48,7 @@ fn run(mut command: Command) -> Result<ExitStatus> {
     command.status().context("could not start `rustdoc`")
 }
 
-/// The arguments that document what these test; nothing if they test nothing.
+/// The arguments to document the tested library; none if nothing is tested.
 fn documenting(asked: &[OsString]) -> Option<Vec<OsString>> {
     let mut tests = false;
     let mut kept = Vec::with_capacity(asked.len());
@@ -55,7 +57,7 @@ fn documenting(asked: &[OsString]) -> Option<Vec<OsString>> {
         match argument.to_str() {
             Some("--test") => tests = true,
             Some("--no-run") => {}
-            // Each with a value of its own.
+            // Options with a separate value.
             Some("--test-run-directory" | "--test-args" | "--test-runtool" | "--test-runtool-arg") => {
                 left.next();
             }

@@ -1,4 +1,4 @@
-//! `cargo xtask storm`: builds the server and the storm, and lets it blow.
+//! `cargo xtask storm`: builds the server and the storm, and runs it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,13 +13,13 @@ pub(crate) struct Options {
     /// How many nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=9))]
     nodes: u8,
-    /// How long it takes in all, about 50 seconds of healing and checking included
+    /// Total time in minutes, including about 50 seconds of healing and checking
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
     minutes: u64,
-    /// What the plan is drawn from; any if absent
+    /// Seed of the plan; random if absent
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-    /// Use the programs as they were built last, instead of building them
+    /// Use the programs of the last build, instead of building them
     #[arg(long)]
     as_built: bool,
 }

@@ -1,4 +1,5 @@
-//! Programs that chores beside the checks are done with. `verify` needs none of them, so they are no requirements; each chore says what it lacks.
+//! Programs for chores outside the checks. `verify` needs none of them, so they are not
+//! requirements; each chore reports a missing one.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -47,24 +48,24 @@ impl Tool {
         self
     }
 
-    /// Runs it with nothing of our environment.
+    /// Runs it with an empty environment.
     pub(crate) fn clean(mut self) -> Self {
         self.is_clean = true;
         self
     }
 
-    /// Whether a program of this name is in PATH.
+    /// Returns true if a program of this name is in PATH.
     pub(crate) fn is_there(program: &str) -> bool {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
     }
 
-    /// Runs it to its end; what it says is shown only if it fails.
+    /// Runs it to its end; shows its output only if it fails.
     pub(crate) fn run(&self) -> Result<()> {
         self.output().map(drop)
     }
 
-    /// Runs it to its end, and gives back what it wrote to standard output.
+    /// Runs it to its end, and returns its standard output.
     pub(crate) fn output(&self) -> Result<String> {
         let ended = self.command().output().with_context(|| self.not_started())?;
         let (out, errors) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
@@ -72,7 +73,7 @@ impl Tool {
         Ok(out.into_owned())
     }
 
-    /// Runs it to its end, with its output going where ours goes.
+    /// Runs it to its end and inherits this process's output.
     pub(crate) fn show(&self) -> Result<()> {
         let status = self.command().status().with_context(|| self.not_started())?;
         ensure!(status.success(), "`{}` failed ({status})", self.shown());
@@ -93,7 +94,8 @@ impl Tool {
         if self.is_clean {
             command.env_clear();
         }
-        // What cargo tells us about this crate; passed on, it would make other crates' build scripts run anew.
+        // Variables that cargo sets for this crate. Passed on, they would make other crates' build
+        // scripts run again.
         let ours = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
         for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
             command.env_remove(name);

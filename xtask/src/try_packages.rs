@@ -1,6 +1,8 @@
-//! `cargo xtask try-packages`: installs what `dist` made on a machine without Rust, and asks for a first answer.
+//! `cargo xtask try-packages`: installs the packages of `dist` on a machine without Rust, and sends
+//! a first request.
 //!
-//! The machine is a bare Debian in a folder, without a network of its own. What is done there stands in `packaging/try`, one script per package.
+//! The machine is a bare Debian in a folder, without network access. The scripts are in
+//! `packaging/try`, one per package.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +14,14 @@ use crate::command_line::{show_elapsed, workspace_root};
 use crate::tool::Tool;
 
 const RELEASE: &str = "bookworm";
-/// Beside what is on every Debian: what the scripts ask with, and the two package managers that packages are for.
+/// Packages beyond bare Debian: tools of the scripts, and the two package managers under test.
 const PACKAGES: &str = "ca-certificates,curl,iproute2,python3-venv";
 const LATER_PACKAGES: [&str; 2] = ["nodejs", "npm"];
 const SCRIPTS: [&str; 4] = ["archive", "debian", "npm", "wheel"];
-/// Makes namespaces of its own, in which everything that is started ends with the script, and only its own network is there.
+/// Creates namespaces: all processes end with the script, and only a private network exists.
 const ISOLATED: [&str; 5] = ["--mount", "--net", "--pid", "--fork", "--kill-child"];
-/// What a try writes goes into a folder over the Debian, which stays as it is. The mounts end with the namespace.
+/// Writes go into a folder over the Debian, which stays unchanged. The mounts end with the
+/// namespace.
 const INSIDE: &str = r#"
     mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/written,workdir=$2/work" "$2/machine"
     mount -t proc proc "$2/machine/proc"
@@ -28,10 +31,10 @@ const INSIDE: &str = r#"
 #[derive(clap::Args)]
 #[command(long_about = ABOUT)]
 pub(crate) struct Options {
-    /// Where `dist` put the packages
+    /// Folder with the packages of `dist`
     #[arg(long, value_name = "FOLDER", default_value = "target/packages")]
     packages: PathBuf,
-    /// Try this one alone: archive, debian, npm or wheel
+    /// Try only this one: archive, debian, npm or wheel
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// A Debian in a folder, to use instead of making one
@@ -128,7 +131,7 @@ fn make_upgrade(packages: &Path, home: &Path) -> Result<PathBuf> {
     let text = fs::read_to_string(&control)?;
     let version = text.lines().find_map(|line| line.strip_prefix("Version: ")).context("it has a version")?;
     fs::write(&control, text.replace(&format!("Version: {version}"), &format!("Version: {version}+later")))?;
-    // The settings that come with it differ, so that an upgrade that overwrites would be noticed.
+    // Its settings differ, so that an upgrade that overwrites the user's would be noticed.
     let settings = tree.join("etc/hapax/hapax.toml");
     fs::write(&settings, fs::read_to_string(&settings)? + "\n# Of the later version.\n")?;
     Tool::new("dpkg-deb").args(["--root-owner-group", "-Zgzip", "--build"]).args([&tree, &package]).run()?;
@@ -136,7 +139,7 @@ fn make_upgrade(packages: &Path, home: &Path) -> Result<PathBuf> {
     Ok(upgrade)
 }
 
-/// A bare Debian, made once.
+/// Creates a bare Debian, once.
 fn make_base(home: &Path) -> Result<PathBuf> {
     let base = home.join("base");
     if home.join("complete").exists() {
@@ -177,7 +180,8 @@ fn find(folder: &Path, end: &str) -> Result<PathBuf> {
     found.with_context(|| format!("no {end} in {}", folder.display()))
 }
 
-/// A machine is removed only when nothing is mounted in it: the mounts of a try end with its namespace.
+/// Removes a machine only when nothing is mounted in it: the mounts of a try end with its
+/// namespace.
 fn remove(folder: &Path) -> Result<()> {
     let mounts = fs::read_to_string("/proc/mounts")?;
     let inside = format!(" {}/", folder.display());

@@ -1,5 +1,5 @@
-//! `cargo xtask verify`: every check of the project in order, the last ones beside the tests, which take longest; what comes after one
-//! that failed is not run.
+//! `cargo xtask verify`: every check of the project in order, the last ones beside the tests, which
+//! take longest; it stops after a failure.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,17 +19,19 @@ pub(crate) struct Options {
     /// Skip the steps before this one
     #[arg(long, value_name = "STEP", conflicts_with = "only")]
     from: Option<Step>,
-    /// Run this step alone
+    /// Run only this step
     #[arg(long, value_name = "STEP")]
     only: Option<Step>,
 }
 
-/// The head start of the tests before what runs beside them. It takes cargo a second or two to see that all is compiled, and two cargos take
-/// turns: should the tests come second after all, they wait for the others to compile, and nothing else is lost.
+/// Head start of the tests before the steps that run beside them. Cargo needs a second or two to
+/// see that everything is compiled, and two cargos take turns: if the tests came second, they would
+/// wait for the others to compile, and nothing else would be lost.
 const HEAD_START: Duration = Duration::from_secs(5);
 
-/// The checks, in order. Those between the tests and the storm run beside the tests, one after the other: the tests wait for disks and servers
-/// more than they compute. The storm comes last and alone.
+/// The checks, in order. The steps between the tests and the storm run beside the tests, one after
+/// the other: the tests wait for disks and servers more than they compute. The storm comes last and
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Step {
     Formatting,
@@ -41,18 +43,19 @@ enum Step {
     Storm,
 }
 
-/// What became of one chosen step.
+/// Result of one chosen step.
 enum Outcome {
     Passed(Duration),
     Failed(Duration, ExitStatus),
     NotRun,
 }
 
-/// This program, which is rustdoc for the doc-tests. Asked for before anything is built: a build that replaces the file leaves the path as it was.
+/// This program, which also serves as rustdoc for the doc-tests. Its path is read before anything
+/// is built, because a build replaces the file.
 static PROGRAM: LazyLock<PathBuf> =
     LazyLock::new(|| std::env::current_exe().expect("a program knows where it lies"));
 
-/// Where `cargo doc` puts them, too.
+/// The output folder of `cargo doc`, too.
 fn docs_in() -> PathBuf {
     PROGRAM.ancestors().nth(2).unwrap_or(&PROGRAM).join("doc")
 }
@@ -92,7 +95,7 @@ fn run_steps(steps: &[Step]) -> Result<Vec<Outcome>> {
     let (of_tests, of_beside) = thread::scope(|scope| {
         let (tests_are_over, over) = mpsc::channel::<()>();
         let beside = scope.spawn(move || {
-            // Tests that are over sooner need no head start any more.
+            // If the tests have ended, they need no head start.
             let _ = over.recv_timeout(HEAD_START);
             run_in_order(beside, Step::run_captured)
         });
@@ -129,7 +132,8 @@ fn choose_steps(options: &Options) -> Vec<Step> {
     Step::value_variants().iter().copied().filter(|&step| is_chosen(step)).collect()
 }
 
-/// The times of the steps add up to more than `total` if some ran beside others.
+/// Formats the results. The times of the steps add up to more than `total` if some ran beside
+/// others.
 fn summarise(steps: &[Step], outcomes: &[Outcome], total: Duration) -> String {
     let mut lines = vec![format!("{:<12} {:<8} {:>8}", "step", "result", "time")];
     for (step, outcome) in steps.iter().zip(outcomes) {
@@ -146,7 +150,7 @@ impl Step {
         self.to_possible_value().expect("no step is hidden").get_name().to_owned()
     }
 
-    /// Its output goes where ours goes.
+    /// Inherits this process's output.
     fn run(self) -> Result<Outcome> {
         let command = self.command();
         println!("\n==> {}: {command}", self.name());
@@ -156,7 +160,7 @@ impl Step {
         Ok(outcome)
     }
 
-    /// Beside another step: its output is shown in one piece when it is over.
+    /// Runs beside another step: prints its output in one piece at its end.
     fn run_captured(self) -> Result<Outcome> {
         let command = self.command();
         let started = Instant::now();
@@ -185,14 +189,15 @@ impl Step {
                 .with_env("RUSTDOC", PROGRAM.to_string_lossy())
                 .with_env(rustdoc::DOCS_IN, docs_in().to_string_lossy()),
             Self::Examples => linted(CommandLine::new("cargo test --workspace --examples --locked")),
-            // The programs are those that the tests were built with. One seed, so that a change is not blamed for what another plan would find.
+            // The storm uses the programs that were built for the tests. It has a fixed seed, so
+            // that a change is not blamed for the findings of another plan.
             Self::Storm => {
                 CommandLine::of(PROGRAM.to_string_lossy(), "storm --as-built --minutes 2 --seed 71")
             }
         }
     }
 
-    /// A line on the remedy, where the step has one of its own.
+    /// A hint on the remedy, for steps with one of their own.
     fn hint(self) -> &'static str {
         match self {
             Self::Formatting => "  mend it with: cargo fmt --all\n",
@@ -204,8 +209,9 @@ impl Step {
     }
 }
 
-/// The crates of the workspace are compiled by clippy, which is the compiler and its lints in one: what is linted is what is
-/// tested, and nothing is compiled a second time for the lints alone. This is what `cargo clippy` sets for its checks.
+/// Compiles the crates of the workspace with clippy, which is the compiler plus lints: the linted
+/// code is the tested code, and nothing is compiled a second time. `cargo clippy` sets the same
+/// variables.
 fn linted(command: CommandLine) -> CommandLine {
     command
         .with_env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")

@@ -1,4 +1,5 @@
-//! Which crate may depend on which: the one-way arrows of the workspace, and where outside crates may live.
+//! Allowed dependencies between crates: the one-way arrows of the workspace, and the places for
+//! outside crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,12 +24,12 @@ const STRIPE_ORDER: &str = "stripe-order";
 const STORM: &str = "hapax-storm";
 const XTASK: &str = "xtask";
 
-/// What one crate of ours may use of the others.
+/// Allowed dependencies of one crate.
 struct Arrows {
     from: &'static str,
-    /// In what it ships.
+    /// For the shipped code.
     to: &'static [&'static str],
-    /// In its tests and examples, beyond `to`.
+    /// For its tests and examples, beyond `to`.
     in_tests_to: &'static [&'static str],
 }
 
@@ -73,12 +74,13 @@ const ARROWS: &[Arrows] = &[
         in_tests_to: &[STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, HTTP_CONFORMANCE],
     },
     Arrows { from: STRIPE_ORDER, to: &[FACADE, API, DOCUMENTS, OUTGOING, SERVER], in_tests_to: &[] },
-    // Black box: it knows the server by its command line and its HTTP alone.
+    // Black box: it uses only the server's command line and HTTP.
     Arrows { from: STORM, to: &[POSTGRES_FIXTURE], in_tests_to: &[] },
     Arrows { from: XTASK, to: &[], in_tests_to: &[] },
 ];
 
-/// Who may talk to a database directly. The CLI does for the bare-SQL ceiling that its benchmark compares with.
+/// Crates that may use a database driver. The CLI needs one for the bare-SQL ceiling in its
+/// benchmark.
 const DRIVERS: &[(&str, &[&str])] = &[
     ("rusqlite", &[STORE_SQLITE, CLI]),
     ("tokio-postgres", &[STORE_POSTGRES, POSTGRES_FIXTURE, CLI]),
@@ -86,7 +88,7 @@ const DRIVERS: &[(&str, &[&str])] = &[
     ("redis", &[LEASE_REDIS]),
 ];
 
-/// The engine knows neither SQL nor HTTP, not even through a crate it uses.
+/// The engine knows neither SQL nor HTTP, not even through a dependency.
 const KEPT_OUT_OF_THE_ENGINE: &[&str] =
     &["rusqlite", "tokio-postgres", "redis", "axum", "tonic", "hyper", "reqwest"];
 
@@ -150,7 +152,7 @@ fn the_engine_reaches_no_database_and_no_http() {
     }
 }
 
-/// Every package that `root` needs outside its tests, each with the package that first asked for it.
+/// Every package that `root` needs outside its tests, each with the package that first required it.
 fn list_shipped_with<'a>(
     metadata: &'a Metadata,
     root: &'a PackageId,
@@ -174,7 +176,7 @@ fn find_ours<'a>(metadata: &'a Metadata, name: &str) -> Option<&'a Package> {
     metadata.workspace_packages().into_iter().find(|package| package.name.as_str() == name)
 }
 
-/// Resolved for this machine alone, so that no crate of another platform is fetched.
+/// Resolved for this machine only, so that no crate of another platform is downloaded.
 fn read_metadata() -> Metadata {
     let rustc = std::process::Command::new("rustc").arg("-vV").output().expect("rustc runs");
     let version = String::from_utf8(rustc.stdout).expect("rustc speaks UTF-8");

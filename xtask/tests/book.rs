@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Longest line of text, in characters. Rows of tables, code blocks, and lines that begin with code or are one word are exempt.
 const MAX_LINE_CHARS: usize = 120;
-/// Pages that are made by tests of other crates.
+/// Pages that tests of other crates generate.
 const GENERATED: &[&str] = &["cli.md", "configuration.md", "errors.md"];
 /// Pages at the root.
 const AT_THE_ROOT: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"];

@@ -1,4 +1,5 @@
-//! Every line of `docs/checklist.md` is proven by a test that names it, or listed with the reason why none can.
+//! Every line of `docs/checklist.md` is proven by a test that names it, or listed with the reason
+//! why no test can.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +12,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }
 
-/// What the page says: its lines, and those that no test can prove.
+/// Content of the page: its lines, and the lines that no test can prove.
 struct Page {
     lines: BTreeSet<String>,
     unproven: BTreeMap<String, String>,
@@ -93,7 +94,7 @@ fn apart() {}
     assert_eq!(found(true), "S0.2 S0.3 S0.4");
 }
 
-/// The lines that tests name, and the files in which they do.
+/// The lines that tests name, with the files of the tests.
 fn list_proven() -> BTreeMap<String, BTreeSet<PathBuf>> {
     let mut proven: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
     let mut folders: Vec<PathBuf> = FOLDERS.iter().map(|folder| root().join(folder)).collect();
@@ -116,7 +117,8 @@ fn list_proven() -> BTreeMap<String, BTreeSet<PathBuf>> {
     proven
 }
 
-/// Files in which every function is a test or helps one: a macro may make tests of them, as it does of the cases for stores.
+/// Files in which every function is a test or a helper: a macro may turn them into tests, such as
+/// the cases for stores.
 fn is_of_tests(path: &Path) -> bool {
     path.starts_with("crates/store-conformance/src/cases")
         || path.components().any(|part| part.as_os_str() == "tests")
@@ -161,7 +163,7 @@ fn list_ids(text: &str) -> Vec<String> {
     ids
 }
 
-/// The group and number of a line at the beginning of a text, and what stands behind it.
+/// The group and number of a line at the start of a text, and the rest.
 fn read_id(text: &str) -> Option<(&str, u32, &str)> {
     let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let behind = text.strip_prefix(['S', 'G'])?;

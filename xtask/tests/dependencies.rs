@@ -1,4 +1,5 @@
-//! What comes into the programs: the policy in deny.toml on licences, banned crates, second versions and sources, without the network.
+//! Dependencies of the programs: the policy in deny.toml on licences, banned crates, second
+//! versions and sources, without the network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -68,7 +69,7 @@ fn no_crate_is_banned() {
     });
 }
 
-/// A second version is compiled, linked and kept up to date for itself.
+/// A second version of a crate is compiled, linked and maintained separately.
 #[test]
 fn second_versions_are_those_that_the_policy_names() {
     let policy = policy();
@@ -103,15 +104,15 @@ fn every_crate_comes_from_the_workspace_or_from_crates_io() {
     });
 }
 
-/// `base64@0.22` names all versions that begin so.
+/// `base64@0.22` names all versions with this prefix.
 fn is_of(skipped: &str, name: &str, version: &str) -> bool {
     let Some((crate_name, begins)) = skipped.split_once('@') else { return false };
     crate_name == name && (version == begins || version.starts_with(&format!("{begins}.")))
 }
 
-/// Whether an expression of licences can be met with those that are allowed.
+/// Returns true if the allowed licences satisfy the expression.
 fn is_allowed(expression: &str, allowed: &[&str]) -> bool {
-    // The old way to write a choice.
+    // The old spelling of a choice.
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut left = words.as_slice();

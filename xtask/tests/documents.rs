@@ -63,7 +63,8 @@ fn read_path(span: &str) -> Option<&str> {
     (is_path && !is_pattern).then(|| &span[..end])
 }
 
-/// `guard.rs` in the row of a crate is a file of that crate, elsewhere one of any; what stands behind `::` is in it.
+/// `guard.rs` in the row of a crate is a file of that crate, elsewhere of any crate; the name after
+/// `::` is in it.
 #[test]
 fn every_file_that_the_architecture_names_exists() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("a document is UTF-8");
@@ -77,7 +78,7 @@ fn every_file_that_the_architecture_names_exists() {
             seen += 1;
             let is_named = |path: &&PathBuf| path.ends_with(name);
             let at_home = |path: &&PathBuf| home.is_none_or(|home| path.starts_with(root().join(home)));
-            // A name with folders in it may lead elsewhere.
+            // A name with folders may point elsewhere.
             let is_at_home = |path: &&PathBuf| name.contains('/') || at_home(path);
             let has_item = |path: &&PathBuf| {
                 let text = fs::read_to_string(path).unwrap_or_default();
@@ -105,14 +106,14 @@ fn file_names_are_told_from_other_words() {
     assert_eq!(find_crate("promise | a value |"), None);
 }
 
-/// The crate that the first cell of a row is about.
+/// The crate in the first cell of a row.
 fn find_crate(row: &str) -> Option<&str> {
     let path = row.split(" | ").next()?.split('`').nth(1)?;
     let name = path.strip_prefix("crates/")?.split('/').next()?;
     Some(&path[.."crates/".len() + name.len()])
 }
 
-/// A source file named without the way to it, and what is named in it.
+/// A source file named without its folder, and the name in it.
 fn read_file_name(span: &str) -> Option<(&str, Option<&str>)> {
     let (name, item) = span.split_once("::").map_or((span, None), |(name, item)| (name, Some(item)));
     let name = name.split(':').next()?;

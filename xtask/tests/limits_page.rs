@@ -1,4 +1,4 @@
-//! The values in docs/limits.md are those of the constants it names.
+//! The values in docs/limits.md match the constants it names.
 
 use std::collections::HashMap;
 use std::fs;

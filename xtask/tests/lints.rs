@@ -1,4 +1,4 @@
-//! Every crate takes the lints of the workspace, so that `unsafe` is forbidden in all of them.
+//! Every crate uses the lints of the workspace, so `unsafe` is forbidden in all of them.
 
 use std::fs;
 
@@ -29,7 +29,7 @@ fn the_workspace_forbids_unsafe_code() {
     assert!(table_has(&manifest, "[workspace.lints.rust]", r#"unsafe_code = "forbid""#));
 }
 
-/// Whether `line` stands in the table that `header` opens.
+/// Returns true if `line` is in the table of `header`.
 fn table_has(manifest: &str, header: &str, line: &str) -> bool {
     let mut lines = manifest.lines().map(str::trim);
     lines.any(|it| it == header) && lines.take_while(|it| !it.starts_with('[')).any(|it| it == line)

@@ -1,4 +1,5 @@
-//! What packages are made from: what can be checked of it without making them. `cargo xtask try-packages` tries the packages themselves.
+//! Checks of the packaging files that need no build. `cargo xtask try-packages` tests the packages
+//! themselves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ fn documents(file: &str) -> Vec<Document> {
     from_multiple(&read(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Places other than Cargo.toml that cannot take the version from it follow it.
+/// Places other than Cargo.toml that hold the version have the same one.
 #[test]
 fn the_version_is_the_same_everywhere() {
     let version = version();
@@ -62,11 +63,11 @@ fn the_unit_is_confined() {
     ] {
         assert!(unit.lines().any(|it| it == line), "{line}");
     }
-    // Longer than the server takes to end in good order.
+    // Longer than the server's graceful shutdown.
     assert!(unit.lines().any(|it| it == "TimeoutStopSec=35"));
 }
 
-/// systemd itself reads it, where there is one.
+/// systemd itself reads the unit, if it is installed.
 #[test]
 fn systemd_understands_the_unit() {
     let judge = Path::new("/usr/bin/systemd-analyze");
@@ -83,7 +84,7 @@ fn systemd_understands_the_unit() {
     assert!(judged.status.success() && !said.contains("hapax.service"), "{said}");
 }
 
-/// The settings that come with the package are settings that the server knows, and those of the unit.
+/// The settings in the package are known to the server, and match the unit.
 #[test]
 fn the_settings_of_the_package_are_known() {
     let settings: Table = read("packaging/debian/hapax.toml").parse().unwrap();
@@ -96,7 +97,7 @@ fn the_settings_of_the_package_are_known() {
     assert_eq!(read("packaging/debian/conffiles").trim(), "/etc/hapax/hapax.toml");
 }
 
-/// The rules of hadolint that matter here, and what the container promises.
+/// The relevant rules of hadolint, and the properties of the container.
 #[test]
 fn the_container_is_small_and_has_no_rights() {
     let text = read("packaging/container/Containerfile").replace("\\\n", " ");
@@ -128,7 +129,7 @@ fn the_container_is_small_and_has_no_rights() {
     }
 }
 
-/// The manifests as they are, and the chart with its values filled in.
+/// The plain manifests, and the chart with its values filled in.
 fn manifests() -> Vec<(String, Vec<Document>)> {
     let plain = ("hapax.yaml".to_owned(), documents("packaging/kubernetes/hapax.yaml"));
     let chart = root().join("packaging/kubernetes/helm/hapax");
@@ -145,7 +146,8 @@ fn manifests() -> Vec<(String, Vec<Document>)> {
     vec![plain, rendered]
 }
 
-/// Fills in a template as far as ours go: values, `if`, and the few functions they use. Conditions all hold, so that nothing is left unseen.
+/// Renders the subset of templates used here: values, `if`, and a few functions. All conditions
+/// hold, so every branch is checked.
 fn render(template: &str, values: &Document) -> String {
     let mut lines = Vec::new();
     for line in template.lines() {
@@ -263,7 +265,7 @@ fn the_manifests_hold_together() {
     }
 }
 
-/// What a machine without Rust is put through is a script that a shell can read.
+/// The scripts of the package tests have valid shell syntax.
 #[test]
 fn the_scripts_can_be_read_by_a_shell() {
     let mut scripts: Vec<PathBuf> =

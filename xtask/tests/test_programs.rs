@@ -1,4 +1,5 @@
-//! Crates that list their test programs list every file: one that is in no program would be compiled by nobody, and never fail.
+//! Crates that list their test programs list every test file: an unlisted one would never be
+//! compiled, and never fail.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::json::present;
 use crate::{Actor, EntityName, Failure, RawJson, Resolution};
 
-/// What an entry tells.
+/// Kind of a journal entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JournalKind {
@@ -18,7 +18,7 @@ pub enum JournalKind {
     Doubted,
     /// Something became known of an attempt.
     Attempted,
-    /// A retry of the run dropped the record of a step, which runs again.
+    /// A retry of the run dropped the record of a step. The step runs again.
     Superseded,
     /// A person allowed an effect that has happened to run again.
     RepeatAllowed,
@@ -40,7 +40,7 @@ pub enum JournalKind {
     Steered,
     /// A person had an after-effect delivered once more.
     Redelivered,
-    /// A person left a note.
+    /// A person requested another delivery of an after-effect.
     Noted,
     /// A person released an idempotency key.
     KeyReleased,
@@ -56,7 +56,7 @@ pub enum JournalKind {
     SourceChanged,
     /// A webhook that came in was processed once more.
     WebhookReprocessed,
-    /// A webhook that could not be delivered was forgotten.
+    /// A webhook that could not be delivered was discarded.
     WebhookDiscarded,
     /// An entity workflow was uploaded or changed.
     EntityWorkflowChanged,
@@ -74,11 +74,11 @@ pub enum JournalKind {
     Ended,
 }
 
-/// Whether one attempt at an effect had its effect.
+/// Known outcome of one attempt at an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Occurrence {
-    /// How it ended is not known.
+    /// It may have happened.
     MayHaveHappened,
     /// It did not happen.
     DidNotHappen,
@@ -90,7 +90,7 @@ pub enum Occurrence {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalEntry {
-    /// What it tells.
+    /// Kind of the entry.
     pub what: JournalKind,
     /// When.
     #[schema(format = DateTime)]
@@ -104,7 +104,7 @@ pub struct JournalEntry {
     /// The step it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_id: Option<String>,
-    /// What else it is about: a credential, a key, a definition.
+    /// Other object the entry is about: a credential, a key, a definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// The entity it is about.
@@ -113,14 +113,14 @@ pub struct JournalEntry {
     /// The operation it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation_id: Option<String>,
-    /// How the operation stands, or where the entity does, after it.
+    /// Status of the operation or of the entity after the entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// When the holder of a claim was last heard of.
+    /// Last sign of life of a claim's holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub last_heard_at: Option<String>,
-    /// What an operation gave.
+    /// Result of an operation.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub result: Option<RawJson>,
     /// The engine that did it.
@@ -135,16 +135,16 @@ pub struct JournalEntry {
     /// Which attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// What it proves of that attempt, if it proves anything.
+    /// What the entry proves about the attempt, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occurrence: Option<Occurrence>,
     /// Why an attempt failed or is in doubt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// What the provider said.
+    /// Response of the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// What was decided about a doubt.
+    /// Decision about a doubt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Resolution>,
     /// The command that was given.

@@ -1,7 +1,8 @@
-//! The typed client: one method per route, under keys where something changes.
+//! The typed client: one method per route. Every change is sent under a key.
 //!
-//! A change is sent under an `Idempotency-Key`, made once per call unless one is given, so that it can be sent again
-//! after a cut connection or a `503` without happening twice. A redirect is never followed: the key would go along.
+//! Each change carries an `Idempotency-Key`, generated per call unless the caller gives one, so the
+//! client can retry it after a cut connection or a `503` without a second effect. The client never
+//! follows a redirect: the API key would go along.
 
 mod entities;
 mod error;
@@ -31,16 +32,16 @@ pub use routes::{AuditFilter, Document, Made, Paging, RunFilter};
 pub use webhook_sources::ReceivedFilter;
 pub use webhooks::DeliveryFilter;
 
-/// On which terms a change is asked for.
+/// Options of a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// Names the request; one is made for the call if it is absent.
+    /// Key of the request; generated if absent.
     pub idempotency_key: Option<String>,
-    /// Only if the thing still has this version.
+    /// Apply the change only if the resource still has this version.
     pub if_version: Option<u64>,
 }
 
-/// Talks to one server under one key. Cheap to clone.
+/// Client of one server with one API key. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -50,13 +51,14 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client for the server at `base_url`, such as `https://hapax.example`, that shows `api_key`.
+    /// Creates a client of the server at `base_url`, such as `https://hapax.example`, that sends
+    /// `api_key`.
     pub fn new(base_url: &str, api_key: &SecretString) -> Result<Self, ClientError> {
         let mut headers = HeaderMap::new();
         let shown = format!("Bearer {}", api_key.expose_secret());
         let mut shown = HeaderValue::try_from(shown).map_err(|_| {
             ClientError::Setup(
-                "the API key holds what no key can hold; it begins with hpx_ and is one word".into(),
+                "the API key has invalid characters; a key is one word that begins with hpx_".into(),
             )
         })?;
         shown.set_sensitive(true);
@@ -64,7 +66,7 @@ impl Client {
         Client::with_headers(base_url, headers)
     }
 
-    /// A client that shows no key, for what every caller may ask: whether the server is alive and ready.
+    /// Creates a client without an API key, for the health routes.
     pub fn without_key(base_url: &str) -> Result<Self, ClientError> {
         Client::with_headers(base_url, HeaderMap::new())
     }
@@ -83,14 +85,14 @@ impl Client {
         Ok(Client { http, base: base.as_str().trim_end_matches('/').into(), patience: limits::PATIENCE })
     }
 
-    /// How long, in all, a call is sent again when it meets a cut connection or a `503`.
+    /// Sets how long, in all, a call is retried after a cut connection or a `503`.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// The server it talks to.
+    /// URL of the server.
     pub fn server(&self) -> &str {
         &self.base
     }
@@ -111,7 +113,7 @@ fn read_base(text: &str) -> Result<Url, ClientError> {
         return Err(refused("the address of the server is not one of HTTP"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(refused("the address of the server holds a name or a password, which it may not"));
+        return Err(refused("the address of the server must not contain a name or a password"));
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err(refused("the address of the server has a query or a fragment"));
@@ -119,7 +121,7 @@ fn read_base(text: &str) -> Result<Url, ClientError> {
     Ok(url)
 }
 
-/// Trusts whom the machine trusts.
+/// Trusts the certificate authorities of the machine.
 fn trust() -> Result<rustls::ClientConfig, ClientError> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -1,11 +1,11 @@
-//! Credentials: API keys, their roles and their lives. The secret is in one answer only.
+//! Credentials: API keys, their roles and their lifetimes. Only one response shows the secret.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::DurationText;
 
-/// What a credential may do.
+/// Permissions of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -13,9 +13,9 @@ pub enum Role {
     Viewer,
     /// May take work and record it.
     Worker,
-    /// May start and steer runs, and decide what can be taken back.
+    /// May start and steer runs, and make reversible decisions.
     Operator,
-    /// May also decide what cannot.
+    /// May also make irreversible decisions.
     Manager,
     /// May also manage credentials, definitions and the workspace.
     Admin,
@@ -36,7 +36,7 @@ impl Role {
         }
     }
 
-    /// The role spelled so, if there is one.
+    /// The role with this name, if there is one.
     pub fn from_name(text: &str) -> Option<Self> {
         Role::ALL.into_iter().find(|role| role.as_str() == text)
     }
@@ -46,16 +46,16 @@ impl Role {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateCredential {
-    /// For people, and for the audit log.
+    /// Name for people and for the audit log.
     #[schema(min_length = 1, max_length = 128)]
     pub name: String,
-    /// What it may do.
+    /// Role of the credential.
     pub role: Role,
-    /// On whose behalf it asks, for entity workflows.
+    /// Requester that the credential acts for, in entity workflows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128)]
     pub requester: Option<String>,
-    /// How long it works; absent: until it is revoked.
+    /// Lifetime; absent: until revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<DurationText>,
 }
@@ -85,13 +85,13 @@ pub struct RevokeCredential {
 pub struct Credential {
     /// Its id.
     pub id: String,
-    /// The workspace it is good for.
+    /// Workspace of the credential.
     pub workspace_id: String,
-    /// For people.
+    /// Name for people.
     pub name: String,
-    /// What it may do.
+    /// Role of the credential.
     pub role: Role,
-    /// On whose behalf it asks.
+    /// Requester that the credential acts for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester: Option<String>,
     /// When it was made.
@@ -105,11 +105,11 @@ pub struct Credential {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub revoked_at: Option<String>,
-    /// Until when the secret before the last rotation still works.
+    /// Time until which the previous secret still works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub old_secret_until: Option<String>,
-    /// About when it was last used.
+    /// Approximate time of the last use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub last_used_at: Option<String>,

@@ -5,18 +5,18 @@ use utoipa::ToSchema;
 
 use crate::RawJson;
 
-/// Must a run of the definition be named by a key?
+/// Idempotency-key requirement of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyRule {
-    /// It may be.
+    /// A key is optional.
     #[default]
     Optional,
-    /// It must be.
+    /// A key is required.
     Required,
 }
 
-/// Whether a definition starts new runs.
+/// Status of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DefinitionStatus {
@@ -27,7 +27,7 @@ pub enum DefinitionStatus {
     Archived,
 }
 
-/// Archives a definition, or takes it out of the archive.
+/// Archives or unarchives a definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ChangeDefinition {
@@ -39,7 +39,8 @@ pub struct ChangeDefinition {
     pub reason: Option<String>,
 }
 
-/// Uploads a definition. What `steps` and the other members may hold is said by the published JSON Schema of documents.
+/// Uploads a definition. The published JSON Schema of documents describes `steps` and the other
+/// members.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 pub struct CreateDefinition(
@@ -57,14 +58,14 @@ pub struct DefinitionSummary {
     pub name: String,
     /// Its version.
     pub version: u32,
-    /// What it is for.
+    /// Purpose of the definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Must a run be named by a key?
+    /// Key requirement of its runs.
     pub idempotency: KeyRule,
-    /// Whether it starts new runs.
+    /// Status of the definition.
     pub status: DefinitionStatus,
-    /// Rises when its status changes, for `If-Match`. What it says never changes.
+    /// Rises when the status changes, for `If-Match`. The content never changes.
     pub revision: u64,
     /// When it was uploaded.
     #[schema(format = DateTime)]
@@ -81,18 +82,18 @@ pub struct Definition {
     pub name: String,
     /// Its version.
     pub version: u32,
-    /// What it is for.
+    /// Purpose of the definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Must a run be named by a key?
+    /// Key requirement of its runs.
     pub idempotency: KeyRule,
     /// The document as uploaded.
     pub document: RawJson,
     /// SHA-256 of the document in canonical form, in hex.
     pub digest: String,
-    /// Whether it starts new runs.
+    /// Status of the definition.
     pub status: DefinitionStatus,
-    /// Rises when its status changes, for `If-Match`. What it says never changes.
+    /// Rises when the status changes, for `If-Match`. The content never changes.
     pub revision: u64,
     /// When it was uploaded.
     #[schema(format = DateTime)]
@@ -103,10 +104,10 @@ pub struct Definition {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DefinitionProblem {
-    /// Where, as a JSON pointer.
+    /// JSON Pointer to the place.
     pub path: String,
-    /// Which rule, in one word.
+    /// Name of the broken rule.
     pub rule: String,
-    /// What is wrong and what to do.
+    /// Explanation of the error, and its remedy.
     pub message: String,
 }

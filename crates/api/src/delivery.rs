@@ -1,21 +1,21 @@
-//! Deliveries of webhooks: each tells one subscription of one event, however many attempts that takes.
+//! Webhook deliveries. Each carries one event to one subscription, over as many attempts as needed.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{Failure, RawJson};
 
-/// Where a delivery stands.
+/// Status of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryStatus {
-    /// To be delivered, now or at `nextAttemptAt`.
+    /// Due now or at `nextAttemptAt`.
     Due,
     /// An attempt is under way.
     Claimed,
-    /// The receiver has it.
+    /// The receiver accepted it.
     Delivered,
-    /// Given up; people may have it delivered once more.
+    /// Given up; a person can redeliver it.
     Dead,
 }
 
@@ -24,7 +24,7 @@ impl DeliveryStatus {
     pub const ALL: [DeliveryStatus; 4] =
         [DeliveryStatus::Due, DeliveryStatus::Claimed, DeliveryStatus::Delivered, DeliveryStatus::Dead];
 
-    /// As it is spelled.
+    /// Spelling on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             DeliveryStatus::Due => "due",
@@ -34,7 +34,7 @@ impl DeliveryStatus {
         }
     }
 
-    /// The status spelled so, if there is one.
+    /// The status with this spelling, if there is one.
     pub fn from_name(text: &str) -> Option<Self> {
         DeliveryStatus::ALL.into_iter().find(|status| status.as_str() == text)
     }
@@ -44,28 +44,28 @@ impl DeliveryStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookDelivery {
-    /// Its id, to redeliver it by.
+    /// Id, used to redeliver it.
     pub id: String,
-    /// The `webhook-id` that every attempt bears.
+    /// The `webhook-id` of every attempt.
     pub webhook_id: String,
-    /// Who is told.
+    /// Subscription that receives it.
     pub subscription_id: String,
-    /// What is told, such as `run.completed`.
+    /// Kind of the event, such as `run.completed`.
     pub event: String,
     /// The run it is about.
     pub run_id: String,
     /// Where it stands.
     pub status: DeliveryStatus,
-    /// Attempts begun since it was made or last redelivered.
+    /// Attempts begun since it was created or last redelivered.
     pub attempts: u32,
-    /// When what it tells of was committed.
+    /// When the event was committed.
     #[schema(format = DateTime)]
     pub created_at: String,
-    /// When it is tried next.
+    /// Time of the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub next_attempt_at: Option<String>,
-    /// When the receiver took it.
+    /// When the receiver accepted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub delivered_at: Option<String>,
@@ -73,14 +73,14 @@ pub struct WebhookDelivery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub given_up_at: Option<String>,
-    /// Why the last attempt failed, with the status that the receiver answered.
+    /// Why the last attempt failed, with the status of the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// What is sent, byte for byte.
+    /// Body that is sent, byte for byte.
     pub body: RawJson,
 }
 
-/// Asks to deliver one once more, under the same `webhook-id`.
+/// Asks to redeliver one delivery under the same `webhook-id`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RedeliverWebhook {
@@ -93,18 +93,18 @@ pub struct RedeliverWebhook {
     pub by: Option<String>,
 }
 
-/// Asks to deliver many to one subscription once more.
+/// Asks to redeliver many deliveries to one subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RedeliverWebhooks {
-    /// To which subscription.
+    /// Id of the subscription.
     pub subscription_id: String,
-    /// Those that stand there: `dead` or `delivered`.
+    /// Only deliveries with this status: `dead` or `delivered`.
     pub status: DeliveryStatus,
-    /// How many at most.
+    /// Most deliveries to redeliver.
     #[schema(minimum = 1, maximum = 100)]
     pub limit: u64,
-    /// Only those after the ones that an earlier answer told of: its `nextCursor`.
+    /// Continues after an earlier response: its `nextCursor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// Why; kept in the audit log.
@@ -116,13 +116,13 @@ pub struct RedeliverWebhooks {
     pub by: Option<String>,
 }
 
-/// Asks to forget those that were given up for one subscription, because nobody will want them any more.
+/// Discards dead deliveries of one subscription that nobody needs any more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DiscardWebhooks {
-    /// For which subscription; also if it was disabled or deleted.
+    /// Id of the subscription, which may be disabled or deleted.
     pub subscription_id: String,
-    /// How many at most.
+    /// Most deliveries to discard.
     #[schema(minimum = 1, maximum = 100)]
     pub limit: u64,
     /// Why; kept in the audit log.

@@ -1,4 +1,4 @@
-//! Effects of which nobody knows whether they happened, and what people decide about them.
+//! Effects with an unknown outcome, and the decisions of people about them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -10,10 +10,10 @@ use crate::{Failure, RawJson, Role};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Actor {
-    /// Who.
+    /// Name of the person or credential.
     #[schema(min_length = 1, max_length = 128)]
     pub name: String,
-    /// In which role.
+    /// Role used.
     pub role: Role,
     /// Id of the credential used. Two credentials may have the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,17 +29,17 @@ pub struct Actor {
     pub trace_id: Option<String>,
 }
 
-/// What can be decided.
+/// Decision about a doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
     /// It happened; needs `output`.
     Happened,
-    /// It did not happen; it is run.
+    /// It did not happen; the step runs again.
     DidNotHappen,
-    /// It is undone; needs `output`.
+    /// The step is undone; needs `output`.
     Compensate,
-    /// Nobody will ever know; the step counts as failed.
+    /// The outcome will never be known; the step counts as failed.
     Abandon,
 }
 
@@ -51,36 +51,37 @@ pub struct Doubt {
     pub run_id: String,
     /// The step.
     pub step_id: String,
-    /// What the provider knows the effect by.
+    /// Idempotency key that the provider received.
     pub effect_key: String,
-    /// The run's version; the decision names it.
+    /// Version of the run; send it with the decision.
     pub version: u64,
     /// The workflow's name.
     pub workflow: String,
-    /// Since when nobody knows.
+    /// When the doubt began.
     #[schema(format = DateTime)]
     pub since: String,
-    /// Why.
+    /// Why the outcome is unknown.
     pub failure: Failure,
     /// Attempts begun.
     pub attempts: u32,
-    /// What can be decided now.
+    /// Decisions that are possible now.
     pub resolutions: Vec<Resolution>,
 }
 
-/// Decides about a doubt. Who decides, and in which role, is taken from the credential: all but `happened` needs the role manager.
+/// Decides a doubt. The credential says who decides and in which role. All resolutions but
+/// `happened` need the role manager.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolveDoubt {
-    /// What is decided.
+    /// The decision.
     pub resolution: Resolution,
-    /// What the effect gave; for `happened` and `compensate`.
+    /// Output of the effect; for `happened` and `compensate`.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub output: Option<RawJson>,
-    /// How you know.
+    /// Evidence for the decision.
     #[schema(min_length = 1, max_length = 4096)]
     pub reason: String,
-    /// The run's version you saw.
+    /// Version of the run that you saw.
     pub version: u64,
     /// The person who decides, where a credential is shared by several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,11 +97,11 @@ pub struct ResolvedDoubt {
     pub run_id: String,
     /// The step.
     pub step_id: String,
-    /// What was decided.
+    /// The decision.
     pub resolution: Resolution,
     /// Who decided.
     pub actor: Actor,
-    /// The run's version after it.
+    /// Version of the run after the decision.
     pub version: u64,
 }
 

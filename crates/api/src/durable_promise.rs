@@ -1,4 +1,4 @@
-//! Promises as clients of the public specification of durable promises know them.
+//! Durable promises in the form of the public specification.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::json::present;
 /// `timeout` of a promise that never times out: the largest integer that every client reads exactly.
 pub const NO_TIMEOUT: i64 = (1 << 53) - 1;
 
-/// Where a durable promise stands.
+/// State of a durable promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum DurableState {
@@ -19,7 +19,7 @@ pub enum DurableState {
     Pending,
     /// It has a value.
     Resolved,
-    /// It will have none.
+    /// It has no value and never will.
     Rejected,
     /// It was called off.
     RejectedCanceled,
@@ -28,7 +28,7 @@ pub enum DurableState {
     RejectedTimedout,
 }
 
-/// How a durable promise is to be completed.
+/// How to complete a durable promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum DurableCompletion {
@@ -36,15 +36,15 @@ pub enum DurableCompletion {
     Resolved,
     /// Without one.
     Rejected,
-    /// Not at all.
+    /// By cancellation.
     RejectedCanceled,
 }
 
-/// What goes with a creation or a completion.
+/// Value of a creation or completion.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DurableValue {
-    /// About the data.
+    /// Metadata about the data.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// The data; clients of the specification send a text.
@@ -52,7 +52,7 @@ pub struct DurableValue {
     pub data: Option<RawJson>,
 }
 
-/// A durable promise to be made.
+/// Creates a durable promise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateDurablePromise {
@@ -61,10 +61,10 @@ pub struct CreateDurablePromise {
     pub id: String,
     /// When it times out, in milliseconds of Unix time; 9007199254740991 for never.
     pub timeout: i64,
-    /// What its maker says about it.
+    /// Description by the creator.
     #[serde(default)]
     pub param: DurableValue,
-    /// What its maker finds it by.
+    /// Labels for searching.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
 }
@@ -73,9 +73,9 @@ pub struct CreateDurablePromise {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CompleteDurablePromise {
-    /// How.
+    /// State to complete it with.
     pub state: DurableCompletion,
-    /// With what.
+    /// Value to complete it with.
     #[serde(default)]
     pub value: DurableValue,
 }
@@ -86,20 +86,20 @@ pub struct CompleteDurablePromise {
 pub struct DurablePromise {
     /// Its id.
     pub id: String,
-    /// Where it stands now.
+    /// Current state.
     pub state: DurableState,
     /// When it times out, in milliseconds of Unix time; 9007199254740991 for never.
     pub timeout: i64,
-    /// What its maker said about it.
+    /// Description by the creator.
     pub param: DurableValue,
-    /// What it was completed with.
+    /// Value it was completed with.
     pub value: DurableValue,
-    /// What its maker finds it by.
+    /// Labels for searching.
     pub tags: BTreeMap<String, String>,
-    /// The key it was made under.
+    /// Key of the creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key_for_create: Option<String>,
-    /// The key it was completed under.
+    /// Key of the completion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key_for_complete: Option<String>,
     /// When it was made, in milliseconds of Unix time.

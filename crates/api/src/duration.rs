@@ -61,7 +61,7 @@ impl fmt::Display for DurationText {
         if left == 0 {
             return f.write_str("0s");
         }
-        // Weeks are read and not written: `14d` says more than `2w`.
+        // Weeks are read but not written: `14d` is clearer than `2w`.
         for (unit, millis) in &UNITS[1..] {
             if left >= *millis {
                 write!(f, "{}{unit}", left / millis)?;

@@ -1,26 +1,26 @@
-//! Entities: business objects whose status is their state, and what may be done with them.
+//! Entities: business objects whose status is their state, and the steps they allow.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{DurationText, JsonObject, OperationStatus, RawJson};
 
-/// Makes an entity.
+/// Creates an entity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateEntity {
-    /// Which, among those of its type.
+    /// Id, unique among entities of the type.
     #[schema(min_length = 1, max_length = 255)]
     pub id: String,
-    /// The status it begins in; not one that claims lead into.
+    /// Initial status; not a transient one.
     #[schema(min_length = 1, max_length = 128)]
     pub status: String,
-    /// What else is known of it.
+    /// Other data of the entity.
     #[serde(default)]
     pub data: JsonObject,
 }
 
-/// An entity as it stands.
+/// An entity in its current state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Entity {
@@ -31,26 +31,26 @@ pub struct Entity {
     pub id: String,
     /// Its status, which is its state.
     pub status: String,
-    /// How often it was changed; also sent as `ETag`.
+    /// Number of changes; also sent as `ETag`.
     pub version: u64,
-    /// What else is known of it.
+    /// Other data of the entity.
     pub data: RawJson,
     /// When it was last changed.
     #[schema(format = DateTime)]
     pub updated_at: String,
 }
 
-/// What became of a request to make an entity.
+/// Result of a request to create an entity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreatedEntity {
     /// The entity.
     pub entity: Entity,
-    /// Was it made now? `false`: it was there, and is as it would have been made.
+    /// Was it created now? `false`: it already existed, unchanged.
     pub created: bool,
 }
 
-/// One entity with what is going on with it and what may be done.
+/// One entity with its pending operation and its allowed steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EntityDetail {
@@ -58,14 +58,15 @@ pub struct EntityDetail {
     pub entity: Entity,
     /// The entity workflow that moves it.
     pub workflow: String,
-    /// The operation that is in progress or in doubt; while there is one, no other can begin.
+    /// The operation that is in progress or in doubt. No other operation can begin while there is
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_operation: Option<PendingOperation>,
-    /// Every step for whoever asks, by its number, and whether it may be taken now.
+    /// Every step of the requester, by number, and whether it is allowed now.
     pub allowed_actions: Vec<AllowedAction>,
 }
 
-/// An operation that is in the way of others.
+/// An operation that blocks others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingOperation {
@@ -73,48 +74,49 @@ pub struct PendingOperation {
     pub id: String,
     /// The step.
     pub step_key: String,
-    /// `PENDING`, or `IN_DOUBT` if nobody knows whether it happened.
+    /// `PENDING`, or `IN_DOUBT` if the outcome is unknown.
     pub status: OperationStatus,
-    /// When it began, or since when it is in doubt.
+    /// When it began, or when it became in doubt.
     #[schema(format = DateTime)]
     pub since: String,
-    /// How long ago that is.
+    /// Time since then.
     pub age: DurationText,
 }
 
-/// A step, and whether it may be taken now.
+/// A step, and whether it is allowed now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AllowedAction {
     /// The step, for `POST …/steps/{stepKey}`.
     pub step_key: String,
-    /// Its number (`step_id` of the document), by which people sort steps.
+    /// Number of the step (`step_id` of the document), for sorting.
     pub step_number: u32,
     /// The status after it.
     pub to: String,
-    /// May it be taken now?
+    /// Is the step allowed now?
     pub enabled: bool,
-    /// Why not, for people.
+    /// Why the step is not allowed, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why not, in one word: `other_status`, `operation_pending`, `operation_in_doubt`, `claimed`, `override_required`.
+    /// Why the step is not allowed, in one word: `other_status`, `operation_pending`,
+    /// `operation_in_doubt`, `claimed`, `override_required`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// The operation that is in the way.
+    /// The operation that blocks the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation_id: Option<String>,
-    /// Can it not be taken back?
+    /// Is the step irreversible?
     pub irreversible: bool,
 }
 
-/// Says something about an entity, whatever is going on with it.
+/// Adds a note to an entity, also while an operation is pending.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddEntityNote {
     /// The note.
     #[schema(min_length = 1, max_length = 4096)]
     pub text: String,
-    /// The person who says it, where a credential is shared by several.
+    /// The author, where a credential is shared by several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128)]
     pub by: Option<String>,

@@ -1,11 +1,11 @@
-//! Entity workflows: which statuses business objects know, and which steps move them.
+//! Entity workflows: the statuses of business objects, and the steps between them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::RawJson;
 
-/// Uploads an entity workflow. What it may hold is said by the published JSON Schema of entity workflows.
+/// Uploads an entity workflow. The published JSON Schema of entity workflows describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 pub struct PutEntityWorkflow(
@@ -13,13 +13,13 @@ pub struct PutEntityWorkflow(
     pub RawJson,
 );
 
-/// A status that claims lead into, and who frees what a crash leaves there.
+/// A transient status, and the module that frees it after a crash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimCover {
     /// The transient status.
     pub claim_into: String,
-    /// Where it goes back to.
+    /// Status that a freed claim returns to.
     pub revert_to: String,
     /// The module whose janitor covers it; absent if none does on this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,12 +36,12 @@ pub struct EntityWorkflowSummary {
     pub name: String,
     /// The module that owns it.
     pub module: String,
-    /// What type of entity it moves.
+    /// Type of entity that it moves.
     pub entity_type: String,
-    /// The table of the operator's that the entities live in; absent if they live in Hapax's own.
+    /// Table of the operator that holds the entities; absent if Hapax's own table holds them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
-    /// What it is for.
+    /// Purpose of the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its transient statuses.
@@ -60,29 +60,29 @@ pub struct EntityWorkflowSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EntityWorkflow {
-    /// What lists show of it.
+    /// Summary, as in lists.
     #[serde(flatten)]
     pub summary: EntityWorkflowSummary,
     /// The document in its canonical form.
     pub document: RawJson,
-    /// What somebody should look at.
+    /// Warnings about the document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<crate::DefinitionProblem>,
 }
 
-/// In what an entity workflow is drawn.
+/// Format of a diagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DiagramFormat {
-    /// As text that Mermaid draws.
+    /// Mermaid source text.
     #[default]
     Mermaid,
-    /// As a picture.
+    /// An SVG image.
     Svg,
 }
 
 impl DiagramFormat {
-    /// As the query spells it.
+    /// Spelling in the query.
     pub const fn as_str(self) -> &'static str {
         match self {
             DiagramFormat::Mermaid => "mermaid",

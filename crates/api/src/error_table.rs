@@ -1,4 +1,4 @@
-//! Every code a caller may meet, in one table: the enum, the answers and the docs pages come from it.
+//! All error codes in one table. The enum, the responses and the docs page are generated from it.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -6,24 +6,24 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-/// What is always true of a code.
+/// Fixed properties of an error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorKind {
     /// Its spelling.
     pub code: &'static str,
     /// The HTTP status it is sent with.
     pub status: u16,
-    /// In words.
+    /// Title for people.
     pub title: &'static str,
-    /// May the same request succeed later?
+    /// True if the same request may succeed later.
     pub retryable: bool,
-    /// What to do about it, for the docs page.
+    /// Remedy, for the docs page.
     pub remedy: &'static str,
 }
 
 macro_rules! errors {
     ($($variant:ident = $code:literal, $status:literal, $retryable:literal, $title:literal, $remedy:literal;)*) => {
-        /// A stable code. Programs branch on it; see [`ERRORS`] for what each means.
+        /// A stable code for programs to branch on. [`ERRORS`] explains each.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Code {
             $(#[doc = $title] $variant,)*
@@ -42,7 +42,7 @@ macro_rules! errors {
 }
 
 errors! {
-    // What was sent cannot be read or breaks a rule.
+    // The request is malformed or breaks a rule.
     InvalidRequest = "invalid_request", 400, false, "The request breaks a rule",
         "A field, parameter or header has a value that is not allowed. `detail` and `path` name it. Correct it and send the request again; nothing was stored, so the same idempotency key may be used.";
     InvalidJson = "invalid_json", 400, false, "The body is not acceptable JSON",
@@ -56,121 +56,121 @@ errors! {
     RulingIncomplete = "ruling_incomplete", 400, false, "The decision is incomplete",
         "A decision needs the name of who decides and a reason that says how they know. Add both and send it again.";
 
-    // Who is asking.
+    // Authentication and permissions.
     Unauthorized = "unauthorized", 401, false, "No valid API key was given",
         "Send `Authorization: Bearer hpx_…` (or `x-api-key: hpx_…`), once. The key may be mistyped, expired, rotated or revoked; the answer is the same for all of these. Ask an admin of the workspace for a key.";
     WebhookSignatureInvalid = "webhook_signature_invalid", 401, false, "The webhook is not signed as its source requires",
         "The signature was missing, wrong or too old. Check the secret configured for the source, and that the body reaches this server unchanged. Nothing was stored.";
     Forbidden = "forbidden", 403, false, "The credential's role does not allow this",
-        "The key is valid, but its role is too low for this route. `requiredRole` names the one that is needed. Use another key, or ask an admin for one.";
-    NeedsManager = "needs_manager", 403, false, "This cannot be taken back and needs a manager",
-        "A decision that makes an effect run, or gives one up for good, needs a credential with the role manager, whatever names the request gives. Ask a manager to decide.";
+        "The key is valid, but its role is too low for this route. `requiredRole` names the role you need. Use another key, or ask an admin for one.";
+    NeedsManager = "needs_manager", 403, false, "This decision is irreversible and needs a manager",
+        "A decision that makes an effect run, or gives one up for good, needs a credential with the role manager; names in the request do not replace it. Ask a manager to decide.";
     ApprovalForOthers = "approval_for_others", 403, false, "The approval is for others to decide",
         "`by` names the roles and requesters whom the step asks. Use a credential that has one of the roles, or was made for one of the requesters.";
     RequesterNotAllowed = "requester_not_allowed", 403, false, "The credential may not ask as this requester",
-        "The credential was made for one requester, whom `requester` names, and asks as no other. Leave `requester` away, or use a credential made for the other.";
-    OverrideRequired = "override_required", 403, false, "The step may have happened and cannot be taken back",
-        "`operation` tells of the operation that may have done it. Find out whether it happened. If it did not, a manager can have it taken with `POST /api/v1/entities/{type}/{id}/steps/{stepKey}/override` and a reason.";
-    PromiseCompletionRefused = "promise_completion_refused", 403, false, "The durable promise was completed otherwise",
-        "The promise was completed before, under another `idempotency-key`, or, if `strict` was asked for, in another state or by its timeout. Nothing was changed. Read it with `GET /promises/{id}`.";
+        "The credential was made for one requester, which `requester` names, and cannot act for another. Omit `requester`, or use a credential of the other requester.";
+    OverrideRequired = "override_required", 403, false, "The step is irreversible and may have happened",
+        "`operation` describes the operation that may have done it. Find out whether it happened. If it did not, a manager can force the step with `POST /api/v1/entities/{type}/{id}/steps/{stepKey}/override` and a reason.";
+    PromiseCompletionRefused = "promise_completion_refused", 403, false, "The durable promise was completed differently",
+        "The promise was already completed under another `idempotency-key` or, with `strict`, in another state or by its timeout. Nothing was changed. Read it with `GET /promises/{id}`.";
 
-    // What is asked for.
-    NotFound = "not_found", 404, false, "There is no such thing in this workspace",
-        "Check the address and the id. What belongs to another workspace looks as if it did not exist.";
+    // The requested resource.
+    NotFound = "not_found", 404, false, "The resource does not exist in this workspace",
+        "Check the address and the id. Resources of another workspace look as if they did not exist.";
     DefinitionNotFound = "definition_not_found", 404, false, "There is no such definition in this workspace",
         "List the definitions with `GET /api/v1/workflow-definitions`, or upload this one first.";
     MethodNotAllowed = "method_not_allowed", 405, false, "The route does not take this method",
         "`Allow` lists the methods that the route takes. The OpenAPI document at `/openapi.json` lists all routes.";
-    NotAcceptable = "not_acceptable", 406, false, "The answer cannot be given in the form asked for",
-        "The API answers `application/json`, and refusals as `application/problem+json`. Leave `Accept` away, or accept one of these.";
+    NotAcceptable = "not_acceptable", 406, false, "The response cannot be sent in the requested format",
+        "The API sends `application/json`, and errors as `application/problem+json`. Omit `Accept`, or accept one of these.";
     RequestTimeout = "request_timeout", 408, true, "The request did not arrive in time",
         "The server closed the request because its body came too slowly. Nothing was done. Send it again, over a better connection or in smaller parts.";
 
-    // The state of things does not allow it.
+    // Conflicts with the current state.
     Concurrency = "CONCURRENCY_ERROR", 409, true, "It was modified concurrently",
-        "Somebody else changed it first, and this request changed nothing. Read it again (a run with `GET /api/v1/workflow-runs/{id}`, an entity with `GET /api/v1/entities/{type}/{id}`), decide anew with its current `version`, and send the request again.";
+        "Another request changed it first, and this one changed nothing. Read it again (a run with `GET /api/v1/workflow-runs/{id}`, an entity with `GET /api/v1/entities/{type}/{id}`), decide again with its current `version`, and send the request again.";
     RequestInProgress = "request_in_progress", 409, true, "The first request under this key is still under way",
-        "Another request with the same idempotency key has not been answered yet. Wait for `Retry-After` seconds and send the same request under the same key: it will get the answer of the first.";
+        "Another request with the same idempotency key has not been answered yet. Wait for `Retry-After` seconds and send the same request under the same key: it gets the response to the first.";
     RequestInDoubt = "request_in_doubt", 409, false, "Nobody knows whether the request happened",
-        "The process that worked on the first request under this key vanished before it answered. Find out whether the operation happened; then free the key (`POST /api/v1/keys/request/{key}/release`) if it did not.";
+        "The process that handled the first request under this key vanished before it answered. Find out whether the operation happened; then free the key (`POST /api/v1/keys/request/{key}/release`) if it did not.";
     AnswerNotKept = "answer_not_kept", 409, false, "The answer was not kept",
-        "The request was done, and its answer is not given again: it was larger than what is kept under a key, or it holds a secret, which is shown once. `operationId` names the operation, and `location` what it made, if that has an address. If the secret did not arrive, rotate it, or revoke what was made and make another, under a new key.";
+        "The request was done, but its response cannot be repeated: it was larger than the limit for stored responses, or it holds a secret, which is shown once. `operationId` names the operation, and `location` the resource it created, if any. If the secret did not arrive, rotate it, or revoke the resource and create another under a new key.";
     OperationPending = "operation_pending", 409, true, "Another operation on this subject is still open",
         "At most one run is open per definition and subject. `pending` names the open one. Wait for it, or cancel it, then send the request again.";
     ClaimFailed = "claim_failed", 409, true, "Another operation is already in progress",
-        "The entity is held by the operation that `operation` tells of. The action of this request did not run. Wait for that operation to end and look at the entity before trying again.";
-    StepNotAllowed = "step_not_allowed", 409, false, "The step does not apply to the entity as it stands",
-        "`entityStatus` says where the entity stands and `allowedSteps` what can be done with it there. Nothing was done. Read the entity, and decide anew.";
+        "The operation described in `operation` holds the entity. The action of this request did not run. Wait for that operation to end, and read the entity before you try again.";
+    StepNotAllowed = "step_not_allowed", 409, false, "The entity's status does not allow the step",
+        "`entityStatus` is the current status, and `allowedSteps` lists the steps it allows. Nothing was done. Read the entity, and decide again.";
     OperationInDoubt = "operation_in_doubt", 409, false, "Nobody knows whether the operation happened",
         "The process that ran the action of `operation` vanished. Find out whether it happened, then decide with `POST /api/v1/operations/{id}/resolve`.";
     OperationNotInDoubt = "operation_not_in_doubt", 409, false, "The operation is not in doubt",
-        "It has ended, is under way, or was decided about before. Read the operation to see what became of it.";
+        "It has ended, is in progress, or was already decided. Read the operation to see its outcome.";
     EntityExists = "entity_exists", 409, false, "There is another entity with this type and id",
-        "Nothing was made and nothing was changed. Read the entity with `GET /api/v1/entities/{type}/{id}`; choose another id if a new one is meant.";
-    EntityElsewhere = "entity_elsewhere", 409, false, "Entities of this type live in a table of the operator's",
-        "They are not made here: insert the row into that table. Steps are taken with it as with any other entity.";
+        "Nothing was created or changed. Read the entity with `GET /api/v1/entities/{type}/{id}`, or choose another id for a new one.";
+    EntityElsewhere = "entity_elsewhere", 409, false, "Entities of this type live in the operator's table",
+        "You cannot create them here: insert a row into that table. Steps work as with any other entity.";
     EntityTypeTaken = "entity_type_taken", 409, false, "Another entity workflow moves entities of this type",
         "Each type of entity has one workflow in a workspace; `workflow` names it. Replace that one, or name another type in `entity`.";
     DefinitionExists = "definition_exists", 409, false, "This name and version hold other content",
         "Versions are immutable. Upload the changed definition under a new version; runs that began on the old one keep it.";
     DefinitionArchived = "definition_archived", 409, false, "The definition is archived",
-        "An archived definition starts no new runs; runs that began with it go on. Start another version, or take it out of the archive with `PATCH /api/v1/workflow-definitions/{id}` and `status: active`.";
+        "An archived definition starts no new runs; its open runs continue. Start another version, or unarchive it with `PATCH /api/v1/workflow-definitions/{id}` and `status: active`.";
     DefinitionInUse = "definition_in_use", 409, false, "Open runs need the definition",
         "`openRuns` says how many runs of this definition have not ended; nothing was deleted. Archive it (`PATCH /api/v1/workflow-definitions/{id}` with `status: archived`) so that no new runs begin, wait for the open ones or cancel them, then delete it.";
     DefinitionLimitReached = "definition_limit_reached", 409, false, "There is no room for another definition",
-        "`limit` says how many there may be, and `quota` of what. Delete definitions that no run needs (`DELETE /api/v1/workflow-definitions/{id}`), old versions first, or have the operator raise `max-definitions` or `max-definitions-per-workspace`. Waiting does not help.";
+        "`limit` is the maximum, and `quota` names the setting. Delete definitions that no run needs (`DELETE /api/v1/workflow-definitions/{id}`), old versions first, or ask the operator to raise `max-definitions` or `max-definitions-per-workspace`. Waiting does not help.";
     RunEnded = "run_ended", 409, false, "The run has ended",
         "An ended run takes no commands or signals. A FAILED run can be reopened with `POST /api/v1/workflow-runs/{id}/retry`; otherwise start a new one.";
-    AlreadyAsked = "already_asked", 409, false, "This was asked before",
-        "The same command is under way or done. Read the run to see where it stands; there is no need to ask again.";
+    AlreadyAsked = "already_asked", 409, false, "The same command was already given",
+        "The command is in progress or done. Read the run to see its status; you need not repeat the command.";
     NotARoot = "not_a_root", 409, false, "Another run started this one",
-        "Only a run that no other started is cancelled together with its descendants. `rootRunId` names the root of its family: send `POST /api/v1/workflow-runs/{rootRunId}/cancel` with `descendants: true`, or cancel this run alone, without `descendants`.";
+        "Only a root run can be cancelled together with its descendants. `rootRunId` names the root of this run: send `POST /api/v1/workflow-runs/{rootRunId}/cancel` with `descendants: true`, or cancel this run alone, without `descendants`.";
     RunNotPaused = "run_not_paused", 409, false, "The run is not paused",
-        "Only a PAUSED run can be resumed. Read the run to see where it stands.";
+        "Only a PAUSED run can be resumed. Read the run to see its status.";
     RunNotFailed = "run_not_failed", 409, false, "The run is not failed",
-        "Only a FAILED run can be retried. Read the run to see where it stands.";
+        "Only a FAILED run can be retried. Read the run to see its status.";
     RunUndone = "run_undone", 409, false, "Steps of the run were undone",
         "Compensations have run, so the recorded outcomes no longer hold and the run cannot go on. Start a new run under a new key. To use the same key, release it first, as a manager: `hapax keys release run <key> --reason <why>`.";
     StepInDoubt = "step_in_doubt", 409, false, "A step of the run is in doubt",
-        "The effect of the step may have happened, and this command would run it again. Find out at the provider, resolve the doubt (`POST /api/v1/doubts/…`), or start a new run.";
+        "The effect of the step may have happened, and this command would run it again. Ask the provider, then resolve the doubt (`POST /api/v1/doubts/…`), or start a new run.";
     EffectsWouldRepeat = "effects_would_repeat", 409, false, "Effects that have happened would happen again",
-        "The retry would run effects again that have happened, and that no key at the provider keeps from happening twice. `effects` names their steps. Look at the plan (`GET /api/v1/workflow-runs/{id}/retry-plan?fromStep=…`, or `hapax runs retry RUN --from STEP --dry-run`). If each of them is to happen again, send the retry as a manager with `repeatEffects`, which names them, and `reason`. Otherwise retry from a later step.";
+        "The retry would repeat effects that have happened, and no idempotency key protects them at the provider. `effects` names their steps. Read the plan (`GET /api/v1/workflow-runs/{id}/retry-plan?fromStep=…`, or `hapax runs retry RUN --from STEP --dry-run`). To repeat them all, send the retry as a manager with their names in `repeatEffects`, and a `reason`. Otherwise retry from a later step.";
     KeyTaken = "key_taken", 409, false, "The run's key now names another run",
-        "The key of this run was released when it ended and has been used for another run, which `holder` names. Look at that run; this one cannot be reopened.";
-    DoubtChanged = "doubt_changed", 409, false, "The doubt is not as it was seen",
-        "The step is no longer in doubt, or in doubt for another reason than the one you looked at. List the doubts again and decide anew.";
+        "The key of this run was released when it ended, and now names another run, `holder`. Look at that run; this one cannot be reopened.";
+    DoubtChanged = "doubt_changed", 409, false, "The doubt has changed",
+        "The step is no longer in doubt, or is in doubt for a different reason. List the doubts again, and decide again.";
     ApprovalOver = "approval_over", 409, false, "The approval is over",
-        "Somebody answered it before, or nobody did in time. Of several answers the first counts; yours does not. `decidedBy`, `decision` and `decidedAt` say who was first.";
-    DoubtResolved = "doubt_resolved", 409, false, "The doubt was resolved before",
-        "Another person or a probe was faster. Look at what was decided in the ledger of the run.";
-    NobodyActs = "nobody_acts", 409, false, "Nothing is left that could carry out the decision",
-        "No code of the run waits for the step any more, so nothing can be run or undone. See to it by hand, then rule that it happened, or abandon it.";
+        "Another person answered first, or the time for an answer has passed. Only the first answer counts. `decidedBy`, `decision` and `decidedAt` describe it.";
+    DoubtResolved = "doubt_resolved", 409, false, "The doubt is already resolved",
+        "Another person or a probe was faster. The ledger of the run shows the decision.";
+    NobodyActs = "nobody_acts", 409, false, "No code is left to carry out the decision",
+        "The run no longer waits for the step, so the step cannot be run or undone. Handle it by hand, then rule that it happened, or abandon it.";
     DeliveryUnderWay = "delivery_under_way", 409, true, "The after-effect is still being delivered",
-        "It is delivered by itself. Only one that has come to its end can be delivered once more.";
-    SubscriptionDisabled = "subscription_disabled", 409, false, "The subscription is not told anything",
-        "It was disabled or deleted; `reason` says why. Mend the receiver, enable the subscription (`PATCH /api/v1/webhook-subscriptions/{id}` with `status: enabled`), then send the request again.";
+        "Delivery continues by itself. Only an after-effect that was delivered or given up can be redelivered.";
+    SubscriptionDisabled = "subscription_disabled", 409, false, "The subscription is disabled or deleted",
+        "`reason` says why. Repair the receiver, enable the subscription (`PATCH /api/v1/webhook-subscriptions/{id}` with `status: enabled`), then send the request again.";
     PromiseAlreadySettled = "promise_already_settled", 409, false, "The promise holds another value",
         "The first settlement stands and was not changed. Read the promise to see its value.";
     PromiseTimedOut = "promise_timed_out", 409, false, "The promise has timed out",
-        "The settlement came after the deadline and was not taken. The run went on without it; look at the run, and start what is needed anew.";
+        "The settlement came after the deadline and was not accepted. The run continued without it. Look at the run, and start a new one if the work is still needed.";
     PromiseKeyConflict = "promise_key_conflict", 409, false, "The key names another promise",
-        "`holder` names the promise that the key was registered for. Use a key derived from what this promise is about.";
-    PromiseExists = "promise_exists", 409, false, "A promise with this id is there",
-        "Nothing was made and nothing was changed. Read the promise by its id; choose another id, or leave it away, if a new one is meant.";
-    TooManySignals = "too_many_signals", 409, true, "The run holds as many unread signals as it may",
+        "`holder` names the promise that the key was registered for. Use a key derived from the business object of this promise.";
+    PromiseExists = "promise_exists", 409, false, "A promise with this id exists",
+        "Nothing was created or changed. Read the promise by its id. For a new promise, choose another id or omit it.";
+    TooManySignals = "too_many_signals", 409, true, "The run has too many unread signals",
         "The signal was not stored. Let the run read some, then send it again under the same `signalId`.";
     NameTaken = "name_taken", 409, false, "The name is taken",
-        "Another one bears this name. Choose a different name.";
+        "Another resource has this name. Choose a different name.";
     LastAdmin = "last_admin", 409, false, "This is the last admin credential",
         "Without it nobody could administer the workspace. Issue another admin credential first.";
     IdempotencyKeyExpired = "idempotency_key_expired", 410, false, "The idempotency key has expired",
-        "The key was used before and its answer is no longer kept. To find out what became of the first request, read the thing it made. If a new operation is meant, use a new key.";
+        "The key was used before, and the response is no longer stored. To find the outcome of the first request, read the resource it created. For a new operation, use a new key.";
     IdempotencyKeySpent = "idempotency_key_spent", 410, false, "The key's run was deleted after its retention",
-        "The key still refuses a second run, though the data of the first is gone. If a new run is meant, use a new key.";
+        "The data of the first run is deleted, but the key still rejects a second one. For a new run, use a new key.";
     IdempotencyWindowPassed = "idempotency_window_passed", 412, false, "The first attempt is older than the key's lifetime",
-        "`Idempotency-First-Sent` says that the request was first sent before the window in which keys are remembered, so it might have been done already, and it was not run again. Check whether it was done; if not, send it under a new key.";
+        "According to `Idempotency-First-Sent`, the request was first sent before any key that is still stored. It may have been done already, so it was not run again. Check whether it was done; if not, send it under a new key.";
 
-    // Too much.
+    // Size limits.
     PayloadTooLarge = "payload_too_large", 413, false, "The body is too large",
         "`maxBytes` or `maxItems` names the limit. Send less: put large data elsewhere and pass a reference to it, or split a batch.";
     UriTooLong = "uri_too_long", 414, false, "The address is too long",
@@ -180,11 +180,11 @@ errors! {
     HeadersTooLarge = "headers_too_large", 431, false, "The headers are too large",
         "Send fewer or shorter headers; put data into the body.";
 
-    // Understood, and refused by a rule of the domain.
+    // Well-formed, but rejected by a rule of the domain.
     IdempotencyKeyConflict = "idempotency_key_conflict", 422, false, "The key was used for another request",
-        "`storedRequest` tells what the key stands for and which JSON paths differ. Nothing was changed. If this is meant to be a new operation, use a new key; if it is a retry, send exactly what was sent first.";
+        "`storedRequest` describes the first request under the key and lists the JSON paths that differ. Nothing was changed. For a new operation, use a new key; for a retry, send the first request unchanged.";
     InputInvalid = "input_invalid", 422, false, "The input does not match the workflow's input schema",
-        "Each entry of `problems` has a JSON Pointer to a wrong or missing value and says what was expected there. Nothing was started, and no key was taken: correct the input and send the request again, under the same key. `GET /api/v1/workflow-definitions/{id}` shows the schema as `document.input`.";
+        "Each entry of `problems` has a JSON Pointer to a wrong or missing value and says what the schema expects there. Nothing was started, and no key was used: correct the input and send the request again, under the same key. `GET /api/v1/workflow-definitions/{id}` shows the schema as `document.input`.";
     DefinitionInvalid = "definition_invalid", 422, false, "The definition has errors",
         "`problems` lists every error with its path. Correct them and upload it again; `hapax validate FILE` shows the same list.";
     SourceInvalid = "source_invalid", 422, false, "The webhook source has errors",
@@ -192,17 +192,17 @@ errors! {
     EntityWorkflowInvalid = "entity_workflow_invalid", 422, false, "The entity workflow has errors",
         "`problems` lists every error with its path and rule. Correct them all and upload the workflow again; `hapax validate FILE` shows the same list.";
     TableNotAllowed = "table_not_allowed", 422, false, "The operator has not allowed this table",
-        "An entity workflow may only use a table of the database that the operator has allowed for the workspace, in `entity_tables`. Ask the operator, or leave `table` away to keep the entities in Hapax.";
+        "An entity workflow may only use a table of the database that the operator has allowed for the workspace, in `entity_tables`. Ask the operator, or omit `table` to keep the entities in Hapax.";
     StepRejected = "step_rejected", 422, false, "The step was rejected",
-        "A validation, or the action itself, would not do it; `failure` says why. The entity is as before. Correct what it names, then take the step again, under a new key if `operation` is there.";
+        "A validation or the action itself rejected it; `failure` says why. The entity is unchanged. Correct the cause, then take the step again, under a new key if the response has `operation`.";
     UnprotectedEffect = "unprotected_effect", 422, false, "A non-idempotent effect is not protected",
         "The step declares that its effect is not idempotent, and nothing keeps it from happening twice. Declare it claimed or transactional, or leave it to an after-effect.";
     UncoveredClaimState = "uncovered_claim_state", 422, false, "No janitor covers a claim state",
-        "`workflow` claims into a status, and `module` has no janitor that would free it after a crash, so an entity could stay claimed for ever. Ask the operator to add the module to `modules`, or name one that is there.";
+        "`workflow` claims into a status, and `module` has no janitor on this server, so a crash could leave an entity claimed permanently. Ask the operator to add the module to `modules`, or name a module that is listed.";
     AddressNotAllowed = "address_not_allowed", 422, false, "The address may not be called from here",
         "The address of a request in a document, or of a subscription, points to a private or reserved network, to a port that is closed, or is not in the allow-list; `problems` or `path` says which. Use another one, or ask the operator to allow it.";
 
-    // Not now.
+    // Temporary conditions.
     RateLimited = "rate_limited", 429, true, "Too many requests",
         "Wait for `Retry-After` seconds and send the request again, under the same key.";
     QuotaExceeded = "quota_exceeded", 429, true, "The workspace has reached a quota",
@@ -212,29 +212,29 @@ errors! {
     Internal = "internal", 500, false, "The server failed",
         "This is a fault of the server. If the request had a key, its outcome is stored under the key. Report `traceId` to the operator, whose logs have the cause.";
     ActionPanicked = "action_panicked", 500, false, "The action of the step panicked",
-        "This is a fault in the code of the action. Nobody knows how far it came; what it had claimed was given back, and `operation` tells of it. The operator's logs have the cause.";
+        "This is a fault in the code of the action, and its outcome is unknown. The claim was released, and `operation` describes the operation. The operator's logs have the cause.";
     ActionFailed = "action_failed", 502, false, "The action of the step failed",
-        "`failure` says why, and `operation` tells of the operation. What it had claimed was given back, so the step can be taken again, under a new key, once the cause is gone. If the action may have happened, the next operation of the step sends the same effect key, so that a provider that honours keys does it once.";
+        "`failure` says why, and `operation` describes the operation. The claim was released, so you can take the step again, under a new key, once the cause is gone. If the action may have happened, the next operation of the step sends the same effect key, and a provider that honours keys does it once.";
     StoreBroken = "store_broken", 500, false, "The store cannot be used",
-        "The data cannot be trusted or understood. The operator should run `hapax admin fsck` and look at the logs before anything else.";
+        "The data is damaged or has an unknown format. The operator should run `hapax admin fsck` and read the logs before any other step.";
     StoreRefused = "store_refused", 500, false, "The store refused the request",
         "Nothing was written, and the same request will not succeed. Report `traceId` to the operator.";
     StoreUnavailable = "store_unavailable", 503, true, "The store is not available",
         "Nothing was written. Wait for `Retry-After` seconds and send the same request again, under the same key.";
     OutcomeUnknown = "outcome_unknown", 503, true, "The store did not confirm the write",
-        "The request may or may not have taken effect. Send the same request again under the same idempotency key: it converges on one result. Without a key, look before sending it again.";
+        "The request may or may not have taken effect. Send the same request again under the same idempotency key: it converges on one result. Without a key, check whether it was done before you send it again.";
     TooManyConnections = "too_many_connections", 503, true, "The server has no room for another connection",
         "Reuse connections, or wait a moment and try again.";
     BodyMemoryFull = "body_memory_full", 503, true, "The server has no memory for another body",
-        "Nothing was done. `share` says whose share is used up: that of the address, of the workspace, or all of the server. Send fewer large bodies at once, wait for `Retry-After` seconds, and send the request again, under the same key.";
+        "Nothing was done. `share` names the exhausted share: the address, the workspace, or the whole server. Send fewer large bodies at once, wait for `Retry-After` seconds, and send the request again, under the same key.";
     SecretUnavailable = "secret_unavailable", 503, true, "A secret cannot be read now",
-        "The server could not read a secret that it needs to check the signature, so the webhook was neither taken in nor refused. Send it again after `Retry-After` seconds. The operator's log names the secret.";
+        "The server could not read a secret that it needs to check the signature, so the webhook was neither accepted nor rejected. Send it again after `Retry-After` seconds. The operator's log names the secret.";
     ShuttingDown = "shutting_down", 503, true, "The server is shutting down",
-        "Nothing was done. Send the request again; another node, or this one after its restart, will take it.";
+        "Nothing was done. Send the request again; another node, or this one after its restart, will handle it.";
 }
 
 impl Code {
-    /// What is always true of it.
+    /// Fixed properties of the code.
     pub fn kind(self) -> &'static ErrorKind {
         &ERRORS[self as usize]
     }
@@ -244,7 +244,7 @@ impl Code {
         self.kind().code
     }
 
-    /// The code spelled so, if there is one.
+    /// The code with this spelling, if there is one.
     pub fn from_name(text: &str) -> Option<Self> {
         Code::ALL.iter().copied().find(|code| code.as_str() == text)
     }
@@ -329,20 +329,39 @@ mod tests {
         }
     }
 
-    /// The page of the docs that lists them, made from the table.
+    /// `text` in lines of at most 120 characters.
+    fn wrapped(text: &str) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for word in text.split(' ') {
+            match lines.last_mut() {
+                Some(line) if line.chars().count() + 1 + word.chars().count() <= 120 => {
+                    line.push(' ');
+                    line.push_str(word);
+                }
+                _ => lines.push(word.to_owned()),
+            }
+        }
+        lines.join("\n")
+    }
+
+    /// The docs page of all codes is generated from the table.
     #[test]
     fn the_docs_list_every_code() {
         let mut page = String::from(
             "# Errors\n\n\
              <!-- made from the table of errors: HAPAX_UPDATE=1 cargo test -p hapax-api docs -->\n\n\
-             Every refusal is `application/problem+json` with `type`, `title`, `status`, `detail`, `code`, `retryable` and `traceId`, and what its code promises\n\
-             beyond that. Programs branch on `code`. A server explains each at `/errors/<code>`.\n",
+             Every error response is `application/problem+json` with `type`, `title`, `status`, `detail`, `code`, `retryable` and\n\
+             `traceId`. Some codes add members of their own. Programs branch on `code`. A server explains each code at\n\
+             `/errors/<code>`.\n",
         );
         for kind in ERRORS {
             let again = if kind.retryable { "yes" } else { "no" };
             page.push_str(&format!(
                 "\n## {}\n\n{} · {} · may succeed later: {again}\n\n{}\n",
-                kind.code, kind.status, kind.title, kind.remedy
+                kind.code,
+                kind.status,
+                kind.title,
+                wrapped(kind.remedy)
             ));
         }
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What happened to the run as a whole.
+/// Kind of an event in the life of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
@@ -21,11 +21,11 @@ pub enum EventKind {
     PauseAsked,
     /// It stopped.
     Paused,
-    /// People let it go on, or took back a pause that was not yet carried out.
+    /// People resumed it, or withdrew a pending pause.
     Resumed,
     /// People asked it to cancel.
     CancelAsked,
-    /// It was put aside after losing its worker too often.
+    /// It was quarantined after losing its worker too often.
     Quarantined,
     /// It began again with a new input.
     ContinuedAsNew,
@@ -43,16 +43,16 @@ pub enum EventKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunEvent {
-    /// The version it made.
+    /// The run's version after the event.
     pub version: u64,
-    /// When.
+    /// Time of the event.
     #[schema(format = DateTime)]
     pub at: String,
-    /// The fence then in force.
+    /// The fence in force.
     pub fence: u64,
-    /// What.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// For people: who asked, why, or the new owner.
+    /// For people: the person who asked, the reason, or the new owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

@@ -1,17 +1,17 @@
-//! Is the process alive, and may traffic be sent to it?
+//! Liveness and readiness of the server.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How it is.
+/// Result of a health check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HealthStatus {
-    /// Well.
+    /// Healthy.
     Ok,
     /// Not able to serve now.
     Unavailable,
-    /// Finishing what it began, and taking nothing new.
+    /// Finishing open work, and accepting nothing new.
     Draining,
 }
 
@@ -19,26 +19,26 @@ pub enum HealthStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
-    /// How it is.
+    /// Result of the check.
     pub status: HealthStatus,
     /// The version of Hapax.
     pub server_version: String,
 }
 
-/// One thing that readiness depends on.
+/// One precondition of readiness.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadinessCheck {
-    /// Which.
+    /// Name of the check.
     pub name: String,
-    /// How it is.
+    /// Result of the check.
     pub status: HealthStatus,
-    /// What is wrong, without addresses or secrets.
+    /// Cause of a failure, without addresses or secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// May traffic be sent?
+/// Readiness of the server for traffic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Readiness {

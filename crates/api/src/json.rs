@@ -1,4 +1,4 @@
-//! JSON of users, kept as the text it came as.
+//! JSON of users, kept as the original text.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-/// Any JSON value, as text. Two are equal if their texts are.
+/// Any JSON value, as text. Two values are equal if their texts are equal.
 #[derive(Clone)]
 pub struct RawJson(Box<RawValue>);
 
@@ -37,7 +37,7 @@ impl RawJson {
 
 impl fmt::Debug for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What users send may be secret and may be large; neither belongs in a log line.
+        // Users' data may be secret and may be large, so it does not belong in a log line.
         write!(f, "RawJson({} bytes)", self.text().len())
     }
 }
@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
-/// Reads a value that is there as `Some`, be it `null`: a step may well have given `null`.
+/// Reads a present value as `Some`, even if it is `null`: a step may return `null`.
 pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawJson>, D::Error> {
     RawJson::deserialize(deserializer).map(Some)
 }

@@ -1,11 +1,11 @@
-//! Idempotency keys as people look them up: what a key stands for, and what it has refused.
+//! Idempotency keys as people look them up: what a key names, and which requests it rejected.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::doubt::Actor;
 
-/// What kind of thing a key names.
+/// Type of object a key names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyScope {
@@ -19,25 +19,25 @@ pub enum KeyScope {
     Operation,
 }
 
-/// Where a key stands.
+/// Status of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyStatus {
-    /// The first request under it is under way.
+    /// The first request under it is in progress.
     InFlight,
-    /// It is claimed for a promise that is still to be made: somebody settled that early.
+    /// An early settlement claimed it for a promise that does not exist yet.
     Claimed,
-    /// It gives what it stands for.
+    /// It is in use and names its object.
     Live,
-    /// It has expired and is refused, for the time of grace.
+    /// It has expired and is rejected during the grace period.
     Grace,
-    /// It has expired and may be used anew.
+    /// It has expired and can be used again.
     Expired,
-    /// The data is gone; it still refuses a second operation.
+    /// The data is deleted; the key still rejects a second operation.
     Tombstone,
 }
 
-/// What a key names.
+/// Object that a key names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyHolder {
@@ -47,13 +47,13 @@ pub struct KeyHolder {
     pub id: String,
 }
 
-/// What a key stands for, in `storedRequest` of `idempotency_key_conflict`.
+/// First request under a key, in `storedRequest` of `idempotency_key_conflict`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredRequest {
-    /// What kind of thing it names.
+    /// Type of the object.
     pub kind: KeyScope,
-    /// Its id, once there is one.
+    /// Id of the object, once it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The definition, for a run.
@@ -62,9 +62,9 @@ pub struct StoredRequest {
     /// When the key was first seen.
     #[schema(format = DateTime)]
     pub first_seen_at: String,
-    /// SHA-256 of what was asked first, in hex.
+    /// SHA-256 of the first request, in hex.
     pub fingerprint: String,
-    /// JSON pointers at which this request differs from the first.
+    /// JSON Pointers to the differences between this request and the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differing_paths: Vec<String>,
 }
@@ -73,16 +73,16 @@ pub struct StoredRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyRecord {
-    /// What kind of thing it names.
+    /// Type of object that the key names.
     pub scope: KeyScope,
     /// The key.
     pub key: String,
-    /// Where it stands.
+    /// Status of the key.
     pub status: KeyStatus,
-    /// What it names.
+    /// Object that the key names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<KeyHolder>,
-    /// Who used it first, for the key of an operation.
+    /// First user of the key, for an operation key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Actor>,
     /// The credential that used it first, for a request key.
@@ -91,28 +91,28 @@ pub struct KeyRecord {
     /// Method and path, for a request key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// The status it was answered with, for a request key.
+    /// Status of the stored response, for a request key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_status: Option<u16>,
-    /// SHA-256 of what was asked first, in hex; a key of a promise has none.
+    /// SHA-256 of the first request, in hex; promise keys have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
     /// When it was first seen.
     #[schema(format = DateTime)]
     pub first_seen_at: String,
-    /// When it expires; absent while what it names is open, or if it is kept for ever.
+    /// When it expires; absent while its object is open, or if the key never expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub expires_at: Option<String>,
-    /// Requests that got the first one's answer; not counted for the key of an operation.
+    /// Requests answered with the first response; not counted for operation keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replays: Option<u64>,
-    /// Requests that were refused because they asked for something else; not counted for the key of an operation.
+    /// Requests rejected because they differ from the first; not counted for operation keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflicts: Option<u64>,
 }
 
-/// Frees a key, so that it may be used anew.
+/// Releases a key, so that it can be used again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReleaseKey {

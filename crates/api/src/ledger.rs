@@ -1,11 +1,11 @@
-//! The ledger: for each effect, every time its code was entered, and what is known of it.
+//! The ledger: all attempts of every effect, with their known outcomes.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{Actor, EntityName, Resolution, StepStatus};
 
-/// How an effect is kept from happening twice.
+/// How an effect is protected from happening twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LedgerClass {
@@ -17,7 +17,7 @@ pub enum LedgerClass {
     Transactional,
 }
 
-/// What is known of one attempt.
+/// Known outcome of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LedgerOutcome {
@@ -27,31 +27,31 @@ pub enum LedgerOutcome {
     Failed,
     /// It may have happened.
     Unknown,
-    /// It is under way, or was when its worker vanished. It may have happened.
+    /// It is in progress, or was when its worker vanished. It may have happened.
     Open,
 }
 
-/// One time that an effect's code was, or may have been, entered.
+/// One attempt in which an effect's code ran or may have run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerAttempt {
-    /// Which, from 1.
+    /// Number of the attempt, from 1.
     pub number: u32,
-    /// When it began, if that was noted.
+    /// When it began, if recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub began_at: Option<String>,
-    /// When its outcome was noted.
+    /// When its outcome was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub ended_at: Option<String>,
-    /// The engine that entered it.
+    /// The engine that ran it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The fence it was entered under.
+    /// The fence it ran under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
-    /// How it went.
+    /// Outcome of the attempt.
     pub status: LedgerOutcome,
 }
 
@@ -59,12 +59,12 @@ pub struct LedgerAttempt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerRuling {
-    /// Who.
+    /// Person who decided.
     pub actor: Actor,
-    /// When.
+    /// Time of the decision.
     #[schema(format = DateTime)]
     pub at: String,
-    /// What, if it was about a doubt.
+    /// The decision, if it was about a doubt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Resolution>,
     /// Why.
@@ -75,38 +75,40 @@ pub struct LedgerRuling {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerEntry {
-    /// What the provider knows it by.
+    /// Idempotency key that the provider received.
     pub effect_key: String,
-    /// Its run, if a run made it.
+    /// Run of the effect, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// The entity, if an operation on one made it.
+    /// Entity of the effect, if an operation caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity: Option<EntityName>,
-    /// The operation, if one made it.
+    /// Operation of the effect, if one caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation_id: Option<String>,
     /// The step.
     pub step_id: String,
-    /// How it is kept from happening twice.
+    /// How it is protected from happening twice.
     pub class: LedgerClass,
-    /// Where it stands; absent if no record of it stands: a retry of the run dropped it, a later generation began, or the operation is no longer kept. CANCELLED if the claim of its operation was given back.
+    /// Status of the step. Absent if its record is gone: a retry of the run dropped it, a later
+    /// generation began, or the operation was deleted. CANCELLED if the claim of its operation was
+    /// given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<StepStatus>,
-    /// Every attempt that was, or may have been, entered.
+    /// Every attempt that ran or may have run.
     pub attempt_log: Vec<LedgerAttempt>,
-    /// What probes said: `happened`, `did_not_happen` or `unknown`.
+    /// Answers of probes: `happened`, `did_not_happen` or `unknown`.
     pub probes: Vec<String>,
-    /// What people decided.
+    /// Decisions of people.
     pub rulings: Vec<LedgerRuling>,
-    /// Outcomes that were refused, because their writer no longer held the run.
+    /// Outcomes that were rejected because their writer no longer held the run.
     pub refused_writes: u32,
-    /// Attempts that are known to have happened.
+    /// Attempts with a known effect.
     pub happened: u32,
-    /// Attempts that may have happened.
+    /// Attempts that may have had an effect.
     pub may_have_happened: u32,
-    /// Times it is known to have happened beyond the first.
+    /// Known repeats: effects beyond the first.
     pub happened_twice: u32,
-    /// Times more than that it may have happened beyond the first.
+    /// Possible further repeats.
     pub may_have_happened_twice: u32,
 }

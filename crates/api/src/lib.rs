@@ -1,7 +1,8 @@
-//! What goes over the wire: types, the table of errors, the typed client.
+//! Wire types, the table of errors, and the typed client.
 //!
-//! Requests refuse unknown fields; answers may gain fields, so clients ignore what they do not know. Values of users
-//! ([`RawJson`], [`JsonObject`]) keep their text, so that what was stored goes out byte for byte.
+//! Requests reject unknown fields. Responses may gain fields, so clients ignore unknown ones.
+//! Users' values ([`RawJson`], [`JsonObject`]) keep their text, so stored values go out byte for
+//! byte.
 
 mod audit;
 #[cfg(feature = "client")]
@@ -87,7 +88,7 @@ pub use subscription::{
     ActivationStatus, ChangeSubscription, CreateSubscription, IssuedSubscription, RotateSubscription,
     Subscription, SubscriptionStatus, TestedSubscription, WebhookEvent, WebhookSigning,
 };
-/// What the items of a [`Page`] can do: describe themselves in OpenAPI.
+/// Items of a [`Page`] implement this to describe themselves in OpenAPI.
 pub use utoipa::ToSchema;
 pub use webhook_source::{
     ChangeWebhookSource, PutWebhookSource, SourceStatus, WebhookSource, WebhookSourceSummary,

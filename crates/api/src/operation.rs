@@ -1,4 +1,4 @@
-//! Operations: each one requested transition of an entity, from the claim to what became of it.
+//! Operations: requested transitions of an entity, from the claim to the outcome.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,21 +6,21 @@ use utoipa::ToSchema;
 use crate::json::present;
 use crate::{Actor, Entity, Failure, JournalEntry, JsonObject, RawJson};
 
-/// Where an operation stands.
+/// Status of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum OperationStatus {
-    /// Its action is under way.
+    /// Its action is in progress.
     Pending,
     /// Done: the entity has the status it leads to.
     Done,
-    /// The action would not do it; the entity is as before.
+    /// The action declined; the entity is unchanged.
     Rejected,
-    /// The action failed; the entity is as before.
+    /// The action failed; the entity is unchanged.
     Failed,
-    /// Its holder vanished, and the janitor gave back what it had claimed.
+    /// Its holder vanished, and the janitor released its claim.
     Reverted,
-    /// Its holder vanished, and nobody knows whether the action happened; people must decide.
+    /// Its holder vanished, and it is unknown whether the action happened; people must decide.
     InDoubt,
 }
 
@@ -47,24 +47,26 @@ impl OperationStatus {
         }
     }
 
-    /// The status spelled so, if there is one.
+    /// The status with this spelling, if there is one.
     pub fn from_name(text: &str) -> Option<Self> {
         OperationStatus::ALL.into_iter().find(|status| status.as_str() == text)
     }
 }
 
-/// Takes a step with an entity. All of it may be left away, and so may the body.
+/// Takes a step with an entity. All fields are optional, and so is the body.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TakeStep {
-    /// As whom, where fields of the step differ by requester. A credential that has a requester of its own asks as no other.
+    /// Requester, where fields of the step differ by requester. A credential with a requester of
+    /// its own always uses that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128)]
     pub requester: Option<String>,
-    /// What the action is given.
+    /// Input of the action.
     #[serde(default)]
     pub input: JsonObject,
-    /// Names the operation: a second request with the same key and content is told what is recorded of the first.
+    /// Names the operation. A second request with the same key and content gets the recorded
+    /// outcome of the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255, pattern = "^[ -~]+$")]
     pub idempotency_key: Option<String>,
@@ -74,18 +76,18 @@ pub struct TakeStep {
     pub by: Option<String>,
 }
 
-/// A manager's word that an irreversible step is to be taken although it may have happened.
+/// A manager's order to run an irreversible step although it may have happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OverrideStep {
-    /// How you know that it did not happen, or why it is to happen again; kept in the audit log.
+    /// Evidence that it did not happen, or the reason to repeat it; kept in the audit log.
     #[schema(min_length = 1, max_length = 4096)]
     pub reason: String,
-    /// As whom, where fields of the step differ by requester.
+    /// Requester, where fields of the step differ by requester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128)]
     pub requester: Option<String>,
-    /// What the action is given.
+    /// Input of the action.
     #[serde(default)]
     pub input: JsonObject,
     /// Names the operation.
@@ -98,18 +100,19 @@ pub struct OverrideStep {
     pub by: Option<String>,
 }
 
-/// What became of a step.
+/// Result of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TakenStep {
     /// The operation.
     pub operation: Operation,
-    /// The entity as it stands now; absent while the operation is under way.
+    /// The entity as it is now; absent while the operation is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity: Option<Entity>,
-    /// Did this request have the operation done? `false`: it was asked for before, and this is what is recorded of it.
+    /// Did this request create the operation? `false`: an earlier request did, and this is its
+    /// record.
     pub created: bool,
-    /// Is it what is recorded of an earlier request?
+    /// Is this the record of an earlier request?
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replayed: bool,
 }
@@ -126,22 +129,22 @@ pub struct Operation {
     pub entity_id: String,
     /// The entity workflow.
     pub workflow: String,
-    /// The module whose janitor looks after it.
+    /// The module whose janitor covers it.
     pub module: String,
     /// The step.
     pub step_key: String,
-    /// Where it stands.
+    /// Status of the operation.
     pub status: OperationStatus,
-    /// As whom it was asked for.
+    /// Requester that it was requested for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester: Option<String>,
-    /// Who asked.
+    /// Person or credential that requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Actor>,
-    /// The key it was asked for under.
+    /// Key of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// What the action is given.
+    /// Input of the action.
     pub input: RawJson,
     /// The status the entity was in.
     pub from: String,
@@ -150,34 +153,35 @@ pub struct Operation {
     /// The transient status of its claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_into: Option<String>,
-    /// Where the claim goes back to on failure.
+    /// Status that the claim returns to on failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revert_to: Option<String>,
-    /// What becomes of it if its holder vanishes: `revert` or `hold`.
+    /// What happens if its holder vanishes: `revert` or `hold`.
     pub recovery: String,
-    /// Can what it does not be taken back?
+    /// Is the effect irreversible?
     pub irreversible: bool,
     /// The run that carries it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// What its action carries to the outside world: over all its attempts, and over operations that go on with what an earlier one may have done.
+    /// Effect key that the action sends to the provider. It stays the same over all attempts, and
+    /// in later operations that continue an attempt with an unknown outcome.
     pub effect_key: String,
     /// May an earlier attempt or operation under the same effect key have happened?
     #[serde(default)]
     pub may_repeat: bool,
-    /// Version of the entity workflow it began under.
+    /// Version of the entity workflow at its beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document_version: Option<u64>,
-    /// How often it was begun.
+    /// Number of attempts.
     pub attempts: u32,
     /// When it first began.
     #[schema(format = DateTime)]
     pub began_at: String,
-    /// When its holder was last heard of, while it is under way.
+    /// Last sign of life of its holder, while it is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub heard_at: Option<String>,
-    /// Since when it is in doubt.
+    /// When it became in doubt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub in_doubt_since: Option<String>,
@@ -185,7 +189,7 @@ pub struct Operation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub ended_at: Option<String>,
-    /// What the action gave.
+    /// Result of the action.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub result: Option<RawJson>,
     /// Why it was rejected or failed.
@@ -193,40 +197,41 @@ pub struct Operation {
     pub failure: Option<Failure>,
 }
 
-/// One operation with what happened to it.
+/// One operation with its history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OperationDetail {
     /// The operation.
     pub operation: Operation,
-    /// What happened to it, oldest first: how it began, what was noted, how it ended.
+    /// History of the operation, oldest first: its beginning, notes, its end.
     pub history: Vec<JournalEntry>,
 }
 
-/// What can be decided about an operation in doubt.
+/// Decision about an operation in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationResolution {
     /// The action happened: the entity gets the status the step leads to.
     Happened,
-    /// It did not happen: the claim is given back, and the step can be taken again.
+    /// It did not happen: the claim is released, and the step can be taken again.
     DidNotHappen,
 }
 
-/// Decides about an operation in doubt. Who decides, and in which role, is taken from the credential: `did_not_happen` needs the role
-/// manager.
+/// Decides an operation in doubt. The credential says who decides and in which role.
+/// `did_not_happen` needs the role manager.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolveOperation {
-    /// Which of its attempts was seen in doubt: `attempts` of the operation. A later one is another doubt.
+    /// Attempt that you saw in doubt: `attempts` of the operation. A later attempt is a different
+    /// doubt.
     #[schema(minimum = 1)]
     pub attempt: u32,
-    /// What is decided.
+    /// The decision.
     pub resolution: OperationResolution,
-    /// What the action gave, for `happened`; `null` if absent.
+    /// Result of the action, for `happened`; `null` if absent.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub result: Option<RawJson>,
-    /// How you know.
+    /// Evidence for the decision.
     #[schema(min_length = 1, max_length = 4096)]
     pub reason: String,
     /// The person who decides, where a credential is shared by several.

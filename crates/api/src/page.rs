@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Most items on one page; a larger `limit` is refused.
+/// Most items on one page; a larger `limit` is rejected.
 pub const MAX_PAGE_ITEMS: usize = 200;
-/// Items on a page that no `limit` was given for.
+/// Items on a page without a `limit`.
 pub const DEFAULT_PAGE_ITEMS: usize = 50;
 
 /// One page of a list.
@@ -14,7 +14,7 @@ pub const DEFAULT_PAGE_ITEMS: usize = 50;
 pub struct Page<T: ToSchema> {
     /// The items.
     pub items: Vec<T>,
-    /// Give this as `cursor`, with the same filters, for the next page. Absent on the last one.
+    /// Cursor of the next page: send it as `cursor` with the same filters. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }

@@ -11,31 +11,31 @@ use crate::DurationText;
 pub struct RequestKeyPolicy {
     /// The header.
     pub header: String,
-    /// The methods it counts on.
+    /// Methods that honour it.
     pub methods: Vec<String>,
-    /// Within what a key is unique.
+    /// Scope of uniqueness of a key.
     pub scope: String,
     /// Fewest characters.
     pub min_chars: u32,
     /// Most characters.
     pub max_chars: u32,
-    /// How long an answer is kept.
+    /// How long a response is kept.
     pub retention: DurationText,
-    /// How long an expired key is still refused.
+    /// How long an expired key is still rejected.
     pub grace: DurationText,
-    /// How long a second request waits for the first, unless it says otherwise.
+    /// How long a second request waits for the first by default.
     pub wait: DurationText,
     /// The longest wait `Prefer: wait=N` may ask for.
     pub max_wait: DurationText,
-    /// Answers up to this size are kept whole.
+    /// Largest response body that is stored.
     pub max_stored_body_bytes: u64,
-    /// Statuses that are not kept, so that the key may be used again.
+    /// Statuses that are not stored; the key can be used again after them.
     pub statuses_not_stored: Vec<u16>,
-    /// The header by which a client says when it first sent the request.
+    /// Header with the time of the first sending of the request.
     pub first_sent_header: String,
-    /// The header on an answer that was given before.
+    /// Header that marks a repeated response.
     pub replayed_header: String,
-    /// The header that says when a key expires.
+    /// Header with the expiry of the key.
     pub expires_header: String,
 }
 
@@ -45,16 +45,17 @@ pub struct RequestKeyPolicy {
 pub struct BusinessKeyPolicy {
     /// The field.
     pub field: String,
-    /// Within what a key is unique.
+    /// Scope of uniqueness of a key.
     pub scope: String,
     /// Fewest characters.
     pub min_chars: u32,
     /// Most characters.
     pub max_chars: u32,
-    /// How long a key lives after its run has ended; absent: for ever. A definition may say otherwise.
+    /// How long a key lives after its run has ended; absent if it never expires. A definition may
+    /// override it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<DurationText>,
-    /// Does a failed or cancelled run free its key?
+    /// Is the key released when its run fails or is cancelled?
     pub released_on_failure: bool,
 }
 
@@ -62,7 +63,7 @@ pub struct BusinessKeyPolicy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromiseKeyPolicy {
-    /// How long a key lives, but never less than until the promise settles.
+    /// Lifetime of a key, but at least until the promise settles.
     pub ttl: DurationText,
 }
 
@@ -76,6 +77,6 @@ pub struct IdempotencyPolicy {
     pub business_keys: BusinessKeyPolicy,
     /// Keys of promises.
     pub promise_keys: PromiseKeyPolicy,
-    /// What makes two requests the same.
+    /// Rule for two requests to count as equal.
     pub fingerprint: String,
 }

@@ -1,4 +1,4 @@
-//! What every refusal looks like: `application/problem+json` (RFC 9457).
+//! The error body of every rejection: `application/problem+json` (RFC 9457).
 
 use std::time::Duration;
 
@@ -11,41 +11,41 @@ use crate::{Code, DurationText};
 /// The media type of a [`Problem`].
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
-/// A refusal. `code` is what programs branch on; `detail` is for people and says what to do next.
+/// An error response. Programs branch on `code`; `detail` tells people what to do next.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// Where the code is explained: `/errors/<code>`, relative to the server.
+    /// Page that explains the code: `/errors/<code>`, relative to the server.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The code in words, the same for each occurrence.
+    /// Title of the code, the same for each occurrence.
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// What happened this time, and what to do next.
+    /// Explanation of this occurrence, and the next step.
     pub detail: String,
     /// The stable code.
     pub code: Code,
-    /// May the same request, under the same key, succeed later?
+    /// True if the same request, under the same key, may succeed later.
     pub retryable: bool,
-    /// Names this request in the server's logs.
+    /// Id of this request in the server's logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
-    /// How long to wait before the next try; also sent as `Retry-After`.
+    /// Wait before the next try; also sent as `Retry-After`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<DurationText>,
-    /// What else the code promises.
+    /// Further members of the code.
     #[serde(flatten)]
     #[schema(ignore)]
     pub more: Map<String, Value>,
 }
 
-/// Members that every problem has, so that no code may promise one of the same name.
+/// Members that every problem has. No code may add another of the same name.
 const OWN_MEMBERS: [&str; 8] =
     ["type", "title", "status", "detail", "code", "retryable", "traceId", "retryAfter"];
 
 impl Problem {
-    /// A problem of this code. `detail` should say what to do next.
+    /// Creates a problem with this code. `detail` should say what to do next.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let kind = code.kind();
         Problem {
@@ -61,7 +61,7 @@ impl Problem {
         }
     }
 
-    /// Adds a member that the code promises.
+    /// Adds a member of the code.
     #[must_use]
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
         let value = value.into();
@@ -71,7 +71,7 @@ impl Problem {
         self
     }
 
-    /// Says how long to wait before the next try.
+    /// Sets the wait before the next try.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(Duration::from_secs(seconds).into());

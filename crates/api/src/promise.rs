@@ -1,4 +1,4 @@
-//! Promises: values that somebody outside supplies, once.
+//! Promises: values supplied once, from outside.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::json::present;
 use crate::{DurationText, Failure, RawJson};
 
-/// Where a promise stands.
+/// Status of a promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PromiseStatus {
@@ -14,39 +14,40 @@ pub enum PromiseStatus {
     Pending,
     /// It has a value.
     Resolved,
-    /// It will have none.
+    /// It has no value and never will.
     Rejected,
-    /// It was called off.
+    /// It was cancelled.
     Cancelled,
     /// Its time ran out.
     TimedOut,
-    /// It never was one to be settled: its key names another.
+    /// Its key belongs to another promise, so it can never be settled.
     KeyTaken,
 }
 
-/// A promise to be made that belongs to no run.
+/// Creates a promise without a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreatePromise {
-    /// Its id, 1 to 255 printable ASCII characters; one is made if it is absent.
+    /// Id, 1 to 255 printable ASCII characters; generated if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255)]
     pub id: Option<String>,
-    /// Its business key: by it, who does not know the id finds the promise.
+    /// Business key. Lets callers find the promise without knowing its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255)]
     pub idempotency_key: Option<String>,
-    /// For how long the key still names it once it is over; a day if absent. While it can be settled the key lives.
+    /// How long the key names the promise after its end; a day if absent. The key never expires
+    /// before the promise ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key_ttl_seconds: Option<u64>,
-    /// It times out after this long; never, if neither this nor `deadlineAt` is given.
+    /// Time until it times out. It never times out if neither this nor `deadlineAt` is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DurationText>,
-    /// It times out then.
+    /// Time at which it times out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub deadline_at: Option<String>,
-    /// What its maker says about it.
+    /// Description by the creator.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub about: Option<RawJson>,
 }
@@ -55,17 +56,17 @@ pub struct CreatePromise {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Promise {
-    /// Its id; `<runId>:<name>` if a run made it.
+    /// Id; `<runId>:<name>` if a run created it.
     pub id: String,
-    /// Where it stands now.
+    /// Current status.
     pub status: PromiseStatus,
-    /// The run that made it; absent if it stands alone.
+    /// The run that created it; absent for a promise without a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
     /// Its business key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// When the key stops naming it, as things are now; absent while nobody can tell.
+    /// When the key expires; absent while that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub key_expires_at: Option<String>,
@@ -83,13 +84,13 @@ pub struct Promise {
     /// The value, once it is resolved.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub value: Option<RawJson>,
-    /// Why there is none, once it is rejected or called off.
+    /// Failure, once it is rejected or cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// The promise that has its key, if it lost that.
+    /// The promise that holds its key, if another one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_held_by: Option<String>,
-    /// What its maker said about it.
+    /// Description by the creator.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub about: Option<RawJson>,
 }
@@ -103,30 +104,30 @@ pub struct ResolvePromise {
     pub value: Option<RawJson>,
 }
 
-/// Says that there will be no value.
+/// Rejects a promise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RejectPromise {
-    /// Why, for people.
+    /// Reason for people.
     #[schema(min_length = 1, max_length = 4096)]
     pub message: String,
-    /// Why, for the run that waits: a short stable word; `rejected` if absent.
+    /// Reason for the waiting run: a short stable word; `rejected` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 128)]
     pub code: Option<String>,
 }
 
-/// A promise that is settled as it was asked for.
+/// A promise with the requested settlement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SettledPromise {
     /// The promise.
     pub promise: Promise,
-    /// Was it settled so before?
+    /// Was it already settled in the same way?
     pub already_settled: bool,
 }
 
-/// A settlement whose key names no promise yet: it is kept for the one it will name.
+/// A settlement whose key names no promise yet. It is kept for the future promise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptSettlement {
@@ -134,51 +135,51 @@ pub struct KeptSettlement {
     pub kept: bool,
     /// The key.
     pub idempotency_key: String,
-    /// Until when it is kept.
+    /// When it is dropped.
     #[schema(format = DateTime)]
     pub until: String,
 }
 
-/// A settlement that came before its promise and waits for it.
+/// A settlement that waits for its promise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EarlySettlement {
-    /// The key it came under.
+    /// Its key.
     pub idempotency_key: String,
-    /// What the promise will be once it is made.
+    /// Status that the promise will get.
     pub status: PromiseStatus,
-    /// The value it brings.
+    /// Value for the promise.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub value: Option<RawJson>,
-    /// Why it brings none.
+    /// Failure, if it rejects the promise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// When it came.
+    /// When it arrived.
     #[schema(format = DateTime)]
     pub received_at: String,
-    /// Until when it is kept.
+    /// When it is dropped.
     #[schema(format = DateTime)]
     pub expires_at: String,
 }
 
-/// Asks for a token by which somebody without a credential may settle one promise.
+/// Creates a token that settles one promise without a credential.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateSettleToken {
-    /// How long it works; a week if absent, at most 90 days.
+    /// Lifetime; a week if absent, at most 90 days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<DurationText>,
 }
 
-/// Such a token, shown this once.
+/// A settle token, shown this once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IssuedSettleToken {
-    /// The token: whoever has it may settle the promise.
+    /// The token. Anyone who has it can settle the promise.
     pub token: String,
     /// Where to POST, as a path on this server.
     pub url: String,
-    /// Until when it works.
+    /// When it expires.
     #[schema(format = DateTime)]
     pub expires_at: String,
 }
@@ -189,19 +190,19 @@ impl std::fmt::Debug for IssuedSettleToken {
     }
 }
 
-/// What whoever has a token says: one of both.
+/// Settlement by a token: one of the two fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SettleByToken {
     /// The value.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub value: Option<RawJson>,
-    /// Why there is none.
+    /// Rejection instead of a value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reject: Option<RejectPromise>,
 }
 
-/// The promise of the token is settled as it was asked for.
+/// The promise of the token has the requested settlement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SettledByToken {

@@ -1,21 +1,21 @@
-//! Webhooks that came in, and what became of them.
+//! Incoming webhooks and their outcomes.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What became of an event.
+/// Status of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReceivedStatus {
-    /// It is durable; what it asks for is yet to be done.
+    /// It is stored; its actions are still pending.
     Received,
-    /// What it asks for is done.
+    /// Its actions are done.
     Applied,
-    /// No action wanted it.
+    /// No action matched it.
     Ignored,
-    /// What it is for is not there; a settlement is kept for its promise.
+    /// Its target does not exist. A settlement is kept for its promise.
     Unmatched,
-    /// What it asks for could not be done; it can be processed again.
+    /// Its actions failed; it can be processed again.
     Failed,
 }
 
@@ -40,44 +40,44 @@ impl ReceivedStatus {
         }
     }
 
-    /// The status spelled so, if there is one.
+    /// The status with this spelling, if there is one.
     pub fn from_name(text: &str) -> Option<Self> {
         ReceivedStatus::ALL.into_iter().find(|status| status.as_str() == text)
     }
 }
 
-/// What the sender of a webhook is told: it need not send it again.
+/// Confirms to the sender that it need not send the webhook again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookReceipt {
-    /// What the provider calls the event.
+    /// The provider's id of the event.
     pub event_id: String,
-    /// What became of it.
+    /// Outcome of the event.
     pub status: ReceiptStatus,
 }
 
-/// What became of a webhook as far as its sender is concerned.
+/// Outcome of a webhook, as shown to its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReceiptStatus {
-    /// It is durable; what it asks for is yet to be done.
+    /// It is stored; its actions are still pending.
     Received,
-    /// It came before; nothing was done.
+    /// It was received before; nothing was done.
     Duplicate,
-    /// What it asks for is done.
+    /// Its actions are done.
     Applied,
-    /// No action wanted it.
+    /// No action matched it.
     Ignored,
-    /// What it is for is not there; a settlement is kept for its promise.
+    /// Its target does not exist. A settlement is kept for its promise.
     Unmatched,
-    /// What it asks for could not be done; people see to it.
+    /// Its actions failed; an operator handles it.
     Failed,
 }
 
-/// The answer to a provider that asks whether somebody is there.
+/// Response to a provider's challenge request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WebhookChallenge {
-    /// What it sent.
+    /// Challenge that the provider sent.
     pub challenge: String,
 }
 
@@ -87,43 +87,43 @@ pub struct WebhookChallenge {
 pub struct ReceivedWebhookSummary {
     /// The name of its source.
     pub source: String,
-    /// What the provider calls it.
+    /// The provider's id of the event.
     pub event_id: String,
-    /// What became of it.
+    /// Status of the event.
     pub status: ReceivedStatus,
-    /// When it first came.
+    /// When it was first received.
     #[schema(format = DateTime)]
     pub received_at: String,
     /// When it last changed.
     #[schema(format = DateTime)]
     pub changed_at: String,
-    /// How often it came again.
+    /// Number of repeated deliveries.
     pub duplicates: u64,
-    /// How often it was processed.
+    /// Number of times it was processed.
     pub attempts: u32,
-    /// What was done, or why it was not.
+    /// Actions that were done, or why none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<WebhookOutcome>,
 }
 
-/// An event with what it carried.
+/// An event with its headers and body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReceivedWebhook {
-    /// What lists show of it.
+    /// Summary, as in lists.
     #[serde(flatten)]
     pub summary: ReceivedWebhookSummary,
     /// Its headers, without signatures and secrets.
     pub headers: std::collections::BTreeMap<String, String>,
-    /// Its body as text; what is not UTF-8 is replaced.
+    /// Body as text; invalid UTF-8 is replaced.
     pub raw_body: String,
 }
 
-/// What was done about an event.
+/// Outcome of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookOutcome {
-    /// Why nothing was tried, if so.
+    /// Why no action was tried, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// One for each action of the source.
@@ -131,63 +131,63 @@ pub struct WebhookOutcome {
     pub actions: Vec<WebhookActionOutcome>,
 }
 
-/// What came of one action.
+/// Outcome of one action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookActionOutcome {
     /// `settle`, `start` or `signal`.
     pub action: String,
-    /// What came of it.
+    /// Status of the action.
     pub status: WebhookActionStatus,
-    /// In words.
+    /// Explanation for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The promise that was settled.
+    /// The settled promise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promise_id: Option<String>,
-    /// The run that was started or sent the signal.
+    /// The run that was started or received the signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
 }
 
-/// What came of an action, in one word.
+/// Status of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WebhookActionStatus {
-    /// It is done, now or before.
+    /// It is done, now or earlier.
     Applied,
-    /// Its `when` does not hold.
+    /// Its `when` is false.
     Skipped,
-    /// What it is for is not there; a settlement is kept for its promise.
+    /// Its target does not exist. A settlement is kept for its promise.
     Unmatched,
-    /// It could not be done.
+    /// It failed.
     Failed,
 }
 
-/// Processes events once more.
+/// Processes events again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReprocessWebhooks {
-    /// Only those of this source.
+    /// Only events of this source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Those with this status.
+    /// Only events with this status.
     pub status: ReceivedStatus,
-    /// How many at most: the newest, of which the oldest is processed first.
+    /// Most events to process: the newest ones, processed oldest first.
     #[schema(minimum = 1, maximum = 100)]
     pub limit: u64,
-    /// Only those before the ones that an earlier answer told of: its `nextCursor`.
+    /// Continues before the events of an earlier response: its `nextCursor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 
-/// What became of them.
+/// Events after reprocessing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReprocessedWebhooks {
-    /// Each, as it stands now.
+    /// Each event as it is now.
     pub items: Vec<ReceivedWebhookSummary>,
-    /// Where those before them are; absent if there are none.
+    /// Cursor to the earlier events; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Runs: what is asked for, and what is shown.
+//! Runs: requests and responses.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,7 +9,7 @@ use crate::{DurationText, Failure, JsonObject, LedgerClass, Problem, RawJson, St
 /// Most runs in one batch.
 pub const MAX_BATCH_RUNS: usize = 100;
 
-/// Where a run stands.
+/// Status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RunStatus {
@@ -42,13 +42,13 @@ pub enum Priority {
     High,
 }
 
-/// What people asked of a run that is not yet done.
+/// Request of a person that is not carried out yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PendingRequest {
-    /// To stop at the next boundary.
+    /// Pause at the next boundary.
     Pause,
-    /// To undo what can be undone and end.
+    /// Undo what can be undone, then end.
     Cancel,
 }
 
@@ -58,16 +58,16 @@ pub enum PendingRequest {
 pub struct ParentRun {
     /// Its id.
     pub run_id: String,
-    /// The step of it that waits for this run.
+    /// The parent's step that waits for this run.
     pub step_id: String,
 }
 
-/// Asks for a run.
+/// Starts a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateRun {
-    /// The workflow to run: `order` is its latest version, `order@2` version 2. The run stays with the version it begins with. Give
-    /// either this or `definitionId`.
+    /// The workflow to run: `order` is its latest version, `order@2` version 2. The run keeps the
+    /// version it begins with. Give either this or `definitionId`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[A-Za-z0-9._-]{1,128}(@[1-9][0-9]{0,9})?$", example = "order@2")]
     pub workflow: Option<String>,
@@ -75,18 +75,18 @@ pub struct CreateRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128)]
     pub definition_id: Option<String>,
-    /// What it works on.
+    /// Input of the run.
     #[serde(default)]
     pub input: JsonObject,
     /// Names the run: a second request with this key and the same input gets the same run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255, pattern = "^[ -~]+$")]
     pub idempotency_key: Option<String>,
-    /// What it is about; at most one run per definition and subject is open.
+    /// Business object of the run; at most one run per definition and subject is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255, pattern = "^[ -~]+$")]
     pub subject: Option<String>,
-    /// Begin this much later.
+    /// Delay before the run begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<DurationText>,
     /// Fail the run if it has not ended this long after it was accepted.
@@ -97,17 +97,17 @@ pub struct CreateRun {
     pub priority: Priority,
 }
 
-/// The answer: the run, and whether this request made it.
+/// A run, and whether this request created it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreatedRun {
     /// The run as it stands now.
     pub run: Run,
-    /// Did this request make it?
+    /// Did this request create it?
     pub created: bool,
 }
 
-/// Asks for several runs; each item stands for itself.
+/// Starts several runs. Each item succeeds or fails on its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateRunBatch {
@@ -116,14 +116,14 @@ pub struct CreateRunBatch {
     pub runs: Vec<CreateRun>,
 }
 
-/// What became of one item of a batch: exactly one of the two is there.
+/// Result of one item of a batch: exactly one of the two fields is present.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BatchItem {
-    /// The run, as a single request would have answered.
+    /// The run, as in the response to a single request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_run: Option<CreatedRun>,
-    /// Why there is none.
+    /// Why no run was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
 }
@@ -144,32 +144,32 @@ pub struct Run {
     pub id: String,
     /// Its workspace.
     pub workspace_id: String,
-    /// Where it stands.
+    /// Status of the run.
     pub status: RunStatus,
     /// The definition it runs; absent for a workflow written in code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition_id: Option<String>,
     /// The workflow it is pinned to, with the version: `order@2`.
     pub workflow: String,
-    /// How many state changes it has seen; give it in `If-Match` to act only on what you saw.
+    /// Number of state changes. Send it in `If-Match` to act only on the state that you saw.
     pub version: u64,
     /// How many times it continued as new.
     pub generation: u64,
-    /// The step it is at, if it is at one.
+    /// The current step, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_step_name: Option<String>,
-    /// What it works on.
+    /// Input of the run.
     pub input: RawJson,
-    /// What it ended with, if it completed.
+    /// Output, if it completed.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub output: Option<RawJson>,
     /// Why it failed or was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// The key that names it.
+    /// Idempotency key of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// What it is about.
+    /// Business object of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// Its place among due runs.
@@ -177,7 +177,7 @@ pub struct Run {
     /// The run that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentRun>,
-    /// What people asked of it that is not yet done.
+    /// Request of a person that is not carried out yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_request: Option<PendingRequest>,
     /// When it was accepted.
@@ -194,15 +194,15 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub closed_at: Option<String>,
-    /// When it must have ended.
+    /// Deadline of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub deadline_at: Option<String>,
-    /// When it goes on by itself, if it waits for a time.
+    /// When it continues by itself, if it waits for a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub wake_at: Option<String>,
-    /// Why it stands still until people do something. Told where runs are listed or read.
+    /// Why it waits for a person to act. Present where runs are listed or read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs_attention: Option<Attention>,
 }
@@ -215,22 +215,22 @@ pub enum AttentionReason {
     RetriesExhausted,
     /// The run lost its worker too often without progress.
     Quarantined,
-    /// Nobody knows whether an effect happened.
+    /// It is unknown whether an effect happened.
     InDoubt,
     /// A compensation failed.
     CompensationFailed,
 }
 
-/// What people must look at, and what they can do.
+/// Problem of a run that needs a person, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Attention {
-    /// Why.
+    /// Why it needs a person.
     pub reason: AttentionReason,
-    /// The step that is the cause, if one is.
+    /// The step that caused it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_id: Option<String>,
-    /// What to do, with the exact call.
+    /// Remedy, with the exact call.
     pub detail: String,
 }
 
@@ -244,7 +244,7 @@ pub struct RunDetail {
     pub steps: Vec<Step>,
 }
 
-/// What a run has come to.
+/// Result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunResult {
@@ -252,7 +252,7 @@ pub struct RunResult {
     pub run_id: String,
     /// Status of the run. COMPLETED comes with `output`, FAILED and CANCELLED with `failure`, any other with neither: the run is still open.
     pub status: RunStatus,
-    /// What it ended with, byte for byte as it was recorded.
+    /// Output, byte for byte as recorded.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub output: Option<RawJson>,
     /// Why it failed or was cancelled.
@@ -268,8 +268,8 @@ pub struct CancelRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 4096)]
     pub reason: Option<String>,
-    /// Also cancel everything that descends from the run, abandoned children as well, and let none of them start another. Only for a run that
-    /// no other started; it may have ended.
+    /// Also cancel all descendants of the run, including abandoned children, and keep them from
+    /// starting more. Only for a run without a parent; it may have ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub descendants: bool,
 }
@@ -288,36 +288,36 @@ pub struct SteerRun {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetryRun {
-    /// Forget this step and all that started after it; absent: only what failed.
+    /// Forget this step and all later ones; absent: only the failed step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_step: Option<String>,
-    /// Why; kept in the audit log. Needed with `repeatEffects`.
+    /// Why; kept in the audit log. Required with `repeatEffects`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 4096)]
     pub reason: Option<String>,
-    /// Steps whose effects have happened and may happen again. Each that the retry plan marks `happensAgain` must be named. Needs the role
-    /// manager.
+    /// Steps whose effects have happened and may happen again. Must name every step that the retry
+    /// plan marks `happensAgain`. Needs the role manager.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 100000)]
     pub repeat_effects: Vec<String>,
 }
 
-/// What a retry of a failed run would do to its effects. To ask for it changes nothing.
+/// What a retry of a failed run would do to its effects. Reading it changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RetryPlan {
     /// The run.
     pub run_id: String,
-    /// The version of the run that the plan is made for; send it as `If-Match` with the retry.
+    /// Version of the run that the plan is based on; send it as `If-Match` with the retry.
     pub version: u64,
-    /// The step that it would run again from.
+    /// The step to run again from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_step: Option<String>,
     /// Effects that have happened and stay as they are.
     pub stays_done: Vec<PlannedEffect>,
     /// Steps with an effect that run again.
     pub runs_again: Vec<PlannedEffect>,
-    /// Steps that the retry must name in `repeatEffects`, by somebody with the role manager.
+    /// Steps that the retry must name in `repeatEffects`; this needs the role manager.
     pub repeat_effects: Vec<String>,
 }
 
@@ -327,14 +327,16 @@ pub struct RetryPlan {
 pub struct PlannedEffect {
     /// The step.
     pub step_id: String,
-    /// What the provider knows the effect by.
+    /// Idempotency key that the provider received.
     pub effect_key: String,
-    /// How it is kept from happening twice; absent if the step waits for a child, whose effects are its own.
+    /// How it is protected from happening twice; absent if the step waits for a child, whose
+    /// effects are its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<LedgerClass>,
-    /// Where the step stands.
+    /// Status of the step.
     pub status: StepStatus,
-    /// The child that the step waited for. If the step runs again, it starts another run, and all effects of the child happen anew.
+    /// The child that the step waited for. If the step runs again, it starts another child, and all
+    /// effects of the child happen anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child_run_id: Option<String>,
     /// True if the effect has happened and the retry makes it happen again.
@@ -345,41 +347,41 @@ pub struct PlannedEffect {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SendSignal {
-    /// Which signal.
+    /// Name of the signal.
     #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._-]+$")]
     pub name: String,
-    /// What it carries; `null` if absent.
+    /// Value of the signal; `null` if absent.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub value: Option<RawJson>,
-    /// Names the signal, so that a second delivery is not a second signal.
+    /// Id of the signal, so that a repeated request is not a second signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255, pattern = "^[ -~]+$")]
     pub signal_id: Option<String>,
 }
 
-/// Answers an approval. Who answers is taken from the credential.
+/// Answers an approval. The credential says who answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AnswerApproval {
-    /// What is decided: `approve`, `reject` or `edit`.
+    /// The decision: `approve`, `reject` or `edit`.
     #[schema(pattern = "^(approve|reject|edit)$")]
     pub decision: String,
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 4096)]
     pub comment: Option<String>,
-    /// What an edit gives: an object.
+    /// New value for an `edit`: an object.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub value: Option<RawJson>,
 }
 
-/// What became of a signal.
+/// Result of sending a signal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SentSignal {
     /// The run it was sent to.
     pub run_id: String,
-    /// Was it stored by this request? `false`: its `signalId` was seen before.
+    /// Did this request store it? `false`: its `signalId` was seen before.
     pub stored: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Steps of a run, and why things fail.
+//! Steps of a run, and their failures.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::RawJson;
 use crate::json::present;
 
-/// Where a step stands.
+/// Status of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum StepStatus {
@@ -20,15 +20,15 @@ pub enum StepStatus {
     Completed,
     /// Failed for good.
     Failed,
-    /// Passed over.
+    /// Skipped.
     Skipped,
-    /// Given up, because its run ended or another branch came first.
+    /// Cancelled, because its run ended or another branch came first.
     Cancelled,
-    /// Its effect may or may not have happened; people or a probe must say.
+    /// Its effect may or may not have happened; people or a probe must decide.
     InDoubt,
 }
 
-/// What a step does.
+/// Kind of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
@@ -36,11 +36,11 @@ pub enum StepKind {
     Effect,
     /// Runs code with an effect that is claimed before it begins.
     Claimed,
-    /// Runs code that commits together with the record.
+    /// Runs code that commits together with its record.
     Transaction,
     /// Undoes an earlier effect.
     Undo,
-    /// Waits for a span of time.
+    /// Waits for a duration.
     Sleep,
     /// Waits for a promise.
     Promise,
@@ -52,11 +52,11 @@ pub enum StepKind {
     Value,
     /// Remembers which of several branches came first.
     Select,
-    /// Leaves an after-effect to be delivered.
+    /// Queues an after-effect for delivery.
     AfterEffect,
 }
 
-/// What a failure tells about the effect.
+/// Meaning of a failure for the effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
@@ -72,12 +72,12 @@ pub enum FailureClass {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
-    /// What it tells about the effect.
+    /// Meaning for the effect.
     pub class: FailureClass,
     /// A short stable code, if the step gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// For people.
+    /// Message for people.
     pub message: String,
 }
 
@@ -87,11 +87,11 @@ pub struct Failure {
 pub struct Step {
     /// Its id within the run.
     pub id: String,
-    /// What it does.
+    /// Kind of the step.
     pub kind: StepKind,
-    /// Where it stands.
+    /// Status of the step.
     pub status: StepStatus,
-    /// The key its effect is known by: `runId:stepId`. Absent for steps without an effect.
+    /// Idempotency key of the effect: `runId:stepId`. Absent for steps without an effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect_key: Option<String>,
     /// Attempts begun, crashed ones included.
@@ -99,7 +99,7 @@ pub struct Step {
     /// When the first attempt began.
     #[schema(format = DateTime)]
     pub started_at: String,
-    /// When it came to its end.
+    /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub ended_at: Option<String>,
@@ -107,13 +107,13 @@ pub struct Step {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub due_at: Option<String>,
-    /// What it gave.
+    /// Output of the step.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub output: Option<RawJson>,
     /// Why it, or its last attempt, failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// The run's version at which it last changed.
+    /// Version of the run at its last change.
     pub changed_version: u64,
     /// The child run it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,11 +1,11 @@
-//! Subscriptions: who is told by webhook what becomes of runs. The secret is in one answer only.
+//! Outgoing webhook subscriptions. Only one response shows the secret.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::DurationText;
 
-/// What can be subscribed to.
+/// Event that a subscription can receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 pub enum WebhookEvent {
     /// A run completed.
@@ -17,7 +17,7 @@ pub enum WebhookEvent {
     /// A run was cancelled.
     #[serde(rename = "run.cancelled")]
     RunCancelled,
-    /// An effect is in doubt, and people are asked to rule.
+    /// An effect is in doubt, and people must rule.
     #[serde(rename = "effect.in_doubt")]
     EffectInDoubt,
 }
@@ -31,7 +31,7 @@ impl WebhookEvent {
         WebhookEvent::EffectInDoubt,
     ];
 
-    /// As it is spelled.
+    /// Spelling on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             WebhookEvent::RunCompleted => "run.completed",
@@ -41,28 +41,29 @@ impl WebhookEvent {
         }
     }
 
-    /// What is spelled so, if anything.
+    /// The event with this spelling, if there is one.
     pub fn from_name(text: &str) -> Option<Self> {
         WebhookEvent::ALL.into_iter().find(|event| event.as_str() == text)
     }
 }
 
-/// How what is sent is signed.
+/// How messages are signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WebhookSigning {
-    /// With a secret that the receiver has, too: `v1`.
+    /// With a shared secret: `v1`.
     #[default]
     Hmac,
-    /// With a private key, of which the receiver has the public half: `v1a`. It can check what it is sent, and sign nothing.
+    /// With a private key: `v1a`. The receiver has only the public key, so it can verify messages
+    /// but not sign any.
     Ed25519,
 }
 
 impl WebhookSigning {
-    /// Every way.
+    /// All signing methods.
     pub const ALL: [WebhookSigning; 2] = [WebhookSigning::Hmac, WebhookSigning::Ed25519];
 
-    /// As it is spelled.
+    /// Spelling on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             WebhookSigning::Hmac => "hmac",
@@ -70,39 +71,39 @@ impl WebhookSigning {
         }
     }
 
-    /// What is spelled so, if anything.
+    /// The method with this spelling, if there is one.
     pub fn from_name(text: &str) -> Option<Self> {
         WebhookSigning::ALL.into_iter().find(|way| way.as_str() == text)
     }
 }
 
-/// Asks to be told.
+/// Creates a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateSubscription {
-    /// For people, and for the audit log; one of a kind in the workspace.
+    /// Name for people and for the audit log; unique in the workspace.
     #[schema(min_length = 1, max_length = 128)]
     pub name: String,
     /// Where webhooks are sent.
     #[schema(min_length = 1, max_length = 2048)]
     pub url: String,
-    /// What is told.
+    /// Events to send.
     #[schema(min_items = 1, max_items = 16)]
     pub events: Vec<WebhookEvent>,
-    /// For people.
+    /// Description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 1024)]
     pub description: Option<String>,
-    /// How what is sent is signed; with a shared secret, if nothing is said.
+    /// How messages are signed; with a shared secret if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signing: Option<WebhookSigning>,
 }
 
-/// Gives a subscription a new secret. For a while both sign.
+/// Gives a subscription a new secret. Both secrets sign for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RotateSubscription {
-    /// How long the old secret signs alongside; a day, if nothing is said.
+    /// How long the old secret keeps signing; a day if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<DurationText>,
 }
@@ -111,23 +112,24 @@ pub struct RotateSubscription {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ChangeSubscription {
-    /// Another name.
+    /// New name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128)]
     pub name: Option<String>,
-    /// Where webhooks are sent from now on.
+    /// New address for webhooks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 2048)]
     pub url: Option<String>,
-    /// What is sent from now on.
+    /// New events to send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1, max_items = 16)]
     pub events: Option<Vec<WebhookEvent>>,
-    /// Another description; an empty one removes it.
+    /// New description; an empty one removes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1024)]
     pub description: Option<String>,
-    /// `disabled` stops sending: what waits is given up, and can be redelivered once it is enabled. `enabled` sends again.
+    /// `disabled` stops sending: waiting deliveries are given up, and can be redelivered later.
+    /// `enabled` sends again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ActivationStatus>,
     /// Why; kept in the audit log.
@@ -136,25 +138,25 @@ pub struct ChangeSubscription {
     pub reason: Option<String>,
 }
 
-/// Whether something that can be switched off is to work.
+/// Activation of a resource that can be switched off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ActivationStatus {
-    /// It works.
+    /// It is on.
     Enabled,
-    /// It does nothing until it is enabled.
+    /// It is off until it is enabled.
     Disabled,
 }
 
-/// Where a subscription stands.
+/// Status of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SubscriptionStatus {
-    /// It is told.
+    /// It receives events.
     Enabled,
-    /// It is told nothing, until somebody enables it.
+    /// It receives no events until it is enabled.
     Disabled,
-    /// It is told nothing more; kept for its deliveries.
+    /// It receives no more events; kept for its deliveries.
     Deleted,
 }
 
@@ -168,17 +170,17 @@ pub struct Subscription {
     pub name: String,
     /// Where webhooks are sent.
     pub url: String,
-    /// What is told.
+    /// Events it receives.
     pub events: Vec<WebhookEvent>,
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The key that the receiver checks with, if what is sent is signed with a private one.
+    /// Public key for verification, if messages are signed with a private key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
-    /// Whether webhooks are sent.
+    /// Status of the subscription.
     pub status: SubscriptionStatus,
-    /// Why it stands there.
+    /// Why it has this status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Rises with each change, for `If-Match`.
@@ -189,7 +191,7 @@ pub struct Subscription {
     /// When it was last changed.
     #[schema(format = DateTime)]
     pub changed_at: String,
-    /// Until when the secret before the last rotation signs alongside.
+    /// Time until which the previous secret also signs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub old_secret_until: Option<String>,
@@ -201,8 +203,8 @@ pub struct Subscription {
 pub struct IssuedSubscription {
     /// The subscription.
     pub subscription: Subscription,
-    /// What webhooks are checked with: the secret they are signed with, `whsec_…`, shown this once, for any library of Standard Webhooks; or, if
-    /// they are signed with Ed25519, the public key, `whpk_…`.
+    /// Secret to verify webhooks with: `whsec_…`, shown this once, for any library of Standard
+    /// Webhooks. If they are signed with Ed25519, it is the public key, `whpk_…`.
     pub secret: String,
 }
 
@@ -212,18 +214,18 @@ impl std::fmt::Debug for IssuedSubscription {
     }
 }
 
-/// What came of a test: a `test.ping` that was sent once.
+/// Result of a test: one `test.ping`, sent once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TestedSubscription {
-    /// The `webhook-id` it bore.
+    /// Its `webhook-id`.
     pub webhook_id: String,
-    /// Was it answered with 2xx?
+    /// Was the response a 2xx?
     pub delivered: bool,
     /// The HTTP status of the response, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_status: Option<u16>,
-    /// What went wrong, if something did.
+    /// Cause of the failure, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// How long it took.

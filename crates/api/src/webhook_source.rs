@@ -1,11 +1,11 @@
-//! Webhook sources: whom to believe, how to tell events apart, and what to do with them.
+//! Webhook sources: who signs, how to tell events apart, and what to do with them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{ActivationStatus, RawJson};
 
-/// Uploads a source. What it may hold is said by the published JSON Schema of webhook sources.
+/// Uploads a source. The published JSON Schema of webhook sources describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 pub struct PutWebhookSource(
@@ -13,15 +13,17 @@ pub struct PutWebhookSource(
     pub RawJson,
 );
 
-/// Whether webhooks of a source are taken in.
+/// Status of a webhook source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceStatus {
-    /// They are.
+    /// Its webhooks are accepted.
     Enabled,
-    /// They are refused, as those of a source that does not exist; what came before is still processed.
+    /// Its webhooks are rejected as if the source did not exist; earlier events are still
+    /// processed.
     Disabled,
-    /// The same, and it is not shown any more. One that is made under its name has its address, and remembers what came.
+    /// Like disabled, and no longer listed. A new source with this name gets the same address and
+    /// the same events.
     Deleted,
 }
 
@@ -33,19 +35,19 @@ pub struct WebhookSourceSummary {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// How its webhooks are signed.
     pub scheme: String,
-    /// Are its webhooks taken in?
+    /// Status of the source.
     pub status: SourceStatus,
     /// Why it is disabled, or was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Rises with each change, for `If-Match`.
     pub version: u64,
-    /// Where the provider sends its webhooks, below the address of the server.
+    /// Path that the provider sends its webhooks to, below the address of the server.
     pub path: String,
     /// When it was made.
     #[schema(format = DateTime)]
@@ -59,21 +61,22 @@ pub struct WebhookSourceSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookSource {
-    /// What lists show of it.
+    /// Summary, as in lists.
     #[serde(flatten)]
     pub summary: WebhookSourceSummary,
-    /// The document, with what its preset stands for in place of the preset.
+    /// The document, with its preset expanded.
     pub document: RawJson,
-    /// What somebody should look at.
+    /// Warnings about the document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<crate::DefinitionProblem>,
 }
 
-/// Enables or disables a source. To replace what it says, send its document with `PUT`.
+/// Enables or disables a source. To replace its document, use `PUT`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ChangeWebhookSource {
-    /// `disabled` refuses its webhooks; what was accepted before is still processed. `enabled` accepts them again.
+    /// `disabled` rejects its webhooks; earlier events are still processed. `enabled` accepts them
+    /// again.
     pub status: ActivationStatus,
     /// Why; kept in the audit log.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,11 +1,11 @@
-//! Why a run stands where it stands: what a key, subject or id names, and what the run behind it waits for.
+//! Explains a key, subject or id: its object, and why the run behind it waits.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::RunStatus;
 
-/// What a lookup matched.
+/// Kind of object that a lookup matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhyMatchKind {
@@ -29,17 +29,17 @@ pub enum WhyMatchKind {
     WebhookEvent,
 }
 
-/// What a run waits for, or how it ended.
+/// Why a run waits, or how it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhyReason {
-    /// A promise that somebody must settle.
+    /// A promise that must be settled.
     Promise,
     /// A signal.
     Signal,
     /// An approval by people.
     Approval,
-    /// A time.
+    /// A timer.
     Timer,
     /// A child run.
     Child,
@@ -53,7 +53,7 @@ pub enum WhyReason {
     RetriesExhausted,
     /// It lost its worker too often and was quarantined.
     Quarantined,
-    /// A worker that takes it up.
+    /// A worker to take it up.
     Queued,
     /// Nothing: a worker runs it.
     Running,
@@ -65,7 +65,7 @@ pub enum WhyReason {
     Cancelled,
 }
 
-/// One thing that a run waits for.
+/// One wait of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyWait {
@@ -101,23 +101,24 @@ pub struct WhyWait {
 pub struct WhyRun {
     /// Id of the run.
     pub run_id: String,
-    /// Distance from the root of the family. A run stands under the nearest run before it with a smaller depth.
+    /// Distance from the root of the family. The parent of a run is the nearest run before it with
+    /// a smaller depth.
     pub depth: u32,
-    /// Is it the run that was asked about?
+    /// Is it the run that the query names?
     pub is_match: bool,
     /// Workflow that the run is pinned to, such as `order@2`.
     pub workflow: String,
     /// Status of the run.
     pub status: RunStatus,
-    /// What it waits for, or how it ended; the most pressing first.
+    /// Its waits, or how it ended; the most urgent first.
     pub waits_for: Vec<WhyWait>,
 }
 
-/// One thing that the query names.
+/// One object that the query names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyMatch {
-    /// What was matched.
+    /// Kind of the match.
     pub kind: WhyMatchKind,
     /// Its id.
     pub id: String,
@@ -134,7 +135,7 @@ pub struct WhyMatch {
 pub struct Why {
     /// The query.
     pub query: String,
-    /// What it names, at most 20, the most specific first.
+    /// Matches of the query, at most 20, the most specific first.
     pub matches: Vec<WhyMatch>,
     /// Ancestors, the run itself and its descendants, in tree order; at most 100. Empty if no run is behind the query.
     pub runs: Vec<WhyRun>,

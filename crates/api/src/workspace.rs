@@ -1,16 +1,16 @@
-//! Workspaces: who owns what.
+//! Workspaces, which own runs, definitions and credentials.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Makes a workspace.
+/// Creates a workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateWorkspace {
     /// Its name: letters, digits, `.`, `_`, `-`.
     #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._-]+$")]
     pub name: String,
-    /// For people.
+    /// Description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1024)]
     pub description: Option<String>,
@@ -20,7 +20,7 @@ pub struct CreateWorkspace {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UpdateWorkspace {
-    /// For people.
+    /// Description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1024)]
     pub description: Option<String>,
@@ -34,7 +34,7 @@ pub struct Workspace {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// For people.
+    /// Description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// When it was made.

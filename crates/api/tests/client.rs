@@ -1,4 +1,4 @@
-//! The client against a server that follows a script: what is sent again, under which key, and what is not.
+//! The client against a scripted server: which requests it retries, and under which key.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -10,14 +10,14 @@ use secrecy::SecretString;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Answers each request with the next line of its script, and keeps what it was sent.
+/// Answers each request with the next line of its script, and records the request.
 struct Scripted {
     client: Client,
     seen: Arc<Mutex<Vec<String>>>,
 }
 
 impl Scripted {
-    /// An empty answer cuts the connection. The last one is given for ever.
+    /// Starts the server. An empty response cuts the connection; the last one repeats.
     async fn new(script: Vec<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -152,10 +152,11 @@ async fn patience_ends_and_a_server_that_is_not_there_is_not_waited_for() {
     let client = server.client.clone().patience(Duration::from_secs(2));
     let refused = client.list_runs(&Default::default(), &Paging::default()).await.unwrap_err();
     assert_eq!(refused.status(), Some(503));
-    // The shortest pauses are 50, 100, 200, 400 and 800 ms; the next would be over after two seconds, and long before the patience of others. Told by
-    // the count and not by a clock, because a slow machine tries less often and never more.
+    // The shortest pauses are 50, 100, 200, 400 and 800 ms. The next one would end after two
+    // seconds, long before other clients give up. The test counts requests instead of measuring
+    // time, because a slow machine tries less often and never more.
     assert!((2..=6).contains(&server.count()), "{}", server.count());
-    // A server that asks for more time than there is, is believed at once.
+    // If the server asks for a longer wait than the time left, the client gives up at once.
     let server = Scripted::new(vec![refusal(Code::ShuttingDown, Some(3_600))]).await;
     server.client.list_runs(&Default::default(), &Paging::default()).await.unwrap_err();
     assert_eq!(server.count(), 1);

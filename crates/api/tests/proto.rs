@@ -1,6 +1,6 @@
-//! The messages of `proto/hapax/v1` are those the seed names, number for number.
+//! The messages of `proto/hapax/v1` match the seed, number for number.
 
-/// The words and marks of a file, without its comments.
+/// Words and punctuation of a file, without comments.
 fn tokens(text: &str) -> Vec<String> {
     let bare: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
     let mut spaced = bare.join(" ");
@@ -10,7 +10,8 @@ fn tokens(text: &str) -> Vec<String> {
     spaced.split_whitespace().map(ToOwned::to_owned).collect()
 }
 
-/// The fields of a message: label, type, name, number. Whatever is not of the form `[optional] type name = number;` fails.
+/// Fields of a message: label, type, name, number. Fails on anything that is not `[optional] type
+/// name = number;`.
 fn fields(tokens: &[String], message: &str) -> Vec<(bool, String, String, u32)> {
     let at = tokens.windows(3).position(|part| part[0] == "message" && part[1] == message && part[2] == "{");
     let body = &tokens[at.unwrap_or_else(|| panic!("there is no message {message}")) + 3..];

@@ -16,9 +16,7 @@ pub(crate) const VARIABLE: &str = "HAPAX_API_KEY";
 pub(crate) fn check(text: &str) -> Result<SecretString> {
     let key = text.trim();
     if key.is_empty() || key.chars().any(char::is_whitespace) {
-        return Err(
-            NoKey("an API key is one word that begins with hpx_; what was given is not".into()).into()
-        );
+        return Err(NoKey("an API key is one word that begins with hpx_; this is not one".into()).into());
     }
     Ok(SecretString::from(key))
 }

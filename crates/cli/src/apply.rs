@@ -199,7 +199,7 @@ async fn apply_entity_workflow(
     Ok((put.value, if put.is_new { Change::Created } else { Change::Replaced }))
 }
 
-/// Version of what has the name already.
+/// Version of the existing document with this name.
 fn version_in(problem: &Problem) -> Option<u64> {
     problem.more.get("version").and_then(Value::as_u64)
 }

@@ -103,7 +103,7 @@ fn command_groups(command: &clap::Command) -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start a server on this machine to try things out, with a key, a sample and a stub provider.
+    /// Start a local server for development, with a key, a sample and a stub provider.
     Dev(dev::Options),
     /// Take orders, crash in the middle, and charge every card exactly once.
     Demo(demo::Options),
@@ -113,7 +113,7 @@ pub(crate) enum Command {
     Login(login::Options),
     /// List and remove stored profiles.
     Profiles(profiles::Options),
-    /// Check documents without a server, and list all that is wrong with them.
+    /// Check documents without a server, and list all errors.
     Validate(validate::Options),
     /// Upload documents of any kind: workflows, webhook sources, entity workflows.
     Apply(apply::Options),

@@ -1,4 +1,4 @@
-//! `hapax audit`: what people did.
+//! `hapax audit`: actions of people.
 
 use anyhow::{Context, Result, anyhow};
 use hapax::limits::MAX_PAGE;
@@ -30,7 +30,7 @@ freed and what was set up, the oldest first. They outlive the runs they were abo
 
 const COLUMNS: [&str; 10] =
     ["when", "who", "role", "what", "about", "step", "seconded by", "reason", "credential", "address"];
-const NOBODY: &str = "nobody did anything yet\n";
+const NOBODY: &str = "there are no entries yet\n";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

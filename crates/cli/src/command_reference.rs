@@ -10,7 +10,7 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
 /// The text above it is written by hand.
 const MARK: &str = "<!-- what follows is made from the command line's own description: HAPAX_UPDATE=1 cargo test -p hapax-cli reference -->";
 
-/// All that stands below the mark.
+/// The part of the page below the mark.
 fn render() -> String {
     let mut hapax = crate::arguments::command();
     // Usages name the whole command, and options of every command are known to each.
@@ -27,7 +27,7 @@ fn render() -> String {
     }
     page.push_str("\n## Exit codes\n\n| code | says |\n|---|---|\n");
     EXIT_CODES.iter().for_each(|(code, says)| _ = writeln!(page, "| {code} | {says} |"));
-    page.push_str("\nStandard output that is closed early, as by `| head -1`, is no failure.\n");
+    page.push_str("\nClosing standard output early, as `| head -1` does, is not a failure.\n");
     page
 }
 

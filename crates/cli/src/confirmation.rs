@@ -19,11 +19,9 @@ pub(crate) async fn confirm_at(place: &str, what: &str, server: &ServerOptions) 
         return Ok(());
     }
     if !io::stdin().is_terminal() || !is_watched() || server.key_is_on_stdin() {
-        return Err(
-            Misused(format!("this would {what}; give --yes if that is meant. Nothing was done")).into()
-        );
+        return Err(Misused(format!("this would {what}; give --yes to confirm. Nothing was done")).into());
     }
-    say(&format!("This will {what}, on {place}. Go on? [y/N]"));
+    say(&format!("This will {what}, on {place}. Continue? [y/N]"));
     // In a thread of its own, so that a signal can interrupt it.
     let answer = tokio::task::spawn_blocking(|| {
         let mut line = String::new();

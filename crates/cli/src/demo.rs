@@ -76,7 +76,7 @@ impl Folder {
         };
         let database = path.join(worker::DATABASE);
         if database.exists() {
-            bail!("{} is there from before; name another folder or delete it", database.display());
+            bail!("{} already exists; name another folder or delete it", database.display());
         }
         std::fs::create_dir_all(path).with_context(|| format!("{} cannot be made", path.display()))?;
         Ok(Folder::Kept(path.to_path_buf()))

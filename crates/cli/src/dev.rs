@@ -1,4 +1,4 @@
-//! `hapax dev`: a server for trying things out.
+//! `hapax dev`: a local server for development.
 
 use std::fs;
 use std::io::Write;
@@ -55,7 +55,7 @@ pub(crate) struct Options {
     /// Address to listen on, on this machine. Port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_LISTEN", default_value = DEFAULT_LISTEN)]
     listen: String,
-    /// Modules whose janitors free what a crash leaves claimed: NAME, or NAME:EVERY:STALE-AFTER. There is always one called default.
+    /// Modules whose janitors release claims after a crash: NAME, or NAME:EVERY:STALE-AFTER. There is always one called default.
     #[arg(
         long = "modules",
         visible_alias = "module",
@@ -94,7 +94,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let mut settings = Settings::gather(said)?;
     ensure!(
         settings.listen.ip().is_loopback(),
-        "hapax dev listens on this machine only; use `hapax serve` to be reached from others"
+        "hapax dev listens only on this machine; use `hapax serve` to listen for others"
     );
     settings.is_dev = true;
     settings.secrets_dir = Some(options.data.join("secrets"));
@@ -191,7 +191,7 @@ fn welcome(url: &str, key: &str, sample: &str, stub_url: Option<&str>, data: &Pa
         "Hapax is ready on {url}  (docs: {url}/docs, data: {})\n\n\
          1. Create a run:\n   {}\n\n\
          2. The same call again is the same run (\"created\": false):\n   {}\n\n\
-         3. The same key with another body is refused (422):\n   {}\n\n\
+         3. The same key with another body is rejected (422):\n   {}\n\n\
          For other commands: export HAPAX_SERVER={url} HAPAX_API_KEY={key}\n\
          {stub}Ctrl-C stops it.\n",
         data.display(),

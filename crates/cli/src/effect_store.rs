@@ -10,7 +10,7 @@ use hapax::{Engine, EngineOptions, WorkspaceId, find_schema, open_store};
 
 use crate::store_url::without_secrets;
 
-/// Longer than any command takes: deleting what has expired is left to the programs that own the store.
+/// Longer than any command takes: the programs that own the store delete expired data.
 const NEVER: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 /// Another process may own the SQLite file at the same time.
@@ -106,7 +106,7 @@ async fn open_in(url: &str, sqlite_mode: &str, clock: Arc<dyn Clock>) -> Result<
 /// Opening would make tables or change them under the programs that use them.
 async fn check_tables(url: &str) -> Result<()> {
     let Some(schema) = find_schema(url).await? else {
-        bail!("memory: holds nothing that another process could see; use sqlite:PATH or postgres://…");
+        bail!("memory: stores nothing that another process could see; use sqlite:PATH or postgres://…");
     };
     let store = without_secrets(url);
     match (schema.found, schema.is_up_to_date()) {
@@ -120,7 +120,7 @@ async fn check_tables(url: &str) -> Result<()> {
     }
 }
 
-/// Lets go of the store; what was to be written is.
+/// Closes the store after all writes.
 pub(crate) async fn close(engine: &Engine) -> Result<()> {
     Ok(engine.shutdown(Duration::from_secs(10)).await?)
 }

@@ -8,17 +8,17 @@ use hapax_api::client::ClientError;
 
 use crate::interrupts::Interrupted;
 
-/// Each code and what it says.
+/// Each code and its meaning.
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (0, "it worked"),
     (1, "it failed or was refused; standard error says why and what to do"),
     (2, "the command line was not understood"),
     (3, "the server cannot be reached"),
     (4, "not authorised: no API key, or one that may not do this (401, 403)"),
-    (5, "there is no such thing (404)"),
-    (6, "it conflicts with what is there, or breaks a rule of it (409, 410, 412, 422)"),
+    (5, "it does not exist (404)"),
+    (6, "it conflicts with the current state, or breaks a rule (409, 410, 412, 422)"),
     (7, "not now; try again later (408, 429, 502, 503, 504), or the run or operation has not ended"),
-    (8, "what answers is not the server that was meant: TLS, a redirect, or not Hapax"),
+    (8, "another server answers: a TLS error, a redirect, or not Hapax"),
     (129, "a hangup (SIGHUP) stopped it"),
     (130, "Ctrl-C (SIGINT) stopped it; twice stops it at once"),
     (143, "SIGTERM stopped it"),
@@ -104,7 +104,7 @@ fn of_client(error: &ClientError) -> u8 {
     }
 }
 
-/// Was it done, and did it fail? That is no conflict, and waiting does not help.
+/// Was it done, and did it fail? That is not a conflict, and waiting does not help.
 fn has_failed(code: Code) -> bool {
     matches!(code, Code::ActionFailed | Code::ActionPanicked)
 }

@@ -1,4 +1,5 @@
-//! `hapax health`: is a server alive, or ready? For health checks of containers, which have no other program to ask with.
+//! `hapax health`: checks liveness or readiness. For health checks in containers without another
+//! HTTP client.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ pub(crate) struct Interrupted {
 }
 
 impl Interrupted {
-    /// As a shell tells that a signal ended a command.
+    /// Exit code that a shell uses for a command ended by this signal.
     pub(crate) fn exit_code(self) -> u8 {
         u8::try_from(128 + self.number).unwrap_or(1)
     }

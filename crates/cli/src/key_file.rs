@@ -1,4 +1,4 @@
-//! Where a new key is written, for its owner alone.
+//! Files for new keys, readable only by their owner.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -7,7 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Writes a key into a file that only its owner can read. A file that is there is left as it is: it may hold another key.
+/// Writes a key into a new file that only its owner can read. An existing file is not changed: it
+/// may hold another key.
 pub(crate) fn write(path: &Path, key: &str) -> Result<()> {
     let written = || {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
@@ -17,11 +18,11 @@ pub(crate) fn write(path: &Path, key: &str) -> Result<()> {
     written().with_context(|| format!("the key cannot be written into {}", path.display()))
 }
 
-/// Refuses a place where a key could not be written, before there is a key to write.
+/// Rejects an unusable path before there is a key to write.
 pub(crate) fn check(path: &Path) -> Result<()> {
     anyhow::ensure!(
         !path.exists(),
-        "{} is there already, and may hold another key; name a file that is not there",
+        "{} already exists, and may hold another key; name a new file",
         path.display()
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! `hapax keys`: what an idempotency key stands for, and freeing one.
+//! `hapax keys`: looks up and releases idempotency keys.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -32,12 +32,12 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Show what a key stands for: who used it, for what, how often it came again, when it expires.
+    /// Show what a key names, who used it, how often it was repeated, and when it expires.
     #[command(
         after_help = "Examples:\n  hapax keys show run process-order-789\n  hapax keys show run process-order-789 --json | jq .replays"
     )]
     Show(ShowOptions),
-    /// Free a key before its time, so that it may be used anew. What it names must be over.
+    /// Release a key early, so that it can be used again. Its run, promise or request must have ended.
     #[command(
         after_help = "Examples:\n  hapax keys release run process-order-789 --reason 'it was a test' --yes"
     )]
@@ -65,7 +65,7 @@ struct Named {
     /// The key.
     #[arg(value_parser = word)]
     key: String,
-    /// Whose request key; one's own if absent.
+    /// Credential of a request key; your own if absent.
     #[arg(long, value_name = "ID", value_parser = word)]
     credential: Option<String>,
 }
@@ -111,13 +111,13 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         }
         Command::Release(ReleaseOptions { named, reason, request, shape }) => {
             let what =
-                format!("free the key {}, so that the same operation can happen again", plain(&named.key));
+                format!("release the key {}, so that the same operation can happen again", plain(&named.key));
             confirm(&what, server).await?;
             let (scope, credential) = (named.scope(), named.credential.as_deref());
             let asked = ReleaseKey { reason };
             let client = server.connect()?;
             let freed = client.release_key(scope, &named.key, credential, &asked, request.terms()).await?;
-            shape.show(&freed, || format!("{} is free; it stood for:\n{}", plain(&freed.key), sheet(&freed)))
+            shape.show(&freed, || format!("{} is released; it named:\n{}", plain(&freed.key), sheet(&freed)))
         }
     }
 }

@@ -88,7 +88,7 @@ async fn print_each(engine: &Engine, options: &Options) -> Result<()> {
             && let Err(error) = printer.print(&entry, row(&entry))
             && let Some(stop) = stop.take()
         {
-            // Its receiver is there as long as we are.
+            // The receiver lives as long as this task.
             let _ = stop.send(error);
         }
     };

@@ -42,7 +42,7 @@ pub(crate) fn print_json_line(value: &impl Serialize) -> Result<()> {
     print(&format!("{}\n", serde_json::to_string(value)?))
 }
 
-/// Writes one line to standard error. If that is closed there is nobody to tell.
+/// Writes one line to standard error. If that is closed, the line is dropped.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{line}");
 }

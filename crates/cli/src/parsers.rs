@@ -10,7 +10,7 @@ use hapax_documents::Span;
 use crate::bounded_file;
 use crate::limits::{MAX_JSON_BYTES, MAX_WAIT_AT_ONCE, MAX_WORD_CHARS};
 
-/// An id, a name or a key: something, and not endless.
+/// An id, a name or a key: not empty, and bounded.
 pub(crate) fn word(text: &str) -> Result<String, String> {
     match text.chars().count() {
         0 => Err("it is empty".into()),

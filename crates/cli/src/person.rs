@@ -37,7 +37,7 @@ impl Person {
     }
 }
 
-/// A text that says something.
+/// A text that is not blank.
 pub(crate) fn not_blank(text: &str) -> Result<String> {
     ensure!(!text.trim().is_empty(), "it is blank");
     Ok(text.trim().to_string())

@@ -69,7 +69,7 @@ pub(crate) struct Profile {
 /// All profiles of this user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Profiles {
-    /// Profile used by default: that of the last login.
+    /// Default profile: the profile of the last login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     current: Option<String>,
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! `hapax promises`: make promises on a server, look at them, settle them, hand them to others.
+//! `hapax promises`: create, read and settle promises, and issue settle tokens.
 
 mod create;
 mod early;
@@ -31,7 +31,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Make a promise that belongs to no run.
+    /// Create a promise without a run.
     Create(create::Options),
     /// List promises.
     List(list::Options),
@@ -39,7 +39,7 @@ enum Command {
     Show(show::Options),
     /// Give a promise its value.
     Resolve(settle::ResolveOptions),
-    /// Say that there will be no value.
+    /// Reject a promise.
     Reject(settle::RejectOptions),
     /// Create an address that settles a promise without an API key, and print it once.
     Token(token::Options),

@@ -1,4 +1,4 @@
-//! `hapax runs`: start runs on a server, look at them, watch them, steer them.
+//! `hapax runs`: start, read, watch and steer runs.
 
 mod answer;
 mod history;
@@ -35,7 +35,7 @@ enum Command {
     List(list::Options),
     /// Show one run with its steps.
     Show(show::Options),
-    /// List what happened to a run as a whole, oldest first.
+    /// List the events of a run as a whole, oldest first.
     History(history::Options),
     /// Watch a run as it happens, until it ends.
     Watch(watch::Options),

@@ -38,7 +38,7 @@ pub(crate) struct ServerOptions {
     /// How long to retry when the server is busy or the connection is cut. A change is sent under one key, so it happens once.
     #[arg(long, global = true, default_value = "10s", value_name = "DURATION", value_parser = retry_time)]
     retry_for: Duration,
-    /// Do not ask before doing what cannot be undone.
+    /// Do not ask for confirmation before irreversible actions.
     #[arg(long, short = 'y', global = true)]
     yes: bool,
     /// Was `--server` typed, rather than taken from the environment?

@@ -28,7 +28,7 @@ pub(crate) struct Options {
 enum Command {
     /// Manage the providers whose webhooks you accept.
     Sources(sources::Options),
-    /// List webhooks that came in, and process them again.
+    /// List received webhooks, and process them again.
     Events(events::Options),
     /// Manage outgoing webhook subscriptions.
     Subscriptions(subscriptions::Options),

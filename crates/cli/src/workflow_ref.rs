@@ -35,7 +35,7 @@ pub(crate) async fn get_definition_id(client: &Client, reference: &str) -> Resul
     match latest {
         Some((_, id)) => Ok(id),
         None => Err(Absent(format!(
-            "there is no workflow {reference}; `hapax workflows list` shows what there is, `hapax apply FILE` uploads one"
+            "there is no workflow {reference}; `hapax workflows list` shows all workflows, `hapax apply FILE` uploads one"
         ))
         .into()),
     }

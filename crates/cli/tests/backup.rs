@@ -261,7 +261,7 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
 }
 
 #[test]
-fn what_has_tools_of_its_own_is_told_so() {
+fn a_store_with_tools_of_its_own_is_rejected_with_their_names() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("backup.db").display().to_string();
     let refused = run(&["admin", "backup", "--store", "postgres://u@h/d", "--to", &file]);

@@ -164,7 +164,7 @@ fn the_state_machine_of_one_valid_entity_workflow_is_drawn() {
     }
 }
 
-/// RELIABILITY, config files: what is no file is told so.
+/// RELIABILITY, config files: a path that is not a file gets a clear error.
 #[test]
 fn what_is_no_document_file_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -242,7 +242,7 @@ fn descriptors_that_are_closed_are_no_reason_to_panic() {
     }
 }
 
-/// RELIABILITY, CLI: colours are for terminals, and for those who did not turn them off.
+/// RELIABILITY, CLI: colours appear only on terminals, unless the user turns them off.
 #[test]
 fn no_color_turns_colours_off() {
     let hapax = env!("CARGO_BIN_EXE_hapax");
@@ -298,7 +298,7 @@ fn help_tells_of_commands_and_exit_codes() {
 }
 
 #[test]
-fn what_is_not_understood_is_told_apart_from_what_fails() {
+fn usage_errors_and_failures_have_different_exit_codes() {
     for wrong in [
         &["nonsense"][..],
         &["bench"],

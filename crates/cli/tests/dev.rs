@@ -121,7 +121,7 @@ fn every_signal_to_stop_is_heeded_in_bounded_time_with_work_in_hand() {
     }
 }
 
-/// RELIABILITY, CLI: SIGINT. A database that does not answer is not waited for once somebody has had enough.
+/// RELIABILITY, CLI: SIGINT. A signal ends the wait for a database that does not answer.
 #[test]
 fn a_signal_ends_a_server_that_has_not_started_yet() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {

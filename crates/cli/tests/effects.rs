@@ -353,7 +353,7 @@ fn a_decision_that_is_not_one_is_not_understood() {
     }
 }
 
-/// RELIABILITY, CLI: a destructive command without --yes. What happened can be told without.
+/// RELIABILITY, CLI: a destructive command without --yes. `happened` needs no confirmation.
 #[test]
 fn a_decision_that_cannot_be_taken_back_asks_first() {
     let run = RunId::new(hapax::Timestamp::EPOCH).to_string();

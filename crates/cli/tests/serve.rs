@@ -119,7 +119,8 @@ async fn a_first_start_on_postgres_shows_the_key_that_sets_it_up_and_a_second_no
     assert_eq!((code, output.as_str()), (Some(0), ""), "the key was shown this once: {errors}");
 }
 
-/// RELIABILITY, database: who migrates is not who runs. The grants are those that docs/operations.md gives.
+/// RELIABILITY, database: the role that migrates is not the role that runs. The grants come from
+/// docs/operations.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_may_not_change_tables_serves_once_they_are_there() {
     let (database, folder) = (Database::empty().await.unwrap(), tempfile::tempdir().unwrap());
@@ -150,7 +151,8 @@ async fn a_role_that_may_not_change_tables_serves_once_they_are_there() {
     }
 }
 
-/// RELIABILITY, fault 50, as docs/operations.md tells it: what a backup holds goes on, what came after it is gone with its keys.
+/// RELIABILITY, fault 50, as in docs/operations.md: runs in a backup continue, and later runs are
+/// gone with their keys.
 #[test]
 fn a_backup_that_was_taken_while_it_ran_is_served_in_the_place_of_what_was_lost() {
     const AN_HOUR_MS: u64 = 3_600_000;

@@ -78,7 +78,8 @@ impl HapaxBuilder {
         self
     }
 
-    /// A clock of your own, for tests. Without it PostgreSQL judges by the clock of its server, the others by that of this machine.
+    /// Sets a clock of your own, for tests. By default PostgreSQL uses its server's clock, and the
+    /// other stores use this machine's clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self

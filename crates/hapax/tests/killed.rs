@@ -163,7 +163,7 @@ fn check(folder: &Path, runs: usize) {
     });
 }
 
-/// One of two processes on one file: says what it does, and does the rest when it is told to.
+/// One of two processes on one file: reports its work, and finishes it on command.
 async fn share(folder: &Path, name: String) {
     let options = EngineOptions {
         lease_for: Duration::from_millis(600),

@@ -125,7 +125,7 @@ async fn worker_process() {
         let start = hapax.start("order", &folder).idempotency_key(format!("order-{n}"));
         start.delay(Duration::from_millis(50)).await.unwrap();
     }
-    // It is to be killed; a point that is never reached is for the parent to find out.
+    // It should be killed; the parent reports a point that is never reached.
     tokio::time::sleep(Duration::from_secs(20)).await;
 }
 
@@ -225,7 +225,8 @@ impl Ledger for File {
     }
 }
 
-/// G0.4, S3.15, S3.21: what a lease and a version cannot undo is told apart by the key of the effect, or is in doubt for people to see.
+/// G0.4, S3.15, S3.21: a lease and a version cannot undo every effect; the effect key identifies
+/// the rest, or they are in doubt for people to see.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_every_point_on_sqlite() {
     let mut doubts = 0;

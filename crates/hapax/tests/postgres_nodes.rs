@@ -97,7 +97,7 @@ async fn node_process() {
     }
 }
 
-/// What the nodes have told, over all their lives.
+/// Reports of the nodes, over all their lives.
 #[derive(Default)]
 struct Seen {
     takeovers: AtomicU64,

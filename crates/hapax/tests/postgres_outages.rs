@@ -129,7 +129,7 @@ async fn a_standby_that_takes_over_has_everything_that_was_acknowledged() {
     let before = *acknowledged.borrow();
     tokio::task::block_in_place(|| {
         primary.kill();
-        // What is still on its way to the standby is lost as well; only its disk counts.
+        // Data on its way to the standby is lost as well; only its disk counts.
         standby.kill();
         standby.start_again().unwrap();
         standby.promote().unwrap();
@@ -192,7 +192,8 @@ async fn fall_silent_for(silence: Duration) {
                     }
                     Err(error) => errors.push((number, error)),
                 }
-                // Callers pause between orders, since what is measured is not their speed; while the database is silent they are told so at once.
+                // Callers pause between orders, since the test does not measure speed; while the
+                // database is silent they get errors at once.
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
             (runs, errors)
@@ -222,7 +223,8 @@ async fn fall_silent_for(silence: Duration) {
     // Runs that were open at the time are, and nothing else.
     assert!(open <= runs.len(), "{open} runs are held for {} that were started", runs.len());
     assert!(grown < 48 * 1024 * 1024, "{} KiB more are held than before the silence", grown / 1024);
-    // What was refused is asked for again, under its own key: once each, whatever became of the first try.
+    // Rejected orders are requested again, each under its own key, whatever the outcome of the
+    // first try.
     let mut refused = errors.iter().map(|(number, _)| *number);
     let mut asking = JoinSet::new();
     loop {

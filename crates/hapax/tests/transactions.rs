@@ -106,7 +106,8 @@ async fn a_store_without_transactions_says_so() {
     assert!(error.contains("no transactions"), "{error}");
 }
 
-/// What ends while a transaction is being written is told to the code after it, as a replay will tell it.
+/// Outcomes that arrive during a transaction reach the code after it, in the same order as in a
+/// replay.
 #[tokio::test]
 async fn beside_a_transaction_outcomes_come_in_the_order_of_their_records() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use crate::binaries::Binaries;
 use crate::error::FixtureError;
 use crate::server::Shutdown;
 
-/// How often another port is tried if the free one was taken meanwhile.
+/// How often another port is tried if the free one has been taken.
 const PORTS_TO_TRY: usize = 5;
 const SUPERUSER: &str = "postgres";
 

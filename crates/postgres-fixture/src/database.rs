@@ -107,7 +107,7 @@ impl Drop for Database {
                 {
                     return;
                 }
-                // What cannot be dropped goes with the server.
+                // A database that cannot be dropped goes with the server.
                 let _ = leave(&url, &name, MAX_OVER).await;
             });
         });

@@ -1,23 +1,24 @@
-//! Who may do what: every route names one of these, and the compiler refuses a route without.
+//! Access rules: every route names one, and a route without one does not compile.
 
 use hapax_api::Role;
 
-/// What a route asks of whoever calls it.
+/// Permission that a route requires of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Nothing: it tells nothing about any workspace.
+    /// None: the response says nothing about any workspace.
     Open,
-    /// To read what is in the workspace.
+    /// To read data of the workspace.
     Read,
-    /// To start and steer runs, and to decide what can be taken back.
+    /// To start and steer runs, and to make reversible decisions.
     Operate,
-    /// To free keys, and to decide what cannot be taken back.
+    /// To release keys, and to make irreversible decisions.
     Manage,
-    /// To set the workspace up: definitions, credentials.
+    /// To set up the workspace: definitions, credentials.
     Administer,
-    /// To read figures about all workspaces: for credentials of the installation, whatever their role beside worker.
+    /// To read figures about all workspaces: for credentials of the installation with any role but
+    /// worker.
     Watch,
-    /// To set the installation up: workspaces.
+    /// To set up the installation: workspaces.
     Install,
 }
 
@@ -33,7 +34,8 @@ impl Access {
         Access::Install,
     ];
 
-    /// May a credential of this role do it? `is_installation` says that it belongs to the workspace of the installation itself.
+    /// Returns true if a credential of this role has the permission. `is_installation` says that it
+    /// belongs to the workspace of the installation itself.
     pub fn allows(self, role: Role, is_installation: bool) -> bool {
         match self {
             Access::Open => true,
@@ -46,7 +48,7 @@ impl Access {
         }
     }
 
-    /// The least role that may, for the refusal.
+    /// The lowest role with the permission, for the error response.
     pub const fn least_role(self) -> &'static str {
         match self {
             Access::Open | Access::Read => "viewer",

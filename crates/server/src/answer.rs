@@ -1,4 +1,5 @@
-//! What leaves the server: refusals as problems, a trace id and security headers on everything, and no panic that escapes.
+//! Outgoing responses: errors as problems, a trace id and security headers on everything, and no
+//! panic that escapes.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -17,22 +18,22 @@ use crate::connection::Peer;
 use crate::limits::MAX_ECHO_CHARS;
 use crate::trace::TraceId;
 
-/// A refusal on its way out. Handlers answer `Result<_, Refused>`, and `?` turns a [`Problem`] into one.
+/// An error response. Handlers answer `Result<_, Refused>`, and `?` turns a [`Problem`] into one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refused(Box<Problem>);
 
 impl Refused {
-    /// Refuses with this code. `detail` should say what to do next.
+    /// Creates an error with this code. `detail` should say what to do next.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Problem::new(code, detail).into()
     }
 
-    /// What is refused, and why.
+    /// The problem that is sent.
     pub fn problem(&self) -> &Problem {
         &self.0
     }
 
-    /// Adds a member that the code promises.
+    /// Adds a member of the code.
     #[must_use]
     pub fn with(self, member: &str, value: impl Into<serde_json::Value>) -> Self {
         Refused(Box::new((*self.0).with(member, value)))
@@ -67,8 +68,9 @@ impl IntoResponse for Refused {
     }
 }
 
-/// Whether a refusal is kept under the request's key. What says that nothing was done frees it, so that the request may be corrected or
-/// sent again under the same key; a failure of ours counts as the answer.
+/// Decides if an error is stored under the request's key. An error that changed nothing releases
+/// the key, so the caller can correct or repeat the request under the same key. A failure of the
+/// server counts as the answer.
 fn outcome_of(code: Code) -> Outcome {
     match code {
         Code::OutcomeUnknown => Outcome::Unknown,
@@ -82,7 +84,7 @@ fn outcome_of(code: Code) -> Outcome {
     }
 }
 
-/// A stretch of what was sent, safe to repeat in an answer: short, and without control characters.
+/// Excerpt of a request, safe to repeat in a response: short, and without control characters.
 pub fn echo(text: &str) -> String {
     let mut echoed: String =
         text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(MAX_ECHO_CHARS).collect();
@@ -92,12 +94,13 @@ pub fn echo(text: &str) -> String {
     echoed
 }
 
-/// Puts what holds for every route around `routes`: call it last, after all routes and their own layers are in.
+/// Wraps `routes` in the layers that every route has. Call it last, after all routes and their own
+/// layers are added.
 pub fn dress(routes: Router) -> Router {
     dress_as_it_is(refuse_all_else(routes))
 }
 
-/// The same, for routes that say by themselves what becomes of all else.
+/// Like `dress`, for routes that handle unknown paths and methods by themselves.
 pub(crate) fn dress_as_it_is(routes: Router) -> Router {
     let answer = async |request: Request, next: Next| {
         let (id, is_tls) = (TraceId::of_request(request.headers()), Peer::is_tls(&request));
@@ -106,13 +109,14 @@ pub(crate) fn dress_as_it_is(routes: Router) -> Router {
     routes.layer(from_fn(answer))
 }
 
-/// Lets what fits no route be refused as everything else is.
+/// Rejects unknown paths and methods in the same way as all other errors.
 pub(crate) fn refuse_all_else(routes: Router) -> Router {
     routes.fallback(refuse_unknown_path).method_not_allowed_fallback(refuse_method)
 }
 
-/// Answers with what every answer has: a trace id, which log lines and refusals get too, security headers, and no panic that escapes.
-/// One place for all of it, because each layer of a router is copied and boxed for every request.
+/// Adds the common parts of a response: a trace id, which log lines and errors get too, security
+/// headers, and a 500 instead of a panic. One layer does all of it, because each layer of a router
+/// is copied and boxed for every request.
 pub(crate) async fn answer_dressed(
     id: TraceId,
     is_tls: bool,
@@ -128,27 +132,25 @@ pub(crate) async fn answer_dressed(
 
 async fn refuse_unknown_path(request: Request) -> Refused {
     let path = echo(request.uri().path());
-    Refused::new(
-        Code::NotFound,
-        format!("There is no route {path}. See /openapi.json for the routes there are."),
-    )
+    Refused::new(Code::NotFound, format!("There is no route {path}. See /openapi.json for all routes."))
 }
 
 async fn refuse_method(request: Request) -> Refused {
     let (method, path) = (echo(request.method().as_str()), echo(request.uri().path()));
     Refused::new(
         Code::MethodNotAllowed,
-        format!("{path} does not take {method}; `Allow` lists what it takes."),
+        format!("{path} does not take {method}; `Allow` lists the methods it takes."),
     )
 }
 
-/// A panic of a handler is a fault of ours: the caller gets a 500 without details, and the connection lives on.
+/// Turns a handler's panic into a 500 without details. The connection stays open.
 async fn catch_panics(work: impl Future<Output = Result<Response, Infallible>>) -> Response {
     match AssertUnwindSafe(work).catch_unwind().await {
         Ok(Ok(response)) => response,
         Ok(Err(never)) => match never {},
         Err(_) => {
-            // The panic's own text may hold anything; the hook (`logging::log_panics`) has written it where operators look.
+            // The panic's text may hold anything; the hook (`logging::log_panics`) has already
+            // logged it.
             tracing::error!(trace_id = ?TraceId::current(), "a handler panicked");
             let detail = "The server failed; its logs have the cause under this traceId. If the request had an \
                           idempotency key, send it again under the same key.";
@@ -169,8 +171,8 @@ const UNLESS_SET: [(HeaderName, &str); 2] = [
     (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
 ];
 
-/// No sniffing, no framing, no caching unless a handler said so, and no word about CORS: browsers of other origins are not
-/// let in.
+/// Forbids sniffing and framing, and caching unless a handler allowed it. There are no CORS
+/// headers: browsers of other origins are not allowed.
 fn add_security_headers(headers: &mut HeaderMap, is_tls: bool) {
     headers.reserve(ALWAYS.len() + UNLESS_SET.len());
     for (name, value) in ALWAYS {
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_echoed_is_short_and_harmless() {
+    fn echoed_text_is_short_and_harmless() {
         let echoed = echo(&format!("a\u{1b}[31m\n{}", "x".repeat(10_000)));
         assert!(echoed.chars().count() <= MAX_ECHO_CHARS + 1);
         assert!(!echoed.contains('\u{1b}') && !echoed.contains('\n'));

@@ -1,4 +1,4 @@
-//! What all routes share.
+//! State shared by all routes.
 
 use std::sync::Arc;
 
@@ -22,23 +22,23 @@ use crate::subscriptions::Subscriptions;
 
 /// The server's parts, as handlers see them.
 pub struct App {
-    /// Drives runs and answers about them.
+    /// Drives runs and reads them.
     pub engine: Engine,
-    /// Where everything is kept.
+    /// Store of the server.
     pub store: Arc<dyn Store>,
-    /// Who there is.
+    /// Workspaces and credentials.
     pub directory: Directory,
-    /// Tells callers apart.
+    /// Authenticates callers.
     pub authenticator: Authenticator,
-    /// How often credentials may ask.
+    /// Rate limits of credentials.
     pub request_rate: RequestRate,
-    /// Those who came with a token that settles nothing.
+    /// Limits callers that sent an invalid settle token.
     pub strangers: FailedAuth,
-    /// Documents that can be run.
+    /// Uploaded workflow definitions.
     pub definitions: Arc<Definitions>,
-    /// Who is told by webhook.
+    /// Outgoing webhook subscriptions.
     pub(crate) subscriptions: Arc<Subscriptions>,
-    /// Webhooks that come in.
+    /// Incoming webhooks.
     pub(crate) hooks: Arc<Hooks>,
     /// Entity workflows.
     pub(crate) entities: Arc<Entities>,
@@ -46,21 +46,21 @@ pub struct App {
     pub cursors: Cursors,
     /// Live streams that are open.
     pub streams: Streams,
-    /// Whether the store takes writes.
+    /// Probe that checks if the store takes writes.
     pub(crate) store_probe: Arc<StoreProbe>,
-    /// What is counted.
+    /// Metrics of the server.
     pub metrics: Arc<Metrics>,
-    /// How it was set up.
+    /// Options of the server.
     pub options: ServerOptions,
 }
 
 impl App {
-    /// The engine, speaking for whoever asks.
+    /// The engine, with the caller as the requester.
     pub fn engine_for(&self, identity: &Identity) -> Engine {
         self.engine.workspace(identity.workspace.clone())
     }
 
-    /// A list that is read page by page, by whoever asks.
+    /// A paged list for one caller.
     pub(crate) fn list<'a>(&'a self, identity: &'a Identity, route: &'a str, filter: &'a str) -> List<'a> {
         List { cursors: &self.cursors, workspace: identity.workspace.as_str(), route, filter }
     }

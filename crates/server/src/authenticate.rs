@@ -1,4 +1,4 @@
-//! Who is asking: keys are looked up by their id, compared by hash, and remembered for a moment.
+//! Authentication: keys are looked up by id, compared by hash, and cached for a moment.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,21 +17,22 @@ use crate::identity::Identity;
 use crate::limits::{CREDENTIAL_CACHE_FOR, LAST_USED_RESOLUTION, MAX_CACHED_CREDENTIALS};
 use crate::rate_limit::FailedAuth;
 
-/// Tells callers apart.
+/// Authenticates callers.
 pub struct Authenticator {
     directory: Directory,
     failures: FailedAuth,
     known: Mutex<Known>,
-    /// Changes whenever a credential was changed here.
+    /// Changes whenever a credential is changed on this node.
     changed: watch::Sender<u64>,
 }
 
-/// What is remembered.
+/// Cached credentials.
 #[derive(Default)]
 struct Known {
-    /// By the ids that keys spell.
+    /// By the ids in the keys.
     credentials: HashMap<KeyId, Remembered>,
-    /// How often something was forgotten: what was looked up before that may be older than the change.
+    /// Number of invalidations. A lookup that began before an invalidation may be older than the
+    /// change.
     changes: u64,
 }
 
@@ -40,11 +41,11 @@ struct Remembered {
     since: Instant,
 }
 
-/// A credential, and who its caller is if the key fits.
+/// A credential, and its caller's identity if the key fits.
 type Found = (Arc<StoredCredential>, Arc<Identity>);
 
 impl Authenticator {
-    /// Tells those apart whom `directory` knows.
+    /// Creates an authenticator for the credentials of `directory`.
     pub fn new(directory: Directory) -> Self {
         Authenticator {
             directory,
@@ -54,9 +55,10 @@ impl Authenticator {
         }
     }
 
-    /// Who sent these headers from `address`.
+    /// Identifies the caller that sent these headers from `address`.
     ///
-    /// A credential is remembered for a moment, so a revocation counts everywhere within that time, and here at once.
+    /// A credential is cached for a moment, so a revocation takes effect everywhere within that
+    /// time, and on this node at once.
     pub async fn identify(
         &self,
         headers: &HeaderMap,
@@ -66,7 +68,7 @@ impl Authenticator {
         let Some(key) = given_key(headers) else { return Err(self.refuse(address, None)) };
         let mut found = self.find(&key).await?;
         if found.as_ref().is_some_and(|(credential, _)| !credential.admits(&key, now)) {
-            // It may have been rotated on another node since it was remembered here.
+            // Another node may have rotated it after it was cached here.
             self.forget_remembered(&key);
             found = self.find(&key).await?;
         }
@@ -77,19 +79,20 @@ impl Authenticator {
             }
             Some(_) => Err(self.refuse(address, Some(&key))),
             None => {
-                // As much work as for an id that somebody has.
+                // Takes as long as for an existing id.
                 std::hint::black_box(SecretHash::of_nobody().matches(&key.hash()));
                 Err(self.refuse(address, Some(&key)))
             }
         }
     }
 
-    /// Has the next look go to the store. What others look up meanwhile may be remembered: it is no older.
+    /// Removes the key's credential from the cache. Other callers may cache it again at once: their
+    /// lookup is no older.
     fn forget_remembered(&self, key: &ApiKey) {
         self.known.lock().expect("no holder panics").credentials.remove(key.id());
     }
 
-    /// Forgets what is remembered of a credential that was changed here.
+    /// Removes a credential from the cache after a change on this node.
     pub fn forget(&self, credential: &Name) {
         let mut known = self.known.lock().expect("no holder panics");
         if let Some(id) = KeyId::of_credential(credential) {
@@ -100,22 +103,24 @@ impl Authenticator {
         self.changed.send_modify(|changes| *changes = changes.wrapping_add(1));
     }
 
-    /// The key that these headers carry, if they carry one.
+    /// Finds the key in these headers.
     pub(crate) fn key_in(headers: &HeaderMap) -> Option<ApiKey> {
         given_key(headers)
     }
 
-    /// Does the key of somebody who was let in still let them in? As old as [`Authenticator::identify`] may be.
+    /// Returns true if a key that was accepted is still valid. The answer may be as old as that of
+    /// [`Authenticator::identify`].
     pub(crate) async fn still_admits(&self, key: &ApiKey, now: Timestamp) -> Result<bool, Problem> {
         Ok(self.find(key).await?.is_some_and(|(credential, _)| credential.admits(key, now)))
     }
 
-    /// Changes whenever a credential was changed here, so that what lasts can look again.
+    /// Changes whenever a credential is changed on this node, so that long-lived work can check
+    /// again.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Tells whoever has no good key, or, if that happens too often, to wait.
+    /// Rejects a caller without a valid key, or asks it to wait after too many failures.
     fn refuse(&self, address: Option<IpAddr>, key: Option<&ApiKey>) -> Problem {
         let id = key.map(|key| key.id().as_str());
         if let Some(Err(too_often)) = address.map(|it| self.failures.count(it, id, Instant::now())) {
@@ -136,7 +141,7 @@ impl Authenticator {
             }
             known.changes
         };
-        // Counted from before the question: what the store says may be as old as that.
+        // Measured from before the query: the store's answer may be as old as that.
         let since = Instant::now();
         let Some(credential) = self.directory.find_credential_of(key).await? else { return Ok(None) };
         let found = with_identity(credential);
@@ -155,11 +160,11 @@ impl Authenticator {
         Ok(Some(found))
     }
 
-    /// Writes down, now and then, that a credential is in use.
+    /// Records from time to time that a credential is in use.
     fn note_use(&self, credential: &Arc<StoredCredential>, now: Timestamp) {
         let last = credential.last_used_at();
         if last.is_none_or(|last| now.since(last) >= LAST_USED_RESOLUTION) {
-            // Remembered as it was, it would be written down again by the next request; so it is forgotten.
+            // A stale cache entry would make the next request record the use again.
             self.forget(&credential.id);
             let (directory, credential) = (self.directory.clone(), credential.clone());
             tokio::spawn(async move { directory.note_use(&credential).await });
@@ -178,7 +183,7 @@ fn with_identity(credential: StoredCredential) -> Found {
     (Arc::new(credential), Arc::new(identity))
 }
 
-/// The key that the headers carry; `None` if there is none, more than one, or one that cannot be a key.
+/// The key in the headers; `None` if there is none, more than one, or a malformed one.
 fn given_key(headers: &HeaderMap) -> Option<ApiKey> {
     let bearer = headers.get_all(AUTHORIZATION).iter().map(|value| {
         let text = value.to_str().ok()?;
@@ -193,6 +198,6 @@ fn given_key(headers: &HeaderMap) -> Option<ApiKey> {
     }
 }
 
-/// The longest time a revoked credential may still be taken for a good one on another node.
+/// Longest time in which another node may still accept a revoked credential.
 pub const REVOCATION_BOUND: Duration = Duration::from_secs(5);
 const _: () = assert!(CREDENTIAL_CACHE_FOR.as_secs() < REVOCATION_BOUND.as_secs());

@@ -1,4 +1,4 @@
-//! InternedNames in letters and digits only, so that a double click selects them whole.
+//! Base-62 numbers: letters and digits only, so that a double click selects them whole.
 
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
@@ -18,7 +18,7 @@ pub(crate) fn encode(bytes: &[u8], chars: usize) -> String {
     digits.into_iter().map(char::from).collect()
 }
 
-/// Is `text` what [`encode`] makes of `number` in as many digits?
+/// Returns true if `text` is what [`encode`] makes of `number` in as many digits.
 pub(crate) fn is_number(text: &str, mut number: u32) -> bool {
     text.bytes().rev().all(|digit| {
         let expected = DIGITS[(number % 62) as usize];

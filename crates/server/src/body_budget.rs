@@ -1,5 +1,5 @@
-//! How many bytes of request bodies the server keeps in memory at once: one budget for all requests, with a share for each address and each
-//! workspace, so that nobody can take the room of all others.
+//! Budget for request bodies in memory: one for all requests, with a share for each address and
+//! each workspace, so that no caller can use it up for all others.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,7 +11,7 @@ use hapax_engine::model::WorkspaceId;
 use crate::connection_limit::address_group;
 use crate::limits::{BODY_FRAME_OVERHEAD, MAX_BODY_BYTES_IN_MEMORY};
 
-/// Whose share of the budget is used up.
+/// The exhausted share of the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the {} has no room for more body bytes", self.share())]
 pub struct BodyBudgetFull {
@@ -57,7 +57,8 @@ impl Default for BodyBudget {
 }
 
 impl BodyBudget {
-    /// At most `most` bytes in all, a quarter of them for one address and half of them for one workspace.
+    /// Creates a budget of `most` bytes, a quarter of them for one address and half of them for one
+    /// workspace.
     pub fn new(most: usize) -> Self {
         BodyBudget { most, used: Mutex::default() }
     }
@@ -71,14 +72,15 @@ impl BodyBudget {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What one request from `address` takes up.
+    /// Starts the account of one request from `address`.
     pub(crate) fn charge(self: &Arc<Self>, address: IpAddr) -> BodyCharge {
         let taken = Taken { budget: self.clone(), address: address_group(address), state: Mutex::default() };
         BodyCharge(Arc::new(taken))
     }
 }
 
-/// The bytes that one request takes up: an extension of the request. They are free again when the last copy is dropped.
+/// Memory used by one request: an extension of the request. It is released when the last copy is
+/// dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct BodyCharge(Arc<Taken>);
 
@@ -102,7 +104,7 @@ impl Taken {
 }
 
 impl BodyCharge {
-    /// Takes up room for a frame of `length` bytes that has arrived.
+    /// Charges a frame of `length` bytes that has arrived.
     pub(crate) fn add(&self, length: usize) -> Result<(), BodyBudgetFull> {
         let Taken { budget, address, .. } = &*self.0;
         let bytes = length + BODY_FRAME_OVERHEAD;
@@ -110,7 +112,7 @@ impl BodyCharge {
         let mut used = budget.lock();
         let fits = |used: usize, most: usize| used + bytes <= most;
         let full = |share| Err(BodyBudgetFull { share });
-        // Who sends too much is told so also when the server has no room for anybody.
+        // An address over its share gets that error even if the server's budget is exhausted too.
         if !fits(used.by_address.get(address).copied().unwrap_or(0), budget.most / 4) {
             return full(Share::Address);
         }
@@ -129,7 +131,7 @@ impl BodyCharge {
         Ok(())
     }
 
-    /// Counts the request for `workspace` from now on, with what has arrived of it.
+    /// Charges the request to `workspace` from now on, including the bytes that have arrived.
     pub(crate) fn count_for(&self, workspace: &WorkspaceId) {
         let mut state = self.0.state();
         if state.workspace.is_some() {

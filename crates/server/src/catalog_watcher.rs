@@ -1,5 +1,5 @@
-//! How a node learns what other nodes were given: it looks for changed items of the catalog, and goes on where the last look that succeeded
-//! began. So a node that could not look, or was paused, for however long, misses nothing.
+//! Polling cache of the catalog: a node reads changed items, starting where the last successful
+//! read began. So a node that could not read, or was paused, misses nothing.
 
 use std::sync::{Mutex, Weak};
 
@@ -12,33 +12,33 @@ use hapax_engine::store::{ListCatalogItems, Store};
 use crate::errors::of_store;
 use crate::limits::{CATALOG_OVERLAP, CATALOG_POLL};
 
-/// Somebody who knows all items of a kind, on this node.
+/// Cache of all items of one kind on this node.
 #[async_trait]
 pub(crate) trait CatalogWatcher: Send + Sync + 'static {
-    /// Of which kind.
+    /// Kind of the items.
     const KIND: CatalogKind;
 
-    /// Where the items are.
+    /// Store that holds the items.
     fn store(&self) -> &dyn Store;
 
-    /// How far it has looked.
+    /// Time of the last successful read.
     fn looked(&self) -> &Looked;
 
-    /// Takes an item in, unless it is known, or a newer version of it. Whatever it answers, the others are taken in; what can be done later is
-    /// tried again.
+    /// Caches an item, unless it or a newer version is known. An error does not stop the other
+    /// items; an item that failed for a temporary reason is tried again.
     async fn take(&self, item: &CatalogItem) -> Result<(), Problem>;
 
-    /// Done after each look.
+    /// Runs after each read.
     fn tidy(&self) {}
 }
 
-/// When the last look began that took everything in; nobody has looked if there was none.
+/// Start of the last read that cached everything; none before the first one.
 #[derive(Debug, Default)]
 pub(crate) struct Looked(Mutex<Option<Timestamp>>);
 
 impl Looked {
-    /// From when on changes are to be read; `None` is all there are. A little further back than the last look, because a write may become visible
-    /// after a later one, and clocks differ.
+    /// Time of the oldest change to read; `None` reads everything. It lies a little before the last
+    /// read, because a write may become visible after a later one, and clocks differ.
     fn since(&self, now: Timestamp) -> Option<Timestamp> {
         let looked = *self.0.lock().expect("no holder panics");
         looked.map(|looked| looked.min(now).minus(CATALOG_OVERLAP))
@@ -49,7 +49,7 @@ impl Looked {
     }
 }
 
-/// Takes in what was changed since the last look that succeeded; the first one takes in all there is.
+/// Reads the changes since the last successful read; the first call reads everything.
 pub(crate) async fn learn_changes<L: CatalogWatcher>(learner: &L) -> Result<(), Problem> {
     let begun_at = learner.store().now();
     let since = learner.looked().since(begun_at);
@@ -59,7 +59,7 @@ pub(crate) async fn learn_changes<L: CatalogWatcher>(learner: &L) -> Result<(), 
     Ok(())
 }
 
-/// Does so again and again, for as long as the learner lives.
+/// Reads changes again and again, for as long as the cache lives.
 pub(crate) async fn keep_learning<L: CatalogWatcher>(this: Weak<L>) {
     loop {
         tokio::time::sleep(CATALOG_POLL).await;
@@ -72,7 +72,8 @@ pub(crate) async fn keep_learning<L: CatalogWatcher>(this: Weak<L>) {
     }
 }
 
-/// Takes in every item, of all workspaces, that was written at `changed_since` or later; answers whether none is left for later.
+/// Caches every item, of all workspaces, that was written at `changed_since` or later. Returns true
+/// if no item must be tried again.
 async fn take_changed<L: CatalogWatcher>(
     learner: &L,
     changed_since: Option<Timestamp>,
@@ -84,7 +85,7 @@ async fn take_changed<L: CatalogWatcher>(
         let request = ListCatalogItems { workspace: None, kind, changed_since, after, limit };
         let items = catalog.list_items(request).await.map_err(|error| of_store(&error))?;
         for item in &items {
-            // One that cannot be used must not keep the others from being used.
+            // An invalid item must not block the others.
             if let Err(problem) = learner.take(item).await {
                 let (id, workspace) = (item.id.as_str(), item.workspace.as_str());
                 tracing::error!(kind = kind.as_str(), id, workspace, %problem, "it cannot be used here");

@@ -1,4 +1,5 @@
-//! One connection from its first byte to its last: HTTP/1.1 or HTTP/2, with a limit on everything a client can make us wait for.
+//! One connection from its first byte to its last: HTTP/1.1 or HTTP/2, with a limit on every wait
+//! that a client can cause.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -29,7 +30,7 @@ use crate::request_body::{RequestBody, Unread};
 use crate::trace::TraceId;
 use crate::validate_uri::screen;
 
-/// What answers requests: an axum `Router`, or anything that looks like one.
+/// Service that answers requests: an axum `Router`, or a type that looks like one.
 pub trait Answers:
     Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
 {
@@ -40,17 +41,18 @@ impl<S> Answers for S where
 {
 }
 
-/// Who is at the other end; in the extensions of every request.
+/// The caller's end of a connection; in the extensions of every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// The address of who asks: the other end of the connection, or whom a proxy of ours speaks for ([`Proxies`]), without a port.
+    /// Address of the caller: the other end of the connection, or the client that a trusted proxy
+    /// names ([`Proxies`]), without a port.
     pub address: SocketAddr,
-    /// Is the connection encrypted by us?
+    /// Does this server terminate TLS on the connection?
     pub is_tls: bool,
 }
 
 impl Peer {
-    /// Who asks with these headers over the connection.
+    /// Reads the caller from these headers if the peer is a trusted proxy.
     fn told_by(self, proxies: &Proxies, headers: &HeaderMap) -> Self {
         let address = match proxies.client(self.address.ip(), headers) {
             same if same == self.address.ip() => self.address,
@@ -59,7 +61,7 @@ impl Peer {
         Peer { address, ..self }
     }
 
-    /// Did the request come over a connection that is encrypted by us?
+    /// Returns true if the request came over TLS that this server terminates.
     pub(crate) fn is_tls<B>(request: &Request<B>) -> bool {
         request.extensions().get::<Peer>().is_some_and(|peer| peer.is_tls)
     }
@@ -115,7 +117,7 @@ pub(crate) async fn serve_connection<T, S>(
                 match pulse.judge(now, options.header_read_timeout, options.idle_timeout) {
                     Verdict::LookAgain(at) => watch.as_mut().reset(at),
                     Verdict::CutSlowHead => return,
-                    // Was asked to close a round ago, and did not.
+                    // It was asked to close a round ago, and did not.
                     Verdict::CloseIdle if is_closing => return,
                     Verdict::CloseIdle => {
                         is_closing = true;
@@ -133,7 +135,8 @@ fn protocols(options: &ListenOptions) -> auto::Builder<StreamExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        // The watch cuts slow heads earlier; hyper's own clock also runs while a connection is merely idle.
+        // The idle tracker cuts slow heads earlier; hyper's own timer also runs while a connection
+        // is merely idle.
         .header_read_timeout(options.idle_timeout + options.header_read_timeout)
         .max_buf_size(options.max_header_bytes.max(limits::MIN_HTTP1_BUFFER))
         .max_headers(options.max_headers);
@@ -151,7 +154,7 @@ fn protocols(options: &ListenOptions) -> auto::Builder<StreamExecutor> {
     builder
 }
 
-/// What is needed to take a request in.
+/// Shared state for accepting a request.
 #[derive(Clone)]
 struct Intake {
     max_uri_bytes: usize,
@@ -165,14 +168,14 @@ async fn answer<S: Answers>(service: S, request: Request<Incoming>, peer: Peer, 
     if let Err(refused) = screen(&head, intake.max_uri_bytes) {
         let id = TraceId::of_request(&head.headers);
         let mut response = id.scope(async { refused.into_response() }).await;
-        // Whoever sends such a request may have more in store that is not what it seems.
+        // The sender may have smuggled a second request behind this one.
         if head.version < Version::HTTP_2 {
             response.headers_mut().insert(header::CONNECTION, http::HeaderValue::from_static("close"));
         }
         return response;
     }
     head.extensions.insert(peer);
-    // Kept until there is an answer: until then the handler may hold what it read.
+    // Kept until the response: until then the handler may hold the bytes it read.
     let charge = intake.body_budget.charge(peer.address.ip());
     head.extensions.insert(charge.clone());
     let unread = match head.version < Version::HTTP_2 && !head.headers.contains_key(header::EXPECT) {

@@ -1,10 +1,11 @@
-//! Room for connections: so many in all, so many from one address.
+//! Connection limits: for the whole listener, and per address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What counts as one address: all of IPv4, the network part of IPv6, since whoever has one address of a /64 has all.
+/// Address group for limits: a whole IPv4 address, or the /64 network of an IPv6 address, because
+/// one host usually owns the whole network.
 pub(crate) fn address_group(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
@@ -12,7 +13,7 @@ pub(crate) fn address_group(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The seats of one listener.
+/// Connection slots of one listener.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionLimit {
     taken: Arc<Mutex<Taken>>,
@@ -26,7 +27,7 @@ struct Taken {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// One seat, free again when dropped.
+/// One slot, released when dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     seats: ConnectionLimit,
@@ -42,7 +43,8 @@ impl ConnectionLimit {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A seat for a connection from `address`, if there is one; `None`: from a proxy, which many share and which has no share of its own.
+    /// Takes a slot for a connection from `address`. `None` is a proxy, which many clients share
+    /// and which has no limit of its own.
     pub(crate) fn find_seat(&self, address: Option<IpAddr>) -> Option<ConnectionPermit> {
         let group = address.map(address_group);
         let mut taken = self.taken();

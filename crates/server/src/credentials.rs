@@ -1,4 +1,4 @@
-//! Credentials of callers: API keys.
+//! API keys of callers.
 
 pub mod key;
 

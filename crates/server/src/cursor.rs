@@ -1,4 +1,5 @@
-//! Where the next page of a list begins, sealed: only this server can make a cursor, and only for one list of one workspace.
+//! Sealed cursors of lists. Only this server can make one, and each is valid for one list of one
+//! workspace.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,10 +13,10 @@ use crate::answer::Refused;
 use crate::limits::MAX_CURSOR_CHARS;
 
 const TAG_BYTES: usize = 16;
-/// Keeps seals of cursors apart from whatever else the server's secret may sign.
+/// Keeps cursor seals apart from other signatures with the server's secret.
 const PURPOSE: &[u8] = b"hapax cursor 1";
 
-/// What a cursor is good for.
+/// List that a cursor belongs to.
 #[derive(Debug, Clone, Copy)]
 pub struct CursorScope<'a> {
     /// The workspace of the list.
@@ -38,12 +39,13 @@ impl std::fmt::Debug for Cursors {
 }
 
 impl Cursors {
-    /// With the server's secret, which all nodes of one installation share, so that a cursor of one is good on another.
+    /// Creates cursors with the server's secret. All nodes of an installation share it, so every
+    /// node accepts the cursors of the others.
     pub fn new(secret: [u8; 32]) -> Self {
         Cursors { secret }
     }
 
-    /// A cursor that leads on from `position`.
+    /// A cursor for the page after `position`.
     pub fn seal<T: Serialize>(
         &self,
         scope: &CursorScope<'_>,
@@ -56,12 +58,12 @@ impl Cursors {
         Ok(URL_SAFE_NO_PAD.encode(sealed))
     }
 
-    /// The position in a cursor that was made for this very scope.
+    /// The position in a cursor of exactly this scope.
     pub fn open<T: DeserializeOwned>(&self, scope: &CursorScope<'_>, cursor: &str) -> Result<T, Refused> {
         self.find_position(scope, cursor).ok_or_else(|| {
             Refused::new(
                 Code::InvalidCursor,
-                "The cursor was not made for this list with these filters; leave `cursor` away to begin at the first page.",
+                "The cursor belongs to another list or other filters; omit `cursor` to begin at the first page.",
             )
         })
     }

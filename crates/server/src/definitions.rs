@@ -1,4 +1,5 @@
-//! Documents that can be run: kept in the catalog, checked when they come in, known to the engine on every node.
+//! Workflow definitions: stored in the catalog, checked at upload, known to the engine on every
+//! node.
 
 mod change;
 
@@ -26,7 +27,7 @@ use crate::identity::Acting;
 use crate::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use crate::uploaded::{Uploaded, with_secrets};
 
-/// What is kept of a definition, beside its name and its times.
+/// Stored part of a definition, without its name and its times.
 #[derive(Clone, Serialize, Deserialize)]
 struct Kept {
     digest: String,
@@ -35,7 +36,7 @@ struct Kept {
     lifecycle: Lifecycle,
 }
 
-/// Where a definition is in its life.
+/// Lifecycle of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Lifecycle {
@@ -44,8 +45,8 @@ enum Lifecycle {
     Active,
     /// It starts no new runs.
     Archived,
-    /// It is not shown and counts for nothing. Its document stays, because a run that began on another node at the same moment, or a
-    /// failed one that is retried, still needs it.
+    /// It is not listed or counted. Its document stays, because a run that began on another node at
+    /// the same moment, or a failed run that is retried, still needs it.
     Deleted,
 }
 
@@ -55,7 +56,7 @@ impl Lifecycle {
     }
 }
 
-/// One definition, ready to be run.
+/// One definition, ready to run.
 #[derive(Debug)]
 pub struct Definition {
     id: Name,
@@ -112,7 +113,7 @@ impl Definition {
         self.checked.document()
     }
 
-    /// As it is shown.
+    /// The wire form.
     pub fn shown(&self) -> api::Definition {
         api::Definition {
             id: self.id.to_string(),
@@ -159,7 +160,7 @@ pub struct Definitions {
     looked: Looked,
 }
 
-/// How many definitions there may be.
+/// Limits on the number of definitions.
 #[derive(Debug, Clone, Copy)]
 pub struct DefinitionLimits {
     /// Of one workspace.
@@ -190,7 +191,8 @@ impl Definitions {
         self.store.catalog().expect("looked at when the server was made")
     }
 
-    /// Checks a document and keeps it; tells whether it is new. The same again is found, something else under its name and version is refused.
+    /// Checks a document and stores it; says if it is new. The same document is found; a different
+    /// one under the same name and version is rejected.
     pub async fn upload(
         &self,
         identity: &Acting,
@@ -234,7 +236,7 @@ impl Definitions {
                     true => Ok((found.shown(), false)),
                     false => Err(Problem::new(
                         Code::DefinitionExists,
-                        format!("{} version {} holds other content and never changes, not even once it was deleted; upload this under a new version.", found.name(), found.version()),
+                        format!("{} version {} has different content, and a version never changes, even after it is deleted; upload this under a new version.", found.name(), found.version()),
                     )
                     .with("definitionId", found.id.to_string())
                     .with("storedDigest", found.digest.clone())),
@@ -257,7 +259,7 @@ impl Definitions {
             Some((_, most, of, setting)) => {
                 let detail = format!(
                     "This {of} holds {most} definitions, and each version counts. Delete some that no run needs with DELETE \
-                     /api/v1/workflow-definitions/{{id}}, or have the operator raise `{setting}`."
+                     /api/v1/workflow-definitions/{{id}}, or ask the operator to raise `{setting}`."
                 );
                 let problem = Problem::new(Code::DefinitionLimitReached, detail);
                 Err(problem.with("quota", "definitions").with("limit", *most))
@@ -266,13 +268,13 @@ impl Definitions {
         }
     }
 
-    /// One definition of a workspace that was not deleted.
+    /// One definition of a workspace, unless it is deleted.
     pub async fn get(&self, workspace: &WorkspaceId, id: &str) -> Result<Arc<Definition>, Problem> {
         let found = self.get_even_deleted(workspace, id).await?;
         Some(found).filter(|found| !found.is_deleted()).ok_or_else(absent)
     }
 
-    /// One definition of a workspace, also if it was deleted: for runs that began with it.
+    /// One definition of a workspace, even if it is deleted: for runs that began with it.
     pub(crate) async fn get_even_deleted(
         &self,
         workspace: &WorkspaceId,
@@ -299,7 +301,7 @@ impl Definitions {
         if let Some(found) = self.find_selected_here(workspace, selector) {
             return Ok(Some(found));
         }
-        // Another node may have taken it in a moment ago.
+        // Another node may have stored it a moment ago.
         match selector.version {
             Some(version) => {
                 let id = definition_id(workspace, selector.name.as_str(), version);
@@ -325,7 +327,8 @@ impl Definitions {
         }
         let known = self.known.read().expect("no holder panics");
         let versions = known.values().filter(|one| one.workspace == *workspace && one.name() == name);
-        // An archived one only if there is no other: it finds runs that were started before.
+        // An archived version is found only if there is no other: it finds runs that were started
+        // earlier.
         let shown = versions.filter(|one| !one.is_deleted());
         shown.max_by_key(|one| (one.lifecycle.is_active(), one.version())).cloned()
     }
@@ -356,7 +359,7 @@ impl Definitions {
         self.find_document(workspace, workflow).map(|found| found.id.to_string())
     }
 
-    /// The definition behind a workflow, also if another node was given it a moment ago.
+    /// The definition behind a workflow, even if another node stored it a moment ago.
     pub(crate) async fn get_document(
         &self,
         workspace: &WorkspaceId,
@@ -366,7 +369,7 @@ impl Definitions {
         self.get_even_deleted(workspace, id.as_str()).await
     }
 
-    /// The document of a definition that is known here.
+    /// The document of a definition that this node knows.
     pub(crate) fn find_document(
         &self,
         workspace: &WorkspaceId,
@@ -375,7 +378,7 @@ impl Definitions {
         self.find_known(&definition_id(workspace, workflow.name.as_str(), workflow.version))
     }
 
-    /// How many are known here, less those that were deleted.
+    /// Number of definitions known here, without deleted ones.
     pub fn count(&self) -> usize {
         self.known.read().expect("no holder panics").values().filter(|one| !one.is_deleted()).count()
     }
@@ -384,7 +387,7 @@ impl Definitions {
         self.known.read().expect("no holder panics").get(id).cloned()
     }
 
-    /// Takes an item in and tells the engine of it.
+    /// Caches an item and registers it with the engine.
     fn learn(&self, item: &CatalogItem) -> Result<Arc<Definition>, Problem> {
         let known = self.find_known(&item.id);
         if let Some(known) = known.filter(|known| known.revision >= item.version) {
@@ -418,7 +421,7 @@ impl Definitions {
         let options = hapax_documents::options(&definition.checked);
         let engine = self.engine.workspace(item.workspace.clone());
         match engine.register_for_workspace(definition.name(), options, code) {
-            // It was known, or somebody learnt it at the same time.
+            // It was known, or another task registered it at the same time.
             Ok(()) | Err(Error::AlreadyRegistered(_)) => {}
             Err(error) => return Err(problem_of(&error)),
         }
@@ -426,14 +429,14 @@ impl Definitions {
         if let Some(newer) = known.get(&item.id).filter(|known| known.revision >= definition.revision) {
             return Ok(newer.clone());
         }
-        // Under the lock, so that of two changes the later one counts.
+        // Holds the lock, so that the later of two changes wins.
         let workflow = WorkflowRef { name: definition.selector().name, version: definition.version() };
         engine.set_archived(&workflow, !definition.lifecycle.is_active());
         known.insert(item.id.clone(), definition.clone());
         Ok(definition)
     }
 
-    /// Takes in what other nodes were given a moment ago.
+    /// Reads definitions that other nodes stored a moment ago.
     pub(crate) async fn learn_recent(&self) {
         if let Err(problem) = learn_changes(self).await {
             tracing::warn!(%problem, "looking for new definitions failed");
@@ -470,7 +473,7 @@ fn absent() -> Problem {
     Problem::new(Code::DefinitionNotFound, detail)
 }
 
-/// The id follows from what it names, so that a run tells which definition it runs.
+/// The id is derived from the name and version, so a run says which definition it runs.
 fn definition_id(workspace: &WorkspaceId, name: &str, version: u32) -> Name {
     let digest = Sha256::digest(format!("{workspace}\n{name}\n{version}"));
     let hex: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,4 +1,4 @@
-//! Workspaces and credentials: who there is. Kept in the store's catalog, so that all nodes see the same.
+//! Workspaces and credentials. They live in the store's catalog, so all nodes see the same ones.
 
 mod credentials;
 mod recovery;
@@ -19,14 +19,14 @@ pub use recovery::Recovered;
 
 use crate::errors::of_store;
 
-/// Who there is.
+/// Directory of workspaces and credentials.
 #[derive(Debug, Clone)]
 pub struct Directory {
     store: Arc<dyn Store>,
 }
 
 impl Directory {
-    /// The directory in `store`; `None` if it keeps no such things.
+    /// The directory in `store`; `None` if the store has no catalog.
     pub fn new(store: Arc<dyn Store>) -> Option<Self> {
         store.catalog()?;
         Some(Directory { store })
@@ -36,7 +36,7 @@ impl Directory {
         self.store.catalog().expect("looked at when the directory was made")
     }
 
-    /// The note that tells who set something up.
+    /// Audit entry of a setup change.
     fn set_up(
         &self,
         workspace: &WorkspaceId,
@@ -55,7 +55,7 @@ impl Directory {
     }
 }
 
-/// What an item says, as a type of ours.
+/// Parses the content of an item.
 fn said<T: DeserializeOwned>(item: &CatalogItem) -> Result<T, Problem> {
     item.body.to().map_err(|error| {
         tracing::error!(id = %item.id, %error, "an item of the catalog cannot be read");

@@ -33,7 +33,7 @@ pub(crate) fn answer() -> Response {
     (headers, Html(PAGE.as_str())).into_response()
 }
 
-/// Routes of the style and the script. They need no credential: they say nothing about anybody.
+/// Routes of the style and the script. They need no credential, because they hold no data.
 pub(crate) fn assets() -> Router {
     let asset = |kind: &'static str, text: &'static str| {
         get(
@@ -97,7 +97,7 @@ fn render(description: &Value) -> String {
         }
         page.push_str("</section>");
     }
-    page.push_str("<section class=\"chapter schemas\" id=\"schemas\"><h2>Schemas</h2><p>Shapes of what you send and get.</p>");
+    page.push_str("<section class=\"chapter schemas\" id=\"schemas\"><h2>Schemas</h2><p>Shapes of requests and responses.</p>");
     for (name, schema) in description["components"]["schemas"].as_object().into_iter().flatten() {
         schema::render_section(&mut page, name, schema);
     }
@@ -105,7 +105,7 @@ fn render(description: &Value) -> String {
     page
 }
 
-/// Chapters with their operations. A narrow screen shows the chapters alone.
+/// Chapters with their operations. A narrow screen shows the chapters only.
 fn render_navigation(page: &mut String, description: &Value) {
     page.push_str("<nav aria-label=\"Operations\"><ul>");
     for tag in list(&description["tags"]) {
@@ -133,7 +133,7 @@ fn render_navigation(page: &mut String, description: &Value) {
     page.push_str("<li><a class=\"chapter-link\" href=\"#schemas\">Schemas</a></li></ul></nav>");
 }
 
-/// Operations of a chapter. Of one path, reading comes before writing.
+/// Operations of a chapter. For one path, reads come before writes.
 fn operations_of<'a>(description: &'a Value, tag: &str) -> Vec<Described<'a>> {
     let paths = description["paths"].as_object().into_iter().flatten();
     let all = paths.flat_map(|(path, methods)| {
@@ -158,13 +158,13 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// What a reference in the description leads to, or the value itself.
+/// Target of a reference in the description, or the value itself.
 fn resolve<'a>(description: &'a Value, value: &'a Value) -> &'a Value {
     let pointer = value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
     pointer.and_then(|pointer| description.pointer(pointer)).unwrap_or(value)
 }
 
-/// The name in an address of the page.
+/// URL fragment for a name.
 fn slug(name: &str) -> String {
     name.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-")
 }

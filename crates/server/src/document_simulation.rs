@@ -1,5 +1,6 @@
-//! Documents under the faulty store of the engine's simulation: definitions and entity workflows are uploaded on one node and used on all others at
-//! once, while nodes crash, freeze and lose requests. What runs here is what the server runs, but for HTTP and sockets.
+//! Documents under the faulty store of the engine's simulation: definitions and entity workflows
+//! are uploaded on one node and used on all others at once, while nodes crash, freeze and lose
+//! requests. The simulation runs the code of the server, without HTTP and sockets.
 #![allow(dead_code)]
 
 #[path = "../../engine/tests/simulation/faulty_books.rs"]
@@ -56,7 +57,8 @@ use world::World;
 
 const SEEDS: u64 = 25;
 
-/// What many seeds together must show, so that one in which nothing happened does not pass for one in which nothing broke.
+/// Coverage that many seeds together must reach, so that a simulation without activity does not
+/// pass.
 #[derive(Debug, Default, Clone, Copy)]
 struct Shown {
     runs: usize,
@@ -146,7 +148,7 @@ fn every_operation(world: &World) -> Vec<hapax_engine::model::Operation> {
     at_once(EntityStore::list_operations(&world.store, all))
 }
 
-/// After the storm everything comes to its end by itself, or by people.
+/// After the storm, waits until everything ends by itself or by people's rulings.
 async fn until_all_is_done(world: &World, callers: &Callers) -> Result<(), String> {
     let healed_at = Instant::now();
     loop {

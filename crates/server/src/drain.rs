@@ -1,12 +1,12 @@
-//! The word that it is time to stop, given once and heard everywhere.
+//! The shutdown signal, given once and seen everywhere.
 
 use tokio::sync::watch;
 
-/// Gives the word. Dropping it gives the word too, so that nothing outlives its owner.
+/// Sender of the signal. Dropping it sends the signal too, so no task outlives its owner.
 #[derive(Debug)]
 pub struct Drain(watch::Sender<bool>);
 
-/// Hears the word.
+/// Receiver of the signal.
 #[derive(Debug, Clone)]
 pub struct Draining(watch::Receiver<bool>);
 
@@ -17,21 +17,21 @@ pub fn drain() -> (Drain, Draining) {
 }
 
 impl Drain {
-    /// Gives the word: nothing new is taken, what is in flight may end.
+    /// Sends the signal: no new work starts, and work in flight may end.
     pub fn begin(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Draining {
-    /// Was the word given?
+    /// Returns true if the signal was sent.
     pub fn has_begun(&self) -> bool {
         *self.0.borrow() || self.0.has_changed().is_err()
     }
 
-    /// Waits for the word.
+    /// Waits for the signal.
     pub async fn begun(&mut self) {
-        // An error means that the other end is gone, which is the word too.
+        // An error means that the sender is gone, which counts as the signal.
         let _ = self.0.wait_for(|is_draining| *is_draining).await;
     }
 }

@@ -1,4 +1,5 @@
-//! Where requests to the outside world may go: by the rules of the installation, with what the operator opens to single workspaces.
+//! Egress policy: the rules of the installation, plus destinations that the operator opens to
+//! single workspaces.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +7,8 @@ use std::sync::Arc;
 use hapax_engine::model::WorkspaceId;
 use hapax_outgoing::{Outgoing, Place, Rules, Unusable};
 
-/// Senders of requests, one for each workspace that has rules of its own and one for all others. Cheap to clone.
+/// HTTP senders: one for each workspace with rules of its own, and one for all others. Cheap to
+/// clone.
 #[derive(Debug, Clone)]
 pub struct EgressPolicy {
     common: Outgoing,
@@ -14,12 +16,12 @@ pub struct EgressPolicy {
 }
 
 impl EgressPolicy {
-    /// Who sends for this workspace.
+    /// Sender of this workspace.
     pub fn of(&self, workspace: &WorkspaceId) -> &Outgoing {
         self.own.get(workspace).unwrap_or(&self.common)
     }
 
-    /// Opens these places to each of these workspaces, beside what is open to all.
+    /// Opens these destinations to each of these workspaces, in addition to the common ones.
     pub fn opening(self, places: BTreeMap<WorkspaceId, Vec<Place>>) -> Result<Self, Unusable> {
         let open = |(workspace, places): (WorkspaceId, Vec<Place>)| {
             let common = self.common.rules();

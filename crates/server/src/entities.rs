@@ -1,4 +1,5 @@
-//! Entity workflows: documents in the catalog, known to the engine on every node, with what they do by themselves.
+//! Entity workflows: documents in the catalog, known to the engine on every node, with their
+//! after-effects.
 
 mod after_effects;
 mod change;
@@ -30,13 +31,14 @@ pub(crate) struct Entities {
     tables: EntityTables,
     /// By id, which follows from the workspace and the type of entity.
     known: RwLock<BTreeMap<Name, Arc<StoredWorkflow>>>,
-    /// One is learnt after the other, so that a newer version is never replaced by an older one.
+    /// Serializes loading, so that an older version never replaces a newer one.
     learning: Mutex<()>,
     looked: Looked,
 }
 
 impl Entities {
-    /// The entity workflows in `store`; `hands` do what they ask for, and `tables` are those they may use.
+    /// The entity workflows in `store`. `hands` are the host services, and `tables` the allowed
+    /// tables.
     pub(crate) fn new(
         engine: Engine,
         store: Arc<dyn Store>,
@@ -53,7 +55,7 @@ impl Entities {
         self.store.catalog().expect("looked at when the server was made")
     }
 
-    /// Has the operator allowed the table for the workspace?
+    /// Checks that the operator has allowed the table for the workspace.
     fn check_allowed(&self, workspace: &WorkspaceId, table: &TableRef) -> Result<(), Problem> {
         match self.tables.allows(workspace, &table.table) {
             true => Ok(()),
@@ -61,7 +63,7 @@ impl Entities {
                 Code::TableNotAllowed,
                 format!(
                     "The operator has not allowed the table {} for the workspace {workspace}; ask them to add `{workspace}:{0}` to \
-                     `entity-tables`, or leave `table` away.",
+                     `entity-tables`, or omit `table`.",
                     table.table
                 ),
             )

@@ -9,17 +9,18 @@ use http::header;
 
 use crate::answer::Refused;
 
-/// Pages have no scripts, no images and nothing from elsewhere; only their own style, by its hash of one element.
+/// Pages have no scripts, no images and no external resources; the hash allows only their own style
+/// element.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:3rem auto;padding:0 1rem;color:#222;\
     background:#fff}code{background:#f2f2f2;padding:.1em .3em}td,th{text-align:left;padding:.2rem 1rem .2rem 0;\
     vertical-align:top}@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}code{background:#2a2a2a}a{color:#8bf}}";
 
-/// Where the pages are.
+/// Paths of the pages.
 pub const PATHS: [&str; 2] = ["/errors", "/errors/{code}"];
 
-/// The routes of the pages. They need no credential: they say nothing about anybody.
+/// The routes of the pages. They need no credential, because they hold no data.
 pub fn routes() -> Router {
     Router::new().route(PATHS[0], get(index)).route(PATHS[1], get(page))
 }
@@ -30,7 +31,7 @@ async fn index() -> impl IntoResponse {
 
 async fn page(Path(code): Path<String>) -> Result<impl IntoResponse, Refused> {
     let code = Code::from_name(&code).ok_or_else(|| {
-        Refused::new(Code::NotFound, "There is no such error code; see /errors for all of them.")
+        Refused::new(Code::NotFound, "There is no such error code; see /errors for all codes.")
     })?;
     Ok(html(code.as_str(), &render_page(code.kind())))
 }
@@ -88,7 +89,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// Shows what stands between backquotes as code. `text` is escaped already.
+/// Shows text between backquotes as code. `text` is already escaped.
 fn with_code_spans(text: &str) -> String {
     let mut is_code = false;
     let mut shown = String::with_capacity(text.len());
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_code_that_is_none_is_not_echoed() {
+    async fn an_unknown_code_is_not_echoed() {
         let (status, _, page) = get_page("/errors/%3Cscript%3Ealert(1)").await;
         assert_eq!(status, StatusCode::NOT_FOUND);
         assert!(!page.contains("script"));

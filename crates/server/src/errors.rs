@@ -1,4 +1,4 @@
-//! What the engine's refusals are called on the wire: the one place where they meet.
+//! Maps errors of the engine to problems. This is the only place that does.
 
 use hapax_api as api;
 use hapax_api::{Code, Problem};
@@ -9,7 +9,7 @@ use hapax_engine::store::StoreError;
 use crate::limits::STORE_RETRY_AFTER_SECONDS;
 use crate::translate::shown_actor;
 
-/// The problem that tells of `error`.
+/// The problem for `error`.
 pub(crate) fn problem_of(error: &Error) -> Problem {
     let detail = error.to_string();
     match error {
@@ -33,8 +33,7 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         }
         Error::RulingNotPossible { .. } => Problem::new(Code::NobodyActs, detail),
         Error::Ruling(RulingError::NeedsManager(decided)) => {
-            let detail =
-                format!("{decided} cannot be taken back: it needs a credential with the role manager.");
+            let detail = format!("{decided} is irreversible: it needs a credential with the role manager.");
             Problem::new(Code::NeedsManager, detail).with("requiredRole", "manager")
         }
         Error::Ruling(RulingError::NotForOperations) => {
@@ -81,7 +80,7 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::AfterEffectInProgress(_) => Problem::new(Code::DeliveryUnderWay, detail),
         Error::KeyMissing(_) => Problem::new(
             Code::IdempotencyKeyMissing,
-            "This definition requires an idempotency key: send `idempotencyKey` in the body, derived from what triggers the request.",
+            "This definition requires an idempotency key: send `idempotencyKey` in the body, derived from the event that triggers the request.",
         ),
         Error::InputRefused { workflow, problems } => {
             let shown = problems.iter().map(|problem| api::DefinitionProblem {
@@ -96,7 +95,7 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         }
         Error::StepKeyMissing(_) => Problem::new(
             Code::IdempotencyKeyMissing,
-            "This step requires an idempotency key: send `idempotencyKey` in the body or the header `Idempotency-Key`, derived from what asks for it.",
+            "This step requires an idempotency key: send `idempotencyKey` in the body or the header `Idempotency-Key`, derived from the event that triggers the step.",
         ),
         Error::KeyConflict { .. } => Problem::new(Code::IdempotencyKeyConflict, detail),
         Error::KeySpent { run } => {
@@ -127,12 +126,12 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         )
         .retry_after(STORE_RETRY_AFTER_SECONDS),
         Error::Mismatch { .. } | Error::Options(_) => internal(&detail),
-        // The enum may grow; a variant without a name of its own must not leak its text.
+        // The enum may grow. The text of an unknown variant must not leak.
         _ => internal(&detail),
     }
 }
 
-/// The problem that tells of a value that breaks a rule.
+/// The problem for an invalid value.
 pub(crate) fn of_invalid(invalid: &Invalid) -> Problem {
     let detail = invalid.to_string();
     match invalid {
@@ -155,7 +154,8 @@ pub(crate) fn of_invalid(invalid: &Invalid) -> Problem {
     }
 }
 
-/// The problem that tells of a store's failure; its text is for the log, because it may name hosts and files.
+/// The problem for a store failure. The text of the failure goes only to the log, because it may
+/// name hosts and files.
 pub(crate) fn of_store(error: &StoreError) -> Problem {
     tracing::warn!(%error, "the store did not do what was asked");
     match error {
@@ -200,7 +200,7 @@ fn of_refusal(refusal: &Refusal, detail: String) -> Problem {
     }
 }
 
-/// Who decided what, for whoever came later.
+/// Adds the decision that came first.
 fn with_decision(problem: Problem, decided: Option<&RecordedDecision>) -> Problem {
     let Some(decided) = decided else { return problem };
     let by = serde_json::to_value(shown_actor(&decided.by)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A run's history as it happens, as server-sent events.
+//! Live history of a run, as server-sent events.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,11 +21,11 @@ use crate::limits::{
 };
 use crate::translate::{shown_event, shown_run, shown_steps};
 
-/// Streams that are open, by credential.
+/// Open streams, by credential.
 #[derive(Debug, Clone, Default)]
 pub struct Streams(Arc<Mutex<HashMap<Name, usize>>>);
 
-/// The right to keep one stream open; given back when it is dropped.
+/// Permit for one open stream, released when dropped.
 #[derive(Debug)]
 pub struct StreamPermit {
     streams: Streams,
@@ -33,7 +33,7 @@ pub struct StreamPermit {
 }
 
 impl Streams {
-    /// Takes a seat, if there is one.
+    /// Takes a permit, if one is left.
     pub fn take(&self, credential: &Name) -> Result<StreamPermit, Problem> {
         let mut open = self.0.lock().expect("no holder panics");
         let own = open.get(credential).copied().unwrap_or(0);
@@ -47,7 +47,7 @@ impl Streams {
         Ok(StreamPermit { streams: self.clone(), credential: credential.clone() })
     }
 
-    /// How many are open.
+    /// Number of open streams.
     pub fn count(&self) -> usize {
         self.0.lock().expect("no holder panics").values().sum()
     }
@@ -65,7 +65,7 @@ impl Drop for StreamPermit {
     }
 }
 
-/// The right of whoever follows a run: it ends with the key they came with.
+/// Right to follow a run. It ends with the caller's key.
 struct Right {
     app: Arc<App>,
     key: ApiKey,
@@ -73,7 +73,7 @@ struct Right {
 }
 
 impl Right {
-    /// A right that cannot be looked at counts as lost; the client comes again.
+    /// If the key cannot be checked, the right counts as lost, and the client reconnects.
     async fn is_lost(&mut self) -> bool {
         self.changes.mark_unchanged();
         let now = self.app.store.now();
@@ -94,8 +94,9 @@ struct Follower {
     _seat: StreamPermit,
 }
 
-/// What happens to a run after the version `seen`, until it has ended, the server stops, the key is no longer good, or the stream has lived its time (the
-/// client then comes again with `Last-Event-ID`).
+/// Events of a run after the version `seen`. The stream ends when the run ends, the server stops,
+/// the key becomes invalid, or the stream reaches its maximum lifetime. The client then reconnects
+/// with `Last-Event-ID`.
 pub(crate) fn of_run(
     app: Arc<App>,
     engine: Engine,
@@ -147,7 +148,7 @@ pub(crate) fn of_run(
 }
 
 impl Follower {
-    /// Looks whether the run has moved, and queues what there is to tell.
+    /// Reads new events of the run, and queues them.
     async fn look(&mut self) -> Result<(), Error> {
         let view = self.engine.get(self.run).await?;
         let version = view.head.version;
@@ -155,7 +156,8 @@ impl Follower {
             self.pause = STREAM_POLL;
             let log = self.engine.get_log(self.run).await?;
             let events = self.engine.list_events(self.run, self.seen).await?;
-            // The history comes in pages, and the log may be newer than the view; what is beyond either is told the next time.
+            // The history comes in pages, and the log may be newer than the view. Later events are
+            // sent in the next round.
             let upto = match events.last() {
                 Some(last) if events.len() >= MAX_PAGE => last.version.min(version),
                 _ => version,
@@ -172,7 +174,8 @@ impl Follower {
                 }
             }
             told.sort_by_key(|(version, _)| *version);
-            // Only the last event of a version carries its number: a client that was cut off before it is told all of them again.
+            // Only the last event of a version carries its number: a client that was cut off
+            // earlier receives all of them again.
             let mut told = told.into_iter().peekable();
             while let Some((version, event)) = told.next() {
                 let is_last = told.peek().is_none_or(|(next, _)| *next != version);

@@ -1,36 +1,37 @@
-//! Who could reach a listener, and whether that is safe enough to begin.
+//! Checks if a listener's exposure is safe.
 
 use std::net::SocketAddr;
 
 /// How a listener is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protection {
-    /// Must callers show a key?
+    /// Must callers send a key?
     pub has_authentication: bool,
-    /// Do we speak TLS ourselves?
+    /// Does this server terminate TLS?
     pub has_tls: bool,
-    /// Did the operator say that plain HTTP is meant, because something in front speaks TLS?
+    /// Did the operator allow plain HTTP, because a proxy in front terminates TLS?
     pub allows_plain: bool,
 }
 
 /// Why a listener is not opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Exposed {
-    /// Anybody could do anything.
+    /// Any caller could do anything.
     #[error(
         "{0} can be reached from other machines, and no authentication is configured; listen on 127.0.0.1, or configure \
          authentication"
     )]
     NoAuthentication(SocketAddr),
-    /// Keys could be read on the way.
+    /// Keys could be read on the network.
     #[error(
         "{0} can be reached from other machines, and keys would cross the network in the clear; give a TLS certificate and \
-         key, or say that plain HTTP is meant because a proxy in front speaks TLS"
+         key, or allow plain HTTP because a proxy in front terminates TLS"
     )]
     NoTls(SocketAddr),
 }
 
-/// Refuses to listen beyond this machine without authentication, or in the clear unless that is said to be meant.
+/// Rejects a listener that other machines can reach without authentication, or without TLS unless
+/// the operator allowed it.
 pub fn check_exposure(address: SocketAddr, protection: Protection) -> Result<(), Exposed> {
     if address.ip().to_canonical().is_loopback() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What stands before a route: lets in who may call it.
+//! Guard of a route: authenticates and authorizes callers.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -24,14 +24,15 @@ use crate::identity::Identity;
 use crate::negotiate::check_json_accepted;
 use crate::trace_layer::AnsweredTo;
 
-/// The guard of one route. A layer of its own instead of axum's `from_fn`, which puts all that is below into boxes for every request.
+/// Guard of one route. It is a layer of its own because axum's `from_fn` boxes all inner services
+/// for every request.
 #[derive(Clone)]
 pub(crate) struct Guard {
     pub(crate) app: Arc<App>,
     pub(crate) access: Access,
-    /// Are callers who accept no JSON turned away?
+    /// Does it reject callers that do not accept JSON?
     pub(crate) answers_json: bool,
-    /// Are callers turned away who want to change a certain version only, because nothing here would see to that?
+    /// Does it reject `If-Match`, because the route would ignore it?
     pub(crate) refuses_versions: bool,
 }
 
@@ -63,7 +64,7 @@ where
     }
 
     fn call(&mut self, mut request: Request) -> Self::Future {
-        // The one that was polled ready does the work; its copy takes its place.
+        // The service that was polled ready handles the request; its copy takes its place.
         let next = self.inner.clone();
         let mut ready = std::mem::replace(&mut self.inner, next);
         let guard = self.guard.clone();
@@ -88,7 +89,7 @@ where
 }
 
 impl Guard {
-    /// Who is let in; nobody in particular if the route is open to all.
+    /// Admits the caller; an open route has no identity.
     async fn admit(
         &self,
         headers: &HeaderMap,
@@ -110,8 +111,8 @@ impl Guard {
             return Err(Refused::new(Code::Forbidden, detail).with("requiredRole", least));
         }
         if self.refuses_versions && headers.contains_key(IF_MATCH) {
-            let detail = "`If-Match` guards nothing on this route, so it is not taken; leave it away. Doubts and operations are decided about \
-                          as they were seen, which `version` and `attempt` in the body say.";
+            let detail = "`If-Match` has no effect on this route, so it is rejected; omit it. For doubts and operations, `version` and \
+                          `attempt` in the body say which state you saw.";
             return Err(Refused::new(Code::InvalidRequest, detail).with("path", "header:If-Match"));
         }
         Ok(Some(identity))

@@ -1,4 +1,4 @@
-//! The start page: where everything else is.
+//! The start page, with links to everything else.
 
 use axum::Json;
 use axum::response::{Html, IntoResponse, Response};
@@ -39,7 +39,7 @@ const HOME: Home = Home {
     health: "/healthz",
 };
 
-/// Answers browsers with a page, and everybody else with JSON.
+/// Sends a page to browsers, and JSON to all other clients.
 pub(crate) fn answer(headers: &HeaderMap) -> Response {
     let varies = (header::VARY, "accept");
     match names_html(headers) && accepts(headers, "text", "html") {
@@ -48,7 +48,7 @@ pub(crate) fn answer(headers: &HeaderMap) -> Response {
     }
 }
 
-/// Is HTML asked for by name? A wildcard alone is what programs send.
+/// Returns true if `Accept` names HTML. Programs send only a wildcard.
 fn names_html(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|range| range.trim_start().starts_with("text/html"))
@@ -57,10 +57,10 @@ fn names_html(headers: &HeaderMap) -> bool {
 fn page() -> String {
     let links = [
         (HOME.docs, "API reference", "Every operation with parameters, bodies, examples and errors."),
-        (HOME.errors, "Errors", "What each error code means and what to do about it."),
+        (HOME.errors, "Errors", "Meaning and remedy of every error code."),
         (HOME.openapi, "OpenAPI description", "The same reference for programs."),
         ("/schemas/workflow-definition.json", "Schema of workflow definitions", "For your editor."),
-        (HOME.readiness, "Readiness", "Whether this server takes traffic."),
+        (HOME.readiness, "Readiness", "Readiness of this server for traffic."),
     ];
     let items: String = links
         .iter()

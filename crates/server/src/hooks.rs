@@ -1,7 +1,8 @@
-//! Webhooks in: sources that are believed, events that are taken in once, and what is done about them.
+//! Incoming webhooks: verified sources, events accepted once, and their actions.
 //!
-//! A webhook is verified on its raw bytes ([`verify`]), made durable ([`intake`]), and only then answered with a 2xx. What it asks for
-//! is done by [`act`], which may be done twice and happens once: so whoever dies in between leaves nothing but work for [`sweep`].
+//! A webhook is verified on its raw bytes ([`verify`]), stored ([`intake`]), and only then answered
+//! with a 2xx. [`act`] executes its actions. They can be repeated without a second effect, so if a
+//! process dies in between, [`sweep`] finishes the work.
 
 mod act;
 mod change;
@@ -35,7 +36,7 @@ pub(crate) use verify::DISBELIEVED;
 use source::StoredSource;
 use verify::Decoy;
 
-/// Everything about webhooks that come in, on this node.
+/// Incoming webhooks of this node.
 pub(crate) struct Hooks {
     engine: Engine,
     store: Arc<dyn Store>,
@@ -44,9 +45,9 @@ pub(crate) struct Hooks {
     metrics: Arc<Metrics>,
     known: RwLock<Known>,
     looked: Looked,
-    /// Where the next sweep begins.
+    /// Start of the next sweep.
     swept: Mutex<Option<(Timestamp, u64)>>,
-    /// Those who sent what was not believed.
+    /// Failed verifications by address.
     strangers: FailedAuth,
     decoy: Decoy,
 }
@@ -59,7 +60,7 @@ struct Known {
 }
 
 impl Hooks {
-    /// Webhooks in, over this store; `hands` know the secrets of sources.
+    /// Incoming webhooks over this store; `hands` provide the secrets of sources.
     pub(crate) fn new(
         engine: Engine,
         store: Arc<dyn Store>,

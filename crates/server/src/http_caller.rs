@@ -1,4 +1,4 @@
-//! The requests of http steps, sent within the rules for outgoing HTTP.
+//! Requests of http steps, sent under the egress policy.
 
 use async_trait::async_trait;
 use hapax_documents::{HttpAnswer, HttpCall, HttpCaller, HttpFault};
@@ -8,12 +8,12 @@ use http::{HeaderName, HeaderValue, Method};
 
 use crate::egress_policy::EgressPolicy;
 
-/// Sends what http steps ask for.
+/// Sends the requests of http steps.
 #[derive(Debug)]
 pub struct GuardedCaller(EgressPolicy);
 
 impl GuardedCaller {
-    /// Sends within the rules of `outgoing`.
+    /// Sends under the policy of `outgoing`.
     pub fn new(outgoing: impl Into<EgressPolicy>) -> Self {
         GuardedCaller(outgoing.into())
     }
@@ -41,7 +41,7 @@ impl HttpCaller for GuardedCaller {
             Err(Fault::NoLongerHeld) => Err(HttpFault::NoLongerHeld),
             Err(Fault::Unknown { why, .. }) => Err(HttpFault::Unknown { why: why.to_string() }),
             Err(Fault::TooLarge { limit, .. }) => Err(HttpFault::TooLarge { limit }),
-            // A redirect is an answer, and the document says what becomes of its status.
+            // A redirect is a response, and the document decides how to treat its status.
             Err(Fault::Redirected { status, location }) => {
                 let headers = vec![("location".to_owned(), location)];
                 Ok(HttpAnswer { status, headers, body: Vec::new() })
@@ -51,7 +51,7 @@ impl HttpCaller for GuardedCaller {
 
     fn check_address(&self, workspace: &WorkspaceId, url: &str) -> Result<(), String> {
         match self.0.of(workspace).check(&Request::get(url)) {
-            // What is no URL at all is the document's own to find.
+            // The document reports a malformed URL itself.
             Ok(()) | Err(Refusal::BadUrl { .. }) => Ok(()),
             Err(why) => Err(why.to_string()),
         }

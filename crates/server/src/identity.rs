@@ -1,4 +1,4 @@
-//! Who is asking, once that is known.
+//! Identity of an authenticated caller.
 
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -10,37 +10,38 @@ use hapax_engine::model::{Actor, HumanText, Name, Origin, RequestScope, Role as 
 use crate::errors::of_invalid;
 use crate::trace::TraceId;
 
-/// The workspace whose admins set up the installation. Nobody can make one of this name.
+/// The workspace of the installation's admins. It cannot be created through the API.
 pub const INSTALLATION: &str = "hapax-installation";
 
-/// An authenticated caller. Only authentication makes one.
+/// An authenticated caller. Only authentication creates one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The workspace: nothing outside it can be seen.
+    /// Its workspace, which limits everything it can see.
     pub workspace: WorkspaceId,
     /// The credential.
     pub credential: Name,
-    /// What people call it.
+    /// Name for people.
     pub name: String,
-    /// What it may do.
+    /// Role of the caller.
     pub role: Role,
-    /// On whose behalf it asks.
+    /// Requester that it acts for.
     pub requester: Option<String>,
 }
 
 impl Identity {
-    /// Does it belong to the installation itself?
+    /// Returns true if it belongs to the installation itself.
     pub fn is_installation(&self) -> bool {
         self.workspace.as_str() == INSTALLATION
     }
 
-    /// Where its request keys are unique.
+    /// Scope of its request keys.
     pub fn request_scope(&self) -> RequestScope {
         RequestScope { workspace: self.workspace.clone(), caller: self.credential.clone() }
     }
 }
 
-/// An authenticated caller with where one request of theirs comes from. Only who acts through it can be named in the audit log.
+/// An authenticated caller, with the origin of one request. The audit log names only callers in
+/// this form.
 #[derive(Debug, Clone)]
 pub struct Acting {
     /// The caller.
@@ -65,7 +66,7 @@ impl Acting {
         Acting { identity: Arc::new(identity), address: None, trace_id: None }
     }
 
-    /// As the audit log names it: the person it says it speaks for, or the credential.
+    /// Name for the audit log: the person it speaks for, or the credential.
     pub fn actor(&self, speaks_for: Option<Person<'_>>) -> Actor {
         let role = match self.role {
             Role::Manager | Role::Admin => Rank::Manager,
@@ -86,7 +87,8 @@ impl Acting {
     }
 }
 
-/// Whoever settles a promise by a link: nobody knows their name, only the token and where they are.
+/// Actor for a settlement by token. The caller's name is unknown; the token's digest and the
+/// address identify it.
 pub(crate) fn holder_of_token(digest: &[u8], address: Option<IpAddr>, trace_id: Option<TraceId>) -> Actor {
     let start: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let origin = Origin {
@@ -99,12 +101,12 @@ pub(crate) fn holder_of_token(digest: &[u8], address: Option<IpAddr>, trace_id: 
     Actor { origin: Some(origin), ..Actor::new("holder of a settle token", Rank::Operator) }
 }
 
-/// A person that a request says it speaks for, where a credential is shared by several.
+/// The person that a request speaks for, where a credential is shared by several.
 #[derive(Debug, Clone, Copy)]
 pub struct Person<'a>(&'a str);
 
 impl<'a> Person<'a> {
-    /// The one that `by` names, if it names one.
+    /// The person in `by`, if there is one.
     pub fn named(by: Option<&'a str>) -> Result<Option<Self>, Problem> {
         let Some(name) = by else { return Ok(None) };
         HumanText::Person.check(name).map_err(|invalid| of_invalid(&invalid))?;

@@ -1,4 +1,5 @@
-//! A socket that tells the watch of its connection when bytes come in, and gives up on a client that does not read.
+//! A socket that reports incoming bytes to its idle tracker, and gives up on a client that does not
+//! read.
 
 use std::io;
 use std::pin::Pin;
@@ -10,13 +11,13 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::idle_tracker::IdleTracker;
 
-/// The socket, watched.
+/// The tracked socket.
 #[derive(Debug)]
 pub(crate) struct IdleTrackedIo<T> {
     inner: T,
     pulse: IdleTracker,
     stall_timeout: Duration,
-    /// Runs while bytes could not be handed over.
+    /// Runs while bytes could not be sent.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
@@ -25,7 +26,7 @@ impl<T> IdleTrackedIo<T> {
         IdleTrackedIo { inner, pulse, stall_timeout, stalled: None }
     }
 
-    /// Lets `outcome` through, unless nothing has moved for too long.
+    /// Passes `outcome` through, unless the socket has stalled for too long.
     fn unless_stalled<R>(
         &mut self,
         cx: &mut Context<'_>,

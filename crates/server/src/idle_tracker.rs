@@ -1,35 +1,35 @@
-//! What a connection is doing, so that one that does nothing, or too slowly, can be told apart from one that works.
+//! Activity of a connection, to tell an idle or slow client from an active one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The opening bytes of HTTP/2; no request line of HTTP/1 begins so.
+/// The opening bytes of HTTP/2; no HTTP/1 request line begins with them.
 const HTTP2_OPENING: &[u8] = b"PRI * HTTP/2.0";
 
-/// Shared by the socket, the service and the watch of one connection.
+/// Shared by the socket, the service and the tracker of one connection.
 #[derive(Debug, Clone)]
 pub(crate) struct IdleTracker(Arc<Mutex<Beat>>);
 
 #[derive(Debug)]
 struct Beat {
     in_flight: usize,
-    /// When the first byte came in since the last request ended: the head of the next one is under way.
+    /// Arrival of the first byte after the last request: the next head is in progress.
     head_began_at: Option<Instant>,
-    /// Since when there is neither a request nor the beginning of one.
+    /// Time of the last activity: no request, and no head in progress, since then.
     quiet_since: Instant,
     opening: Vec<u8>,
 }
 
-/// What is to be done with a connection.
+/// Decision about a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Look again at this instant.
+    /// Check again at this instant.
     LookAgain(Instant),
-    /// It has been without a request for too long: close it in order.
+    /// It has had no request for too long: close it gracefully.
     CloseIdle,
-    /// Its client is too slow with a head: cut it.
+    /// Its client sends a head too slowly: cut it.
     CutSlowHead,
 }
 
@@ -40,7 +40,7 @@ impl IdleTracker {
     }
 
     fn beat(&self) -> MutexGuard<'_, Beat> {
-        // Nothing in here can be left half done.
+        // The state is consistent even after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -56,7 +56,7 @@ impl IdleTracker {
         }
     }
 
-    /// A request is complete but for its body; it is in flight until the guard is dropped.
+    /// The head of a request is complete; the request is in flight until the guard is dropped.
     pub(crate) fn begin_request(&self) -> InFlight {
         let mut beat = self.beat();
         beat.in_flight += 1;
@@ -64,14 +64,15 @@ impl IdleTracker {
         InFlight(self.clone())
     }
 
-    /// What is to be done at `now`.
+    /// Decides about the connection at `now`.
     pub(crate) fn judge(&self, now: Instant, head_timeout: Duration, idle_timeout: Duration) -> Verdict {
         let beat = self.beat();
         let next_round = now + head_timeout;
         if beat.in_flight > 0 {
             return Verdict::LookAgain(next_round);
         }
-        // On HTTP/2 bytes may be mere housekeeping; a client stuck within a frame cannot answer pings, and is cut for that.
+        // On HTTP/2, bytes may be mere protocol frames. A client stuck within a frame cannot answer
+        // pings, and is cut for that.
         let is_http2 = beat.opening == HTTP2_OPENING;
         match beat.head_began_at.filter(|_| !is_http2) {
             Some(began_at) if now >= began_at + head_timeout => Verdict::CutSlowHead,

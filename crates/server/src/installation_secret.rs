@@ -1,4 +1,4 @@
-//! Secrets of the installation itself: made once, the same on all nodes.
+//! Secrets of the installation: created once, the same on all nodes.
 
 use hapax_engine::model::{CatalogKind, Name, Payload, WorkspaceId};
 use hapax_engine::store::{PutCatalogItem, PutOutcome, Store, StoreError};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::identity::INSTALLATION;
 use crate::server::LaunchError;
 
-/// The secret of this name, made if there is none.
+/// The secret with this name; created if missing.
 pub(crate) async fn installation_secret(
     store: &dyn Store,
     name: &'static str,
@@ -38,7 +38,7 @@ pub(crate) async fn installation_secret(
     };
     match catalog.put_item(request).await? {
         PutOutcome::Put(_) => Ok(secret),
-        // Another node was faster; its secret counts.
+        // Another node was faster; its secret is used.
         PutOutcome::Exists(item) | PutOutcome::NameTaken(item) | PutOutcome::Stale(item) => item
             .body
             .to()

@@ -1,9 +1,10 @@
 //! Hapax as a server: REST over the engine.
 //!
-//! A request comes in through [`listen`] (caps on connections, TLS) and [`connection`] (timeouts, [`validate_uri`]), meets the
-//! layers of [`answer`] (trace id, panics, security headers), is authenticated (a key as in [`credentials`], failures
-//! counted by [`rate_limit`]), and is read by [`strict_json`]. What goes wrong on the way is a [`answer::Refused`]. Lists
-//! hand out a [`cursor`] for their next page.
+//! A request comes in through [`listen`] (connection limits, TLS) and [`connection`] (timeouts,
+//! [`validate_uri`]). It passes the layers of [`answer`] (trace id, panics, security headers), is
+//! authenticated (a key as in [`credentials`], failures counted by [`rate_limit`]), and is parsed
+//! by [`strict_json`]. An error becomes an [`answer::Refused`]. Lists return a [`cursor`] for their
+//! next page.
 
 pub mod access;
 pub mod answer;

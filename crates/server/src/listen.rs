@@ -1,4 +1,4 @@
-//! Taking connections: caps, TLS, running out of file descriptors, and an orderly end.
+//! The accept loop: connection limits, TLS, running out of file descriptors, and graceful shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,12 +21,13 @@ use crate::drain::Draining;
 use crate::limits;
 use crate::proxies::Proxies;
 
-/// What one listener allows. Each field that is a limit has the constant of the same name in [`limits`] as its default.
+/// Limits of one listener. Each limit field has the constant of the same name in [`limits`] as its
+/// default.
 #[derive(Debug, Clone)]
 pub struct ListenOptions {
     /// Most connections at once.
     pub max_connections: usize,
-    /// Most connections at once from one address; it does not hold for proxies.
+    /// Most connections at once from one address; proxies are exempt.
     pub max_connections_per_address: usize,
     /// Longest time to read the head of a request.
     pub header_read_timeout: Duration,
@@ -48,15 +49,15 @@ pub struct ListenOptions {
     pub max_uri_bytes: usize,
     /// Most requests at once on one HTTP/2 connection.
     pub max_http2_streams: u32,
-    /// How often an HTTP/2 client is asked whether it is there.
+    /// Interval between HTTP/2 pings.
     pub http2_ping_interval: Duration,
-    /// How long it may take to answer.
+    /// Longest wait for the answer to a ping.
     pub http2_ping_timeout: Duration,
-    /// Speak TLS with this; `None`: plain HTTP.
+    /// TLS configuration; `None` is plain HTTP.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Which proxies stand in front.
+    /// Trusted proxies in front.
     pub proxies: Arc<Proxies>,
-    /// How many bytes of bodies may be in memory at once.
+    /// Budget for bodies in memory.
     pub body_budget: Arc<BodyBudget>,
 }
 
@@ -87,12 +88,12 @@ impl Default for ListenOptions {
 /// How a listener ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drained {
-    /// Connections that were still busy at the end of the time for draining, and were cut.
+    /// Connections that were still busy at the end of the drain time, and were cut.
     pub cut: usize,
 }
 
-/// Serves `listener` with `service` until the word to stop is given; then takes nothing new, closes idle connections, lets
-/// requests in flight end, and cuts what is left after `drain_timeout`.
+/// Serves `listener` with `service` until the shutdown signal. Then it accepts no new connections,
+/// closes idle ones, lets requests in flight end, and cuts the rest after `drain_timeout`.
 pub async fn serve<S: Answers>(
     listener: TcpListener,
     service: S,
@@ -122,9 +123,9 @@ pub async fn serve<S: Answers>(
                 }
                 Err(error) => {
                     pause = pause_after(&error, pause);
-                    tracing::warn!(%error, ?pause, "a connection could not be taken");
+                    tracing::warn!(%error, ?pause, "a connection could not be accepted");
                     if let Some(pause) = pause {
-                        // Connections that end meanwhile give their descriptors back.
+                        // Connections that end during the pause free their descriptors.
                         tokio::select! {
                             () = sleep(pause) => {}
                             () = draining.begun() => break,
@@ -142,8 +143,8 @@ pub async fn serve<S: Answers>(
     Drained { cut }
 }
 
-/// How long to wait before the next connection is taken. Errors of one connection need no pause; running out of
-/// descriptors or memory does, or the loop would spin.
+/// Pause before the next accept. Errors of one connection need none; running out of descriptors or
+/// memory does, or the loop would spin.
 fn pause_after(error: &io::Error, last: Option<Duration>) -> Option<Duration> {
     match error.kind() {
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted => {
@@ -161,7 +162,7 @@ async fn welcome<S: Answers>(
     options: Arc<ListenOptions>,
     draining: Draining,
 ) {
-    // Answers are small and waited for; a socket that cannot be told so still works.
+    // Responses are small and urgent. A socket that rejects the option still works.
     let _ = socket.set_nodelay(true);
     let Some(tls) = options.tls.clone() else {
         let peer = Peer { address, is_tls: false };
@@ -178,7 +179,8 @@ async fn welcome<S: Answers>(
     }
 }
 
-/// Says that there is no room, if the client can understand that and not too many are being told so already.
+/// Sends a "no room" response, if the client can understand it and not too many are being sent
+/// already.
 fn refuse_politely(mut socket: TcpStream, is_tls: bool, refusals: &Arc<Semaphore>) {
     let Ok(permit) = refusals.clone().try_acquire_owned() else { return };
     if is_tls {
@@ -189,7 +191,7 @@ fn refuse_politely(mut socket: TcpStream, is_tls: bool, refusals: &Arc<Semaphore
         let work = async {
             socket.write_all(no_room().as_bytes()).await?;
             socket.shutdown().await?;
-            // To close with unread bytes would reset the connection and could take the answer with it.
+            // Closing with unread bytes would reset the connection and could lose the response.
             let mut scratch = [0; 1024];
             while socket.read(&mut scratch).await? > 0 {}
             io::Result::Ok(())
@@ -201,7 +203,7 @@ fn refuse_politely(mut socket: TcpStream, is_tls: bool, refusals: &Arc<Semaphore
 fn no_room() -> String {
     let problem = Problem::new(
         Code::TooManyConnections,
-        "The server has as many connections as it may; reuse connections, or try again in a moment.",
+        "The server has reached its limit of connections; reuse connections, or try again in a moment.",
     )
     .retry_after(1);
     let body = serde_json::to_string(&problem).unwrap_or_default();

@@ -21,7 +21,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::otlp::Exporter;
 use line::Line;
 
-/// What lines look like.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
     /// For people.
@@ -52,31 +52,31 @@ impl fmt::Display for LogFormat {
     }
 }
 
-/// Why logs cannot be written as asked.
+/// Error of the log setup.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoggingError {
-    /// No such format.
-    #[error("`{0}` is no format of logs; write `pretty` or `json`")]
+    /// Unknown format.
+    #[error("`{0}` is not a log format; use `pretty` or `json`")]
     Format(String),
-    /// No such filter.
+    /// Invalid filter.
     #[error(
-        "`{0}` says nothing about what to log; write a level (off, error, warn, info, debug, trace), or levels by target, as in \
+        "`{0}` is not a log filter; use a level (off, error, warn, info, debug, trace), or levels by target, as in \
          `info,hapax_engine=debug`"
     )]
     Filter(String),
-    /// Somebody else writes logs in this process.
-    #[error("logs are already written by something else in this process")]
+    /// Another logger is already installed in this process.
+    #[error("another logger is already installed in this process")]
     Taken,
 }
 
-/// How logs are written.
+/// Options of the log.
 #[derive(Debug, Clone, Default)]
 pub struct LogOptions {
-    /// What lines look like.
+    /// Format of log lines.
     pub format: LogFormat,
-    /// What is logged: a level, or levels by target, as in `info,hapax_engine=debug`. Empty: errors.
+    /// Filter: a level, or levels by target, as in `info,hapax_engine=debug`. Empty: errors.
     pub filter: String,
-    /// Are levels coloured? Only where people look at a terminal.
+    /// Are levels coloured? Only for terminals.
     pub colour: bool,
 }
 
@@ -87,10 +87,11 @@ impl LogOptions {
     }
 }
 
-/// Writes logs of this whole process on standard error from now on, and hands spans to `exporter` if there is one.
+/// Starts logging of this whole process to standard error, and sends spans to `exporter` if there
+/// is one.
 pub fn start(options: &LogOptions, exporter: Option<&Exporter>) -> Result<(), LoggingError> {
     let lines = Lines::new(options, |line| {
-        // Nobody could be told that standard error is gone.
+        // Without standard error there is nowhere to report the failure.
         let _ = std::io::stderr().lock().write_all(line);
     });
     let lines = lines.with_filter(options.targets()?);
@@ -98,7 +99,7 @@ pub fn start(options: &LogOptions, exporter: Option<&Exporter>) -> Result<(), Lo
     tracing_subscriber::registry().with(lines).with(spans).try_init().map_err(|_| LoggingError::Taken)
 }
 
-/// Has panics of this whole process written as one line of the log each, in place of the many lines without bound that Rust writes on
+/// Logs each panic of this process as one line, instead of the unbounded lines that Rust writes to
 /// standard error.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
@@ -112,7 +113,7 @@ fn write_panic(place: &str, text: &str) {
     tracing::error!(place, text, thread = thread.name().unwrap_or_default(), "a panic");
 }
 
-/// Is given each line whole.
+/// Receives each line whole.
 type WriteLine = dyn Fn(&[u8]) + Send + Sync;
 
 /// Writes a line for each event.
@@ -124,7 +125,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Lines as `options` say, but for their filter; `write` is given each whole, with its end.
+    /// Creates lines with these options, except for their filter; `write` receives each whole line
+    /// with its end.
     pub fn new(options: &LogOptions, write: impl Fn(&[u8]) + Send + Sync + 'static) -> Self {
         Lines { format: options.format, colour: options.colour, write: Arc::new(write) }
     }

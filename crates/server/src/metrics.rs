@@ -1,7 +1,8 @@
-//! What is counted, and how it is told to Prometheus.
+//! Metrics in the Prometheus format.
 //!
-//! The counts are plain atomics and the text is written by [`exposition`]: nearly every figure lives elsewhere already (the
-//! engine's counts, the store), so a registry of metrics would only be a second place for them.
+//! The counts are plain atomics, and [`exposition`] writes the text. Nearly every figure already
+//! lives elsewhere (the engine's counts, the store), so a metrics registry would only be a second
+//! place for them.
 
 mod exposition;
 mod figures;
@@ -34,7 +35,7 @@ use route_counts::RouteCounts;
 use settlement_counts::SettlementCounts;
 use webhook_counts::WebhookCounts;
 
-/// What is counted.
+/// Metrics of the server.
 #[derive(Debug)]
 pub struct Metrics {
     store: Arc<dyn Store>,
@@ -44,13 +45,13 @@ pub struct Metrics {
     settlements: SettlementCounts,
     webhooks: WebhookCounts,
     figures: Figures,
-    /// How keys in bodies were used since that was last written.
+    /// Use of run keys since the last write.
     uses: Mutex<BTreeMap<KeyRef, KeyUsage>>,
     uses_lost: AtomicU64,
 }
 
 impl Metrics {
-    /// Nothing yet; requests will be told apart by these routes.
+    /// Creates empty metrics with a series for each of these routes.
     pub fn new(store: Arc<dyn Store>, routes: impl IntoIterator<Item = &'static str>) -> Self {
         Metrics {
             figures: Figures::new(store.clone()),
@@ -65,24 +66,24 @@ impl Metrics {
         }
     }
 
-    /// A request was answered. `route` is the template, `None` where there was no such route.
+    /// Counts a response. `route` is the template, `None` for an unknown route.
     pub(crate) fn answered(&self, method: &Method, route: Option<&str>, status: StatusCode, took: Duration) {
         self.routes.count(method, route, status, took);
     }
 
-    /// A key in a body named a new run.
+    /// Counts a new run with a key in its body.
     pub(crate) fn run_key_taken(&self, identity: &Identity, key: Option<&str>) {
         if key.is_some() {
             self.keys.count_business_key(KeyOf::Run, &identity.request_scope(), Use::New);
         }
     }
 
-    /// A key in a body found its run.
+    /// Counts a key in a body that found its run.
     pub(crate) fn run_key_replayed(&self, identity: &Identity, key: Option<&str>) {
         self.used(identity, key, Use::Replayed);
     }
 
-    /// A key in a body named another run.
+    /// Counts a key in a body that names a different run.
     pub(crate) fn run_key_conflicted(&self, identity: &Identity, key: Option<&str>) {
         self.used(identity, key, Use::Conflicted);
     }
@@ -93,12 +94,12 @@ impl Metrics {
         self.note_use(KeyRef::Run { workspace: identity.workspace.clone(), key }, usage);
     }
 
-    /// A key of a caller's named something new, what it named before, or something else.
+    /// Counts a caller's key as new, replayed or in conflict.
     pub(crate) fn key_used(&self, identity: &Identity, of: KeyOf, usage: Use) {
         self.keys.count_business_key(of, &identity.request_scope(), usage);
     }
 
-    /// Somebody asked to settle a promise.
+    /// Counts a request to settle a promise.
     pub(crate) fn settled(
         &self,
         workspace: &WorkspaceId,
@@ -129,17 +130,17 @@ impl Metrics {
         }
     }
 
-    /// Something became of a webhook that came in.
+    /// Counts the outcome of a received webhook.
     pub(crate) fn webhook(&self, workspace: &WorkspaceId, source: &str, status: &'static str) {
         self.webhooks.count(workspace, source, status);
     }
 
-    /// A webhook was not taken in.
+    /// Counts a rejected webhook.
     pub(crate) fn webhook_refused(&self, reason: &'static str) {
         self.webhooks.refuse(reason);
     }
 
-    /// Writes how keys in bodies were used.
+    /// Writes the use of keys in bodies.
     pub async fn flush(&self) {
         let uses = std::mem::take(&mut *self.uses.lock().expect("no holder panics"));
         if uses.is_empty() {
@@ -150,15 +151,16 @@ impl Metrics {
         let Some(book) = self.store.request_key_store() else { return };
         for uses in uses.chunks(hapax_engine::limits::MAX_KEY_USAGE_BATCH) {
             if let Err(error) = book.add_key_usage(uses.to_vec()).await {
-                // Whether they were written is not always known, and a count too low is better than one too high.
+                // It is not always known if they were written, and a low count is better than a
+                // high one.
                 let lost: u64 = uses.iter().map(|use_of| use_of.uses.replays + use_of.uses.conflicts).sum();
                 self.uses_lost.fetch_add(lost, Ordering::Relaxed);
-                tracing::warn!(%error, lost, "how keys were used could not be written");
+                tracing::warn!(%error, lost, "the use of keys could not be written");
             }
         }
     }
 
-    /// Writes how keys were used at most once a second, for as long as anybody counts.
+    /// Writes the use of keys at most once a second, for as long as the metrics are in use.
     pub(crate) async fn keep_flushing(metrics: Weak<Metrics>) {
         loop {
             tokio::time::sleep(KEY_USES_FLUSHED_EVERY).await;
@@ -167,7 +169,7 @@ impl Metrics {
         }
     }
 
-    /// Everything, as Prometheus reads it.
+    /// All metrics in the Prometheus format.
     pub(crate) async fn render(&self, app: &App) -> String {
         let reading = self.figures.read(&app.entities).await;
         let mut out = Exposition::default();
@@ -180,7 +182,7 @@ impl Metrics {
         out.gauge("hapax_active_runs", "Runs this process drives now.", app.engine.active_runs() as f64);
         out.gauge(
             "hapax_retention_behind_seconds",
-            "How long ago everything was deleted whose retention had ended. More than a few minutes: housekeeping does not keep up.",
+            "Time since all expired data was last deleted. More than a few minutes: housekeeping does not keep up.",
             app.engine.retention_lag().as_secs_f64(),
         );
         write_store(&mut out, &reading, app.store_probe.is_writable(), self.store.now());
@@ -189,7 +191,7 @@ impl Metrics {
 
     fn write_process(&self, out: &mut Exposition, app: &App) {
         let labels = [("version", env!("CARGO_PKG_VERSION"))];
-        out.family("hapax_build_info", "gauge", "What runs here; the value is always 1.")
+        out.family("hapax_build_info", "gauge", "Version of this server; the value is always 1.")
             .sample(&labels, 1.0);
         let began = self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         out.gauge("hapax_process_start_time_seconds", "When this server was started, as a Unix time.", began);
@@ -198,17 +200,17 @@ impl Metrics {
         out.gauge("hapax_event_streams_open", "Live event streams open now.", app.streams.count() as f64);
         out.counter(
             "hapax_key_uses_uncounted_total",
-            "Uses of run and promise keys that the look-up of a key does not show, because they could not be written.",
+            "Uses of run and promise keys that could not be written, so a key lookup does not show them.",
             self.uses_lost.load(Ordering::Relaxed),
         );
         out.counter(
             "hapax_trace_spans_exported_total",
-            "Spans that an OTLP receiver took.",
+            "Spans that an OTLP receiver accepted.",
             otlp::count_exported(),
         );
         out.counter(
             "hapax_trace_spans_dropped_total",
-            "Spans that were not exported: too many at once, or the receiver did not take them.",
+            "Spans that were not exported: too many at once, or the receiver rejected them.",
             otlp::count_dropped(),
         );
     }
@@ -218,14 +220,10 @@ impl Metrics {
 fn write_engine(out: &mut Exposition, stats: &Stats) {
     let counts = [
         ("hapax_runs_created_total", "Runs created here, by a start or as children.", stats.created),
-        (
-            "hapax_starts_replayed_total",
-            "Starts that found their run already there, by key or run id.",
-            stats.duplicates,
-        ),
+        ("hapax_starts_replayed_total", "Starts that found their run, by key or run id.", stats.duplicates),
         (
             "hapax_conflicts_total",
-            "Starts and settlements refused because a key or promise held something else.",
+            "Starts and settlements rejected because a key or promise had different content.",
             stats.conflicts,
         ),
         ("hapax_lease_claims_total", "Leases granted on due runs.", stats.claims),
@@ -265,24 +263,24 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
         ("hapax_runs_closed_total", "Runs that ended here.", stats.closed),
         ("hapax_effects_total", "Times the code of an effect was entered.", stats.effects),
         ("hapax_step_retries_total", "Attempts that failed and will be made again.", stats.retries),
-        ("hapax_doubts_total", "Times an effect came to be in doubt.", stats.doubts),
+        ("hapax_doubts_total", "Times an effect became in doubt.", stats.doubts),
         (
             "hapax_early_settlements_expired_total",
-            "Settlements that were kept for a promise which never came.",
+            "Settlements that were kept for a promise that was never created.",
             stats.early_expired,
         ),
         ("hapax_operations_total", "Operations on entities begun here.", stats.operations),
         (
             "hapax_claims_lost_total",
-            "Steps refused because another operation was in progress with the entity.",
+            "Steps rejected because another operation was in progress with the entity.",
             stats.claims_lost,
         ),
         (
             "hapax_janitor_releases_total",
-            "Claims that a janitor here gave back, because nothing was heard of their holder.",
+            "Claims that a janitor here released, because their holder was silent for too long.",
             stats.janitor_releases,
         ),
-        ("hapax_purged_rows_total", "Rows deleted here because their retention had ended.", stats.purged),
+        ("hapax_purged_rows_total", "Expired rows deleted here.", stats.purged),
         ("hapax_after_effects_delivered_total", "After-effects delivered.", stats.delivered),
         (
             "hapax_after_effect_failures_total",
@@ -291,7 +289,7 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
         ),
         (
             "hapax_after_effects_given_up_total",
-            "After-effects given up here: the last of their attempts failed, or would never have gone well.",
+            "After-effects given up here: their last attempt failed, or no attempt could succeed.",
             stats.given_up,
         ),
     ];
@@ -303,7 +301,8 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
 /// Name, help text and reading of one of the two counts.
 type Repeats = (&'static str, &'static str, fn(&RepeatCount) -> u64);
 
-/// Both are computed from the journal, as the ledger is: every node tells the same, also after a restart.
+/// Both are computed from the journal, like the ledger, so every node reports the same numbers,
+/// also after a restart.
 const REPEATS: [Repeats; 2] = [
     (
         "hapax_effects_happened_twice",
@@ -313,13 +312,13 @@ const REPEATS: [Repeats; 2] = [
     ),
     (
         "hapax_effects_may_have_happened_twice",
-        "Times more than that an effect may have happened beyond the first: an attempt was made although an earlier one may have happened. \
-         Of class idempotent the provider makes them one by key.",
+        "Further times an effect may have happened beyond the first: an attempt was made although an earlier one may have happened. \
+         For the class idempotent, the provider deduplicates them by key.",
         |count| count.may_have_happened_twice,
     ),
 ];
 
-/// What the store was last seen to hold, over all workspaces; nothing of it before it was first read.
+/// Contents of the store at the last reading, over all workspaces; left out before the first one.
 fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: Timestamp) {
     let is_up = f64::from(u8::from(reading.is_up && is_writable));
     out.gauge(
@@ -331,7 +330,7 @@ fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: 
     let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
     out.gauge(
         "hapax_store_figures_age_seconds",
-        "How old the figures about the store are: hapax_effects_*_twice, hapax_runs_needing_attention, hapax_steps_in_doubt, hapax_operations_in_doubt, hapax_oldest_*, hapax_outbox_*.",
+        "Age of the figures about the store: hapax_effects_*_twice, hapax_runs_needing_attention, hapax_steps_in_doubt, hapax_operations_in_doubt, hapax_oldest_*, hapax_outbox_*.",
         reading.age.as_secs_f64(),
     );
     for (name, help, of) in REPEATS {
@@ -340,7 +339,7 @@ fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: 
             family.sample(&[("class", class.as_str())], of(count) as f64);
         }
     }
-    let help = "Runs that stand still until people do something, by reason; of paused runs the newest 100 of a workspace are counted.";
+    let help = "Runs that wait for a person to act, by reason; of paused runs, the newest 100 of a workspace are counted.";
     let mut family = out.family("hapax_runs_needing_attention", "gauge", help);
     for (reason, count) in &figures.needing_attention {
         family.sample(&[("reason", reason.as_str())], *count as f64);
@@ -353,7 +352,7 @@ fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: 
     );
     out.gauge(
         "hapax_operations_in_doubt",
-        "Operations on entities of which nobody knows whether they happened, counted up to 1000 in each workspace.",
+        "Operations on entities with an unknown outcome, counted up to 1000 in each workspace.",
         figures.operations_in_doubt as f64,
     );
     out.gauge(
@@ -378,27 +377,27 @@ fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: 
     );
     out.gauge(
         "hapax_outbox_late_seconds",
-        "For how long the longest due after-effect has been due and not delivered; 0 if none is due. One that failed is due when it is to be tried again.",
+        "How long the most overdue after-effect has been due; 0 if none is due. A failed one is due at its next attempt.",
         age(figures.outbox.first_due_at),
     );
     out.gauge(
         "hapax_oldest_due_run_age_seconds",
-        "For how long the longest due run has been due without anybody taking it, or since the lease of its holder ended; 0 if none is due.",
+        "How long the most overdue run has been due without a node taking it, or since the lease of its holder ended; 0 if none is due.",
         age(figures.longest_due_at),
     );
     out.gauge(
         "hapax_oldest_unprocessed_webhook_age_seconds",
-        "How long the oldest webhook that was taken in has waited to be processed; 0 if there is none.",
+        "How long the oldest accepted webhook has waited to be processed; 0 if there is none.",
         age(figures.oldest_unprocessed_hook_at),
     );
     out.gauge(
         "hapax_outbox_dead",
-        "After-effects given up, which people may have delivered once more; counted up to 10000.",
+        "After-effects given up, which people can redeliver; counted up to 10000.",
         figures.outbox.dead as f64,
     );
 }
 
-/// Tells the counts what comes of request keys.
+/// Observer that counts the use of request keys.
 pub(crate) struct KeysObserved(pub(crate) Arc<Metrics>);
 
 impl Observe for KeysObserved {

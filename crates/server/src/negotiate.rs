@@ -1,4 +1,4 @@
-//! May the answer be given in the form the caller asked for?
+//! Content negotiation.
 
 use hapax_api::Code;
 use http::HeaderMap;
@@ -6,24 +6,25 @@ use http::header::ACCEPT;
 
 use crate::answer::Refused;
 
-/// For routes that answer JSON: refuses callers who accept none.
+/// For routes that answer JSON: rejects callers that do not accept it.
 pub fn check_json_accepted(headers: &HeaderMap) -> Result<(), Refused> {
     match accepts(headers, "application", "json") {
         true => Ok(()),
         false => Err(Refused::new(
             Code::NotAcceptable,
-            "This route answers application/json. Leave `Accept` away, or accept it.",
+            "This route answers application/json. Omit `Accept`, or accept it.",
         )),
     }
 }
 
-/// Does `Accept` admit this media type? Without the header everything is admitted; the most specific range decides.
+/// Returns true if `Accept` allows this media type. Without the header everything is allowed; the
+/// most specific range decides.
 pub fn accepts(headers: &HeaderMap, kind: &str, subtype: &str) -> bool {
     let mut is_given = false;
     let mut best: Option<(u8, bool)> = None;
     for value in headers.get_all(ACCEPT) {
         is_given = true;
-        // A header that is no text cannot name the type we have.
+        // A header that is not text cannot name the media type.
         let Ok(value) = value.to_str() else { continue };
         for range in value.split(',') {
             let mut parts = range.split(';').map(str::trim);
@@ -61,7 +62,7 @@ mod tests {
 
     /// RELIABILITY, HTTP: `Accept` unsupported.
     #[test]
-    fn json_is_given_to_whoever_can_take_it() {
+    fn json_is_sent_to_callers_that_accept_it() {
         assert!(accepts_json(&[]));
         for value in ["*/*", "application/*", "text/html, application/json;q=0.1", "APPLICATION/JSON"] {
             assert!(accepts_json(&[value]), "{value}");

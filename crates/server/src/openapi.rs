@@ -39,7 +39,7 @@ pub(crate) fn examples_of(operation: &str) -> &'static [Example] {
     examples::of(operation)
 }
 
-/// One entry of the table, for whoever checks the table against something else.
+/// One entry of the table, for tests that compare the table with the routes.
 #[derive(Debug, Clone)]
 pub struct OperationEntry {
     /// Method of its route.
@@ -67,7 +67,7 @@ pub fn list_operations() -> Vec<OperationEntry> {
     operations::table().into_iter().flat_map(of_group).collect()
 }
 
-/// Codes that any request may be answered with, whatever its operation.
+/// Codes that any request may get, whatever its operation.
 pub fn codes_of_every_request() -> &'static [Code] {
     problems::OF_EVERY_REQUEST
 }

@@ -1,4 +1,4 @@
-//! How a server is set up.
+//! Options of a server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -15,25 +15,26 @@ use crate::drain::Draining;
 use crate::egress_policy::EgressPolicy;
 use crate::sealing::SealingKey;
 
-/// How a server is set up.
+/// Options of a server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// What is promised about request keys.
+    /// Policy for request keys.
     pub keys: Policy,
-    /// Tells when the server is to stop.
+    /// Shutdown signal.
     pub draining: Draining,
-    /// How long runs in flight may take to come to a boundary when the server stops.
+    /// Time for runs in flight to reach a boundary at shutdown.
     pub grace: Duration,
-    /// Sends webhooks, within the same rules as http steps.
+    /// Sender of webhooks, under the same egress policy as http steps.
     pub outgoing: EgressPolicy,
-    /// Most requests of one credential in a second, with as many at once; no limit if absent.
+    /// Most requests of one credential per second, and the size of a burst; no limit if absent.
     pub requests_per_second: Option<NonZeroU32>,
     /// Most definitions of the installation, over all workspaces.
     pub max_definitions: usize,
     /// Most definitions of one workspace.
     pub max_definitions_per_workspace: usize,
-    /// What secrets in the store are sealed with: the first seals, all of them open. If there are none, a key that lies in the store is
-    /// used, which keeps secrets from those who see a part of it, not from those who have all of it.
+    /// Keys that seal secrets in the store: the first one seals, all of them open. Without any, a
+    /// key in the store itself is used. It protects secrets from an attacker who has a part of the
+    /// store, not from one who has all of it.
     pub sealing_keys: Vec<SealingKey>,
     /// The modules whose janitors run here; `default` is always among them.
     pub modules: Vec<ModuleOptions>,
@@ -49,20 +50,21 @@ pub const DEFAULT_MODULE: &str = "default";
 pub struct ModuleOptions {
     /// Its name.
     pub name: String,
-    /// How often its janitor looks.
+    /// Interval at which its janitor runs.
     pub every: Duration,
-    /// For how long nothing is heard of the holder of a claim before it counts as gone.
+    /// Time without a sign of life after which the holder of a claim counts as gone.
     pub stale_after: Duration,
 }
 
 impl ModuleOptions {
-    /// A module whose janitor looks every 2 minutes and counts claims as left behind after 5.
+    /// Creates a module whose janitor runs every 2 minutes and treats claims as abandoned after 5.
     pub fn new(name: impl Into<String>) -> Self {
         ModuleOptions { name: name.into(), every: JANITOR_EVERY, stale_after: CLAIM_STALE_AFTER }
     }
 }
 
-/// Tables of the database that entity workflows may use, by workspace. Nothing is allowed unless it is named.
+/// Tables of the database that entity workflows may use, by workspace. Only listed tables are
+/// allowed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EntityTables(BTreeMap<WorkspaceId, BTreeSet<String>>);
 
@@ -72,21 +74,22 @@ impl EntityTables {
         self.0.entry(workspace).or_default().insert(table.into());
     }
 
-    /// Is the table allowed for the workspace? Its name is compared as it is written.
+    /// Returns true if the table is allowed for the workspace. Compares the name exactly as
+    /// written.
     pub fn allows(&self, workspace: &WorkspaceId, table: &str) -> bool {
         self.0.get(workspace).is_some_and(|tables| tables.contains(table))
     }
 }
 
 impl ServerOptions {
-    /// The modules in force: those that were named, and the one that is always there.
+    /// The active modules: the configured ones and the default one.
     pub(crate) fn modules_in_force(&self) -> Vec<ModuleOptions> {
         let named = self.modules.iter().any(|module| module.name == DEFAULT_MODULE);
         let default = (!named).then(|| ModuleOptions::new(DEFAULT_MODULE));
         default.into_iter().chain(self.modules.iter().cloned()).collect()
     }
 
-    /// The contract in force, for whoever asks.
+    /// The idempotency policy as the API shows it.
     pub(crate) fn idempotency_policy(&self) -> api::IdempotencyPolicy {
         let key_chars = u32::try_from(hapax_engine::limits::MAX_KEY_CHARS).unwrap_or(u32::MAX);
         api::IdempotencyPolicy {
@@ -122,8 +125,8 @@ impl ServerOptions {
     }
 }
 
-/// What the layer does not store of itself, refusals of ours that say that nothing was done, and 202, whose key stays with the operation
-/// under way.
+/// Statuses that the key layer does not store: the server's errors that changed nothing, and 202,
+/// whose key stays with the operation in progress.
 fn statuses_not_stored() -> Vec<u16> {
     let mut statuses: Vec<u16> =
         RELEASING.iter().map(|status| status.as_u16()).chain([202, 410, 422, 503]).collect();

@@ -1,7 +1,8 @@
 //! Spans for an OpenTelemetry receiver, by OTLP over HTTP with protobuf.
 //!
-//! What is exported: requests (in the trace of the caller, if it names one), stretches of driving a run, and in them the attempts at
-//! effects. All stretches of one run, on whichever node and however far apart, are one trace, because its id is that of the run.
+//! Exported are requests (in the trace of the caller, if it names one), stretches of driving a run,
+//! and the attempts at effects within them. All stretches of one run form one trace, on any node
+//! and at any time, because the trace id is the run id.
 
 mod encode;
 mod send;
@@ -24,7 +25,7 @@ pub use span_layer::SpanLayer;
 static EXPORTED: AtomicU64 = AtomicU64::new(0);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Spans that a receiver took, in this process.
+/// Spans that a receiver accepted, in this process.
 pub(crate) fn count_exported() -> u64 {
     EXPORTED.load(Ordering::Relaxed)
 }
@@ -34,14 +35,14 @@ pub(crate) fn count_dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// What an export may be told.
+/// Command for an exporter.
 enum Told {
     Span(Box<span_layer::Finished>),
-    /// Send all there is now, then say so.
+    /// Send all current spans, then report completion.
     Flush(oneshot::Sender<()>),
 }
 
-/// Takes in spans and sends them on, a bounded number at a time. Cheap to clone.
+/// Accepts spans and sends them, in bounded batches. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Exporter {
     queue: mpsc::Sender<Told>,
@@ -49,13 +50,14 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Sends spans as the environment says (`OTEL_EXPORTER_OTLP_ENDPOINT`, …); `None` if it says nothing. Must be called in a Tokio runtime.
+    /// Creates an exporter from the environment (`OTEL_EXPORTER_OTLP_ENDPOINT`, …); `None` without
+    /// an endpoint. Must be called in a Tokio runtime.
     pub fn from_env() -> Result<Option<Self>, OtlpError> {
         let settings = OtlpSettings::read(|name| std::env::var(name).ok())?;
         settings.map(Exporter::start).transpose()
     }
 
-    /// Sends spans as `settings` say. Must be called in a Tokio runtime.
+    /// Creates an exporter with these settings. Must be called in a Tokio runtime.
     pub fn start(settings: OtlpSettings) -> Result<Self, OtlpError> {
         let outgoing =
             Outgoing::new(settings.rules()).map_err(|error| OtlpError::Endpoint(error.to_string()))?;
@@ -65,12 +67,13 @@ impl Exporter {
         Ok(Exporter { queue, settings })
     }
 
-    /// What collects spans; add it to a subscriber under [`Exporter::filter`].
+    /// Layer that collects spans; add it to a subscriber under [`Exporter::filter`].
     pub fn layer(&self) -> SpanLayer {
         SpanLayer::new(self.queue.clone())
     }
 
-    /// Which spans are exported. Only these: what the sender of spans does makes none, and events that nobody logs cost nothing.
+    /// Filter for exported spans. It excludes the exporter's own work, and events that are not
+    /// logged cost nothing.
     pub fn filter() -> FilterFn {
         let is_exported = |about: &Metadata<'_>| {
             let is_ours = about.target() == "hapax::http" || about.target().starts_with("hapax_engine");
@@ -79,11 +82,11 @@ impl Exporter {
         FilterFn::new(is_exported as fn(&Metadata<'_>) -> bool).with_max_level_hint(LevelFilter::DEBUG)
     }
 
-    /// Sends what is there, before the process ends.
+    /// Sends all current spans, before the process ends.
     pub async fn flush(&self) {
         let (done, told) = oneshot::channel();
         if self.queue.send(Told::Flush(done)).await.is_ok() {
-            // An error means that nobody sends any more.
+            // An error means that the sender has stopped.
             let _ = told.await;
         }
     }

@@ -1,5 +1,6 @@
-//! Answers on HTTP/2 go out at the pace of their client, who opens the window of each stream by as much as it pleases. One who opens it
-//! too slowly, or never, has the stream reset; the socket looks well all the while, so it cannot be told there.
+//! Backpressure for HTTP/2 responses. The client opens the flow-control window of each stream, and
+//! a stream whose client opens it too slowly, or never, is reset. The socket itself looks fine all
+//! the while, so it cannot be detected there.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +22,8 @@ tokio::task_local! {
     static PACE: Arc<Pace>;
 }
 
-/// Spawns the tasks that hyper has for streams of HTTP/2, and ends one whose client takes nothing for too long: that resets the stream.
+/// Spawns hyper's tasks for HTTP/2 streams, and ends a task whose client reads nothing for too
+/// long: that resets the stream.
 #[derive(Debug, Clone)]
 pub(crate) struct StreamExecutor {
     pub(crate) stall_timeout: Duration,
@@ -40,18 +42,19 @@ where
             tokio::select! {
                 _ = work => {}
                 () = stalled.until_stalled(stall_timeout) => {
-                    tracing::debug!("a stream was reset: its client does not take the answer");
+                    tracing::debug!("a stream was reset: its client does not read the response");
                 }
             }
         });
     }
 }
 
-/// Whether it is the client's turn, and since when.
+/// Whose turn it is, the client's or the server's.
 #[derive(Debug)]
 struct Pace {
     born: Instant,
-    /// Milliseconds since `born`, and one; 0 while it is our own turn.
+    /// Start of the client's turn in milliseconds since `born`, plus one; 0 during the server's
+    /// turn.
     clients_turn_since: AtomicU64,
 }
 
@@ -69,7 +72,8 @@ impl Pace {
         self.clients_turn_since.store(0, Ordering::Relaxed);
     }
 
-    /// Ends once the client has let us wait for so long. It looks every now and then only, so that may be up to twice as long.
+    /// Ends once the client has stalled for this long. It checks at intervals, so that may take up
+    /// to twice as long.
     async fn until_stalled(&self, stall_timeout: Duration) {
         let mut pause = stall_timeout;
         loop {
@@ -86,9 +90,10 @@ impl Pace {
     }
 }
 
-/// The body of an answer, which keeps its request in flight until it is sent. On HTTP/2 it is handed over in pieces, the last of a frame
-/// being a single byte: hyper asks for the next piece when the client has made room for the one before, and is done with a frame only
-/// once all of it may go out.
+/// The body of a response. It keeps its request in flight until it is sent. On HTTP/2 it is split
+/// into pieces, and the last piece of a frame is a single byte: hyper asks for the next piece when
+/// the client has made room for the one before, and finishes a frame only once all of it may go
+/// out.
 pub(crate) struct AnswerBody {
     inner: Body,
     pace: Option<Arc<Pace>>,

@@ -1,11 +1,11 @@
-//! Lists that are read page by page.
+//! Paged lists.
 
 use hapax_api::Code;
 
 use crate::answer::Refused;
 use crate::cursor::{CursorScope, Cursors};
 
-/// One list, as one caller reads it with one filter.
+/// One list, for one caller and one filter.
 pub(crate) struct List<'a> {
     pub(crate) cursors: &'a Cursors,
     pub(crate) workspace: &'a str,
@@ -14,12 +14,12 @@ pub(crate) struct List<'a> {
 }
 
 impl List<'_> {
-    /// The place in the cursor that was given for this very list, if one was.
+    /// The position in a cursor of exactly this list, if one was given.
     pub(crate) fn open(&self, cursor: Option<&str>) -> Result<Option<String>, Refused> {
         cursor.map(|cursor| self.cursors.open(&self.scope(&[("filter", self.filter)]), cursor)).transpose()
     }
 
-    /// The same, read as what it is a place of.
+    /// The position in a cursor, parsed.
     pub(crate) fn place<T, E>(
         &self,
         cursor: Option<&str>,
@@ -29,7 +29,7 @@ impl List<'_> {
         self.open(cursor)?.map(|place| read(&place).map_err(begin_again)).transpose()
     }
 
-    /// The cursor that leads on from the last of `found`, if the page is full.
+    /// The cursor after the last item of `found`, if the page is full.
     pub(crate) fn next<T>(
         &self,
         found: &[T],
@@ -39,7 +39,7 @@ impl List<'_> {
         found.last().filter(|_| found.len() == limit).map(|last| self.seal(&place(last)))
     }
 
-    /// The cursor that leads on from `place`.
+    /// The cursor after `place`.
     pub(crate) fn seal(&self, place: &str) -> String {
         self.cursors.seal(&self.scope(&[("filter", self.filter)]), &place).expect("a text is JSON")
     }

@@ -1,4 +1,4 @@
-//! The refusals of the idempotency layer, written as all others are.
+//! Errors of the idempotency layer, in the same form as all others.
 
 use bytes::Bytes;
 use hapax_api::{Code, PROBLEM_JSON, Problem};
@@ -10,14 +10,14 @@ use http::{Extensions, HeaderValue, Response, StatusCode};
 use crate::strict_json::unreadable;
 use crate::trace::TraceId;
 
-/// Writes them with the codes and the trace id of the server.
+/// Renders them with the server's codes and trace id.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServerProblems;
 
 impl Problems for ServerProblems {
     fn write(&self, refusal: &keys::Problem, extensions: &Extensions) -> Response<Bytes> {
         let mut problem = match &refusal.cause {
-            // As it is told without a key.
+            // The same error as for a request without a key.
             Some(cause) if refusal.code == keys::Code::BodyUnreadable => {
                 unreadable(&**cause).problem().clone()
             }

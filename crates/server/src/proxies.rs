@@ -1,4 +1,5 @@
-//! Who asks, where proxies stand in front: the other end of the connection is then a proxy, and it tells whom it speaks for.
+//! Client addresses behind proxies. The other end of the connection is then a proxy, and its
+//! headers name the client.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,25 +7,25 @@ use http::HeaderMap;
 use http::header::FORWARDED;
 use ipnet::IpNet;
 
-/// Which proxies stand in front of a listener. Nobody else is believed about who asks.
+/// Trusted proxies in front of a listener. Headers of other peers are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Proxies {
-    /// None: who connects is who asks.
+    /// None: the peer is the client.
     #[default]
     None,
-    /// One: whoever connects is it, and the last address it tells is who asks.
+    /// One proxy: every peer is the proxy, and the last address in its header is the client.
     WhoeverConnects,
-    /// All that have these addresses; there may be several in a row.
+    /// Proxies with these addresses; there may be several in a row.
     Within(Vec<IpNet>),
 }
 
-/// A text that names no network.
+/// Text that is not a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is neither an address nor a network such as 10.0.0.0/8")]
 pub struct NotANetwork(String);
 
 impl Proxies {
-    /// Those at these addresses, or in these networks.
+    /// Proxies at these addresses or in these networks.
     pub fn within(texts: &[impl AsRef<str>]) -> Result<Self, NotANetwork> {
         let read = |text: &str| {
             let address = || text.parse().map(|address: IpAddr| IpNet::from(address.to_canonical()));
@@ -33,7 +34,7 @@ impl Proxies {
         Ok(Proxies::Within(texts.iter().map(|text| read(text.as_ref().trim())).collect::<Result<_, _>>()?))
     }
 
-    /// Is a connection from there a proxy's? Many callers share it then.
+    /// Returns true if the peer is a proxy. Many callers share its connection.
     pub(crate) fn has_sent(&self, peer: IpAddr) -> bool {
         match self {
             Proxies::None => false,
@@ -42,11 +43,12 @@ impl Proxies {
         }
     }
 
-    /// Who asks, by what a connection from `peer` says of it.
+    /// Address of the client behind a connection from `peer`.
     ///
-    /// Each proxy adds the address that it was asked from at the end; what stands before may be anybody's word. So they are read from the
-    /// end, up to the first that is none of our proxies. A proxy that writes one of the two headers passes the other on as it came: if
-    /// both are there and name different callers, neither is believed.
+    /// Each proxy appends the address of its caller; earlier entries may be forged. So the
+    /// addresses are read from the end, up to the first that is not a trusted proxy. A proxy that
+    /// writes one of the two headers passes the other through unchanged: if both are present and
+    /// name different clients, neither is trusted.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         if !self.has_sent(peer) {
             return peer;
@@ -60,7 +62,8 @@ impl Proxies {
         }
     }
 
-    /// The first address from the end that is none of our proxies; what cannot be read ends the search at the one who told it.
+    /// The first address from the end that is not a trusted proxy. An unreadable entry ends the
+    /// search at the proxy that wrote it.
     fn first_outside(&self, peer: IpAddr, hops: Vec<Option<IpAddr>>) -> Option<IpAddr> {
         let mut client = None;
         for hop in hops.into_iter().rev() {
@@ -83,7 +86,7 @@ impl Proxies {
     }
 }
 
-/// What the header of this name lists, in order; `None` for what is no address.
+/// Entries of the header with this name, in order; `None` for an entry that is not an address.
 fn hops(headers: &HeaderMap, name: &str, part: fn(&str) -> Option<&str>) -> Vec<Option<IpAddr>> {
     let lines = headers.get_all(name).iter().map(|line| line.to_str().unwrap_or("?"));
     lines.flat_map(|line| line.split(',')).map(|hop| address_in(part(hop)?)).collect()
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_proxy_nobody_is_believed_about_who_asks() {
+    fn without_a_proxy_forwarding_headers_are_ignored() {
         let said = [("x-forwarded-for", "192.0.2.7"), ("forwarded", "for=192.0.2.7")];
         assert_eq!(client(&Proxies::None, PEER, &said), PEER);
         let elsewhere = Proxies::within(&["10.1.0.0/16"]).unwrap();
@@ -152,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_or_contradicts_itself_is_not_believed() {
+    fn malformed_or_contradictory_forwarding_headers_are_ignored() {
         let one = Proxies::WhoeverConnects;
         assert_eq!(client(&one, PEER, &[]), PEER);
         for odd in ["", "unknown", "192.0.2.7, _hidden", "192.0.2.7,", "for=192.0.2.7"] {

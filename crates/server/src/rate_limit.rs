@@ -1,4 +1,4 @@
-//! How often somebody may try: failed authentications by address and by key id, requests by credential.
+//! Rate limits: failed authentications by address and by key id, requests by credential.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,16 +13,16 @@ use crate::answer::Refused;
 use crate::connection_limit::address_group;
 use crate::limits;
 
-/// How much is allowed: `burst` at once, and one more after each `refill`.
+/// Token bucket: `burst` at once, and one more after each `refill`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
-    /// At once.
+    /// Size of a burst.
     pub burst: u32,
     /// Time until one more.
     pub refill: Duration,
 }
 
-/// What is left of an allowance for one of many; one never heard of has all of it. Holds at most
+/// Remaining tokens per key; an unknown key has all of them. Holds at most
 /// [`limits::MAX_RATE_LIMIT_ENTRIES`].
 #[derive(Debug)]
 struct Buckets<K> {
@@ -52,13 +52,13 @@ impl<K: Hash + Eq + Clone> Buckets<K> {
         (bucket.tokens + gained).min(self.full())
     }
 
-    /// How long until there is one; `None`: there is one now.
+    /// Wait for the next token; `None` if there is one now.
     fn wait_for(&self, key: &K, now: Instant) -> Option<Duration> {
         let tokens = self.by_key.get(key).map_or(self.full(), |bucket| self.tokens_at(*bucket, now));
         (tokens < 1.0).then(|| self.allowance.refill.mul_f64(1.0 - tokens))
     }
 
-    /// Takes one, if there is one.
+    /// Takes a token, if there is one.
     fn take(&mut self, key: &K, now: Instant) {
         let tokens = self.by_key.get(key).map_or(self.full(), |bucket| self.tokens_at(*bucket, now));
         if !self.by_key.contains_key(key) && self.by_key.len() >= self.max_entries {
@@ -67,7 +67,8 @@ impl<K: Hash + Eq + Clone> Buckets<K> {
         self.by_key.insert(key.clone(), Bucket { tokens: (tokens - 1.0).max(0.0), seen_at: now });
     }
 
-    /// Makes room: first what is full again, and so no different from one never heard of; else the eighth longest unseen.
+    /// Makes room: first drops full buckets, which equal unknown ones; else the eighth that was
+    /// unused for the longest time.
     fn forget(&mut self, now: Instant) {
         let (allowance, full) = (self.allowance, self.full());
         let refilled = Buckets::<K> { allowance, max_entries: 0, by_key: HashMap::new() };
@@ -93,8 +94,9 @@ fn refuse(what: &str, wait: Duration) -> Refused {
     Problem::new(Code::RateLimited, detail).retry_after(seconds).into()
 }
 
-/// Counts failed authentications. It is asked once a key or token turned out to be wrong, and never about a good one: many share an
-/// address, and nobody is turned away for what others try.
+/// Counts failed authentications. It is consulted only after a key or token turned out to be wrong,
+/// never for a valid one: many callers share an address, and the failures of some must not block
+/// the others.
 #[derive(Debug)]
 pub struct FailedAuth {
     by_address: Mutex<Buckets<IpAddr>>,
@@ -112,7 +114,7 @@ impl Default for FailedAuth {
 }
 
 impl FailedAuth {
-    /// With these allowances.
+    /// Creates limits with these allowances.
     pub fn new(per_address: Allowance, per_key: Allowance) -> Self {
         FailedAuth {
             by_address: Mutex::new(Buckets::new(per_address, limits::MAX_RATE_LIMIT_ENTRIES)),
@@ -120,7 +122,8 @@ impl FailedAuth {
         }
     }
 
-    /// Refuses whoever failed too often of late. `key_id` is the id in the key given, if it has the shape of one.
+    /// Rejects a caller with too many recent failures. `key_id` is the id in the key, if the key is
+    /// well-formed.
     pub fn check(&self, address: IpAddr, key_id: Option<&str>, now: Instant) -> Result<(), Refused> {
         let by_address = locked(&self.by_address).wait_for(&address_group(address), now);
         let by_key = key_id.and_then(|id| locked(&self.by_key).wait_for(&id.to_owned(), now));
@@ -130,7 +133,7 @@ impl FailedAuth {
         }
     }
 
-    /// Counts a failure, if it is not one too many; then whoever failed is told to wait, instead of what is wrong.
+    /// Counts a failure. After too many, the caller must wait, and does not learn what is wrong.
     pub fn count(&self, address: IpAddr, key_id: Option<&str>, now: Instant) -> Result<(), Refused> {
         self.check(address, key_id, now)?;
         self.record_failure(address, key_id, now);
@@ -146,12 +149,13 @@ impl FailedAuth {
     }
 }
 
-/// Counts requests by credential; without an allowance it lets everything through.
+/// Counts requests by credential; without an allowance it allows everything.
 #[derive(Debug)]
 pub struct RequestRate(Option<Mutex<Buckets<String>>>);
 
 impl RequestRate {
-    /// With so many requests a second for each credential, and as many at once; `None`: without a limit.
+    /// Limits each credential to this many requests a second, with a burst of the same size; `None`
+    /// is no limit.
     pub fn per_second(requests: Option<NonZeroU32>) -> Self {
         RequestRate(requests.map(|requests| {
             let allowance =
@@ -160,7 +164,7 @@ impl RequestRate {
         }))
     }
 
-    /// Counts one request, or refuses it.
+    /// Counts one request, or rejects it.
     pub fn take(&self, credential: &str, now: Instant) -> Result<(), Refused> {
         let Some(buckets) = &self.0 else { return Ok(()) };
         let mut buckets = locked(buckets);
@@ -184,7 +188,7 @@ mod tests {
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
     #[test]
-    fn whoever_fails_too_often_waits_and_is_told_how_long() {
+    fn a_caller_with_too_many_failures_must_wait_and_learns_how_long() {
         let failed = FailedAuth::new(TWO, TWO);
         let now = Instant::now();
         for _ in 0..2 {

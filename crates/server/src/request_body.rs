@@ -1,5 +1,5 @@
-//! The body of a request as it comes in: it must arrive in time, is counted against the budget of the server, and is read to its end if its
-//! handler was not interested in it.
+//! The body of a request as it comes in. It must arrive in time, it is charged to the server's
+//! budget, and it is read to its end if its handler did not.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -15,27 +15,28 @@ use crate::body_budget::BodyCharge;
 use crate::idle_tracker::IdleTracker;
 use crate::limits::{DISCARD_BODY_FOR, MAX_DISCARDED_BODY_BYTES};
 
-/// A body took longer than it may; handlers find it in the cause of a failed read.
+/// The body took too long; handlers find this in the cause of a failed read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the body did not arrive in time")]
 pub struct BodyTimedOut;
 
-/// A body on its way.
+/// A body that is being received.
 pub(crate) struct RequestBody {
-    /// `None` once it is dropped.
+    /// `None` after it is dropped.
     inner: Option<Incoming>,
-    /// Counted from the first read.
+    /// Starts at the first read.
     timeout: Duration,
     deadline: Option<Pin<Box<Sleep>>>,
     charge: BodyCharge,
     unread: Unread,
 }
 
-/// What becomes of a body that nobody reads to its end.
+/// Treatment of a body that the handler does not read to its end.
 pub(crate) enum Unread {
-    /// It is left alone: the protocol resets the stream, or the client waits to be asked for it.
+    /// Dropped: the protocol resets the stream, or the client waits for `100 Continue`.
     Dropped,
-    /// It is read and thrown away for a while. To close an HTTP/1 connection with unread bytes would reset it, and could take the answer with it.
+    /// Read and dropped for a while. Closing an HTTP/1 connection with unread bytes would reset it
+    /// and could lose the response.
     Discarded(IdleTracker),
 }
 
@@ -66,7 +67,7 @@ impl http_body::Body for RequestBody {
         let end = Instant::now() + self.timeout;
         let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep_until(end)));
         ready!(deadline.as_mut().poll(cx));
-        // Whoever is that slow is not waited for any longer.
+        // Such a slow sender is not waited for any longer.
         self.unread = Unread::Dropped;
         Poll::Ready(Some(Err(BodyTimedOut.into())))
     }

@@ -1,4 +1,4 @@
-//! Every route, in one table: what it answers to, who may call it, and whether request keys count on it.
+//! The table of all routes: method and path, required access, and support for request keys.
 
 pub(crate) mod approvals;
 pub(crate) mod audit;
@@ -40,19 +40,19 @@ use crate::guard::Guard;
 use crate::trace_layer::Observe;
 use crate::{docs_page, error_pages};
 
-/// One route. There is no way to make one without saying who may call it.
+/// One route. It cannot be created without its access.
 pub(crate) struct Route {
-    /// Which method.
+    /// Method of the route.
     pub(crate) method: Method,
     /// The path, with its parameters in braces.
     pub(crate) path: &'static str,
-    /// Who may call it.
+    /// Required access.
     pub(crate) access: Access,
-    /// Do request keys count?
+    /// Does it support request keys?
     pub(crate) takes_keys: bool,
-    /// Does its answer hold a secret, which must not be kept?
+    /// Does its response hold a secret, which must not be stored?
     is_confidential: bool,
-    /// Does it change something that has a version, and look at `If-Match`?
+    /// Does it change a resource with a version, and honour `If-Match`?
     pub(crate) is_versioned: bool,
     handler: MethodRouter<Arc<App>>,
 }
@@ -102,27 +102,28 @@ impl Route {
         Route { method, path, access, takes_keys: true, is_confidential: false, is_versioned: false, handler }
     }
 
-    /// Does it answer JSON to those alone who accept it? Events are told to providers that may say what they like of the answer.
+    /// Does it require callers to accept JSON? Providers that send webhooks may put any value in
+    /// `Accept`.
     pub(crate) fn is_negotiated(&self) -> bool {
         let is_of_providers = self.path.starts_with("/api/v1/webhooks/");
         let is_json = !self.path.ends_with("/stream") && !self.path.ends_with("/diagram");
         self.path.starts_with("/api/") && is_json && !is_of_providers
     }
 
-    /// Its answer holds a secret: it is given once, and not kept under a key.
+    /// Marks a response that holds a secret: it is sent once, and not stored under a key.
     fn answers_with_a_secret(mut self) -> Self {
         self.is_confidential = true;
         self
     }
 
-    /// It changes what was seen, or nothing, if `If-Match` says so.
+    /// Marks a change that honours `If-Match`.
     fn on_the_version_seen(mut self) -> Self {
         self.is_versioned = true;
         self
     }
 
-    /// Nothing is changed, or whoever calls it has no credential to be told apart by, or knows `idempotency-key` by another meaning;
-    /// sending it twice is safe by other means.
+    /// Marks a route without request keys: it changes nothing, its caller has no credential, or
+    /// `idempotency-key` has another meaning there. Repeating a request is safe by other means.
     fn without_request_keys(mut self) -> Self {
         self.takes_keys = false;
         self
@@ -242,12 +243,12 @@ pub(crate) fn table() -> Vec<Route> {
     ]
 }
 
-/// Every route there is, and who may call it: for whoever checks that none is forgotten.
+/// Every route with its access, for tests that check that none is forgotten.
 pub fn list_routes() -> Vec<(Method, &'static str, Access)> {
     table().into_iter().map(|route| (route.method, route.path, route.access)).collect()
 }
 
-/// All routes, with what stands before them.
+/// All routes with their layers.
 pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
     let confidential = keys.clone().confidential();
     let mut router = Router::new();
@@ -267,17 +268,17 @@ pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
     let routes = refuse_all_else(
         router.with_state(app.clone()).merge(error_pages::routes()).merge(docs_page::assets()),
     );
-    // Around all, so that what fits no route and what panicked is seen, too.
+    // The outermost layer, so that it also sees unknown routes and panics.
     routes.layer(Observe(app.clone()))
 }
 
-/// What is counted alone, without authentication: for a listener that only those who watch can reach.
+/// Metrics only, without authentication: for a listener that only the monitoring system can reach.
 pub(crate) fn metrics_router(app: &Arc<App>) -> Router {
     let routes = Router::new().route("/metrics", get(meta::metrics)).route("/healthz", get(meta::health));
     dress(routes.with_state(app.clone()))
 }
 
-/// Every path that is served, as metrics name it.
+/// Every path template, as metrics name it.
 pub(crate) fn templates() -> impl Iterator<Item = &'static str> {
     table().into_iter().map(|route| route.path).chain(error_pages::PATHS).chain(docs_page::ASSET_PATHS)
 }

@@ -1,4 +1,5 @@
-//! Seals secrets that must be usable again, so that whoever reads the store without the key has nothing.
+//! Seals secrets that must be usable again, so that they are safe from a reader of the store
+//! without the key.
 
 use std::fmt;
 
@@ -19,7 +20,7 @@ const NONCE_BYTES: usize = 24;
 /// A key that secrets are sealed with.
 pub struct SealingKey(SecretBox<[u8; 32]>);
 
-/// A secret too short to be one.
+/// The secret is too short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a sealing key has at least {MIN_SEALING_SECRET_BYTES} bytes; make one with: openssl rand -base64 32"
@@ -27,7 +28,7 @@ pub struct SealingKey(SecretBox<[u8; 32]>);
 pub struct TooShort;
 
 impl SealingKey {
-    /// The key that follows from a secret of any form.
+    /// Derives the key from a secret of any form.
     pub fn from_secret(secret: &[u8]) -> Result<Self, TooShort> {
         if secret.len() < MIN_SEALING_SECRET_BYTES {
             return Err(TooShort);
@@ -37,7 +38,7 @@ impl SealingKey {
         Ok(SealingKey(SecretBox::new(Box::new(mac.finalize().into_bytes().into()))))
     }
 
-    /// What a record names it by; tells nothing about it.
+    /// Name of the key in a record; it reveals nothing about the key.
     fn id(&self) -> String {
         let digest = Sha256::new().chain_update(b"hapax sealing key id").chain_update(self.0.expose_secret());
         digest.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -56,21 +57,23 @@ impl fmt::Debug for SealingKey {
     }
 }
 
-/// A sealed secret, as it is kept.
+/// A sealed secret, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Sealed {
-    /// Which key opens it.
+    /// Id of the key that opens it.
     key: String,
     nonce: String,
     text: String,
 }
 
-/// Why a sealed secret stays closed.
+/// Why a sealed secret cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Closed {
-    #[error("it was sealed with the key {0}, which this server does not have; give it beside the newer one")]
+    #[error(
+        "it was sealed with the key {0}, which this server does not have; configure it beside the newer one"
+    )]
     UnknownKey(String),
-    #[error("it was changed, or belongs elsewhere")]
+    #[error("it was changed, or copied from another place")]
     Broken,
 }
 
@@ -91,7 +94,7 @@ impl Sealer {
         Sealer { newest, older }
     }
 
-    /// Seals `secret` for one `place`: moved elsewhere it cannot be opened.
+    /// Seals `secret` for one `place`; it cannot be opened at another.
     pub(crate) fn seal(&self, place: &str, secret: &[u8]) -> Result<Sealed, NoRandom> {
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce).map_err(|_| NoRandom)?;
@@ -100,7 +103,7 @@ impl Sealer {
         Ok(Sealed { key: self.newest.id(), nonce: STANDARD.encode(nonce), text: STANDARD.encode(text) })
     }
 
-    /// Opens what was sealed for this `place`.
+    /// Opens a secret that was sealed for this `place`.
     pub(crate) fn open(&self, place: &str, sealed: &Sealed) -> Result<Zeroizing<Vec<u8>>, Closed> {
         let mut keys = std::iter::once(&self.newest).chain(&self.older);
         let key = keys.find(|key| key.id() == sealed.key);
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_long_enough_and_not_told() {
+    fn a_key_is_long_enough_and_never_shown() {
         assert_eq!(SealingKey::from_secret(&[7; 31]).unwrap_err(), TooShort);
         assert!(format!("{:?}", key(7)).starts_with("SealingKey("));
     }

@@ -1,4 +1,4 @@
-//! A server from its parts to its end.
+//! A server, from launch to shutdown.
 
 use std::sync::Arc;
 
@@ -35,25 +35,25 @@ use crate::sealing::{Sealer, SealingKey};
 use crate::store_probe::StoreProbe;
 use crate::subscriptions::Subscriptions;
 
-/// Why a server cannot be made.
+/// Error of a launch.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// The store has no place for what a server keeps.
+    /// The store has no catalog.
     #[error("this store keeps no definitions and credentials; use the SQLite or the PostgreSQL store")]
     NoCatalog,
-    /// The promise about request keys cannot be kept.
+    /// The policy for request keys is invalid.
     #[error(transparent)]
     Keys(#[from] LayerError),
     /// The store could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The engine would not do it: a claim that no janitor covers, a module that cannot be.
+    /// The engine rejected the setup: a claim without a janitor, or an invalid module.
     #[error(transparent)]
     Engine(#[from] hapax_engine::Error),
-    /// Something that is kept could not be read or written.
+    /// Stored setup could not be read or written.
     #[error("{0}")]
     Problem(Problem),
-    /// The operating system gives no random bytes.
+    /// The operating system provides no random bytes.
     #[error("the operating system gives no random bytes: {0}")]
     NoRandom(String),
 }
@@ -72,7 +72,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes a server over `engine` and its store; `hands` do what documents ask for. Takes in all definitions there are.
+    /// Launches a server over `engine` and its store; `hands` are the host services of documents.
+    /// Reads all definitions.
     pub async fn launch(
         engine: Engine,
         hands: HostServices,
@@ -82,14 +83,14 @@ impl Server {
         let directory = Directory::new(store.clone()).ok_or(LaunchError::NoCatalog)?;
         let metrics = Arc::new(Metrics::new(store.clone(), templates()));
         tokio::spawn(Metrics::keep_flushing(Arc::downgrade(&metrics)));
-        // What is taken without a key is taken with one.
+        // The size limit is the same with and without a key.
         let policy = Policy { max_body_bytes: MAX_BODY_BYTES, ..options.keys.clone() };
         let keys = IdempotencyLayer::new(store.clone(), policy)?
             .refusing_with(ServerProblems)
             .observed_by(KeysObserved(metrics.clone()));
         let cursors = Cursors::new(installation_secret(&*store, "cursor-secret").await?);
         let sealer = sealer(&*store, &options.sealing_keys).await?;
-        // Before any run can be driven here, so that none ends untold.
+        // Before any run can be driven here, so that every end of a run is announced.
         let subscriptions =
             Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer);
         learn_changes(&*subscriptions).await?;
@@ -109,7 +110,7 @@ impl Server {
         let entities = Entities::new(engine.clone(), store.clone(), hands.clone(), tables);
         entities.receive_after_effects()?;
         learn_changes(&*entities).await?;
-        // A claim that nobody would free after a crash is found out now, not after the crash.
+        // A claim without a janitor is detected now, not after a crash.
         engine.check_coverage().await?;
         tokio::spawn(keep_learning(Arc::downgrade(&entities)));
         let hooks = Hooks::new(engine.clone(), store.clone(), definitions.clone(), hands, metrics.clone());
@@ -142,7 +143,7 @@ impl Server {
         Ok(Server { app: Arc::new(app), keys })
     }
 
-    /// Who there is.
+    /// Workspaces and credentials.
     pub fn directory(&self) -> &Directory {
         &self.app.directory
     }
@@ -152,39 +153,41 @@ impl Server {
         self.app.store.now()
     }
 
-    /// Documents that can be run.
+    /// Workflow definitions.
     pub fn definitions(&self) -> &Definitions {
         &self.app.definitions
     }
 
-    /// Takes up webhooks that were made durable and lie unprocessed, without waiting for the next look; answers how many were processed.
+    /// Processes stored webhooks at once, without waiting for the next sweep; returns how many.
     pub async fn sweep_webhooks(&self) -> Result<usize, Problem> {
         self.app.hooks.sweep().await
     }
 
-    /// Tries a write now, without waiting for the next try; answers whether the store takes writes.
+    /// Probes the store now, without waiting for the next probe; returns true if it takes writes.
     pub async fn probe_store(&self) -> bool {
         self.app.store_probe.probe().await;
         self.app.store_probe.is_writable()
     }
 
-    /// All routes, for a listener of one's own.
+    /// All routes, for a custom listener.
     pub fn router(&self) -> axum::Router {
         router(&self.app, &self.keys)
     }
 
-    /// What is counted alone, without authentication: for a second listener that only those who watch can reach. It tells about all
-    /// workspaces, so look at [`crate::exposure::check_exposure`] before it listens anywhere but on this machine.
+    /// Metrics only, without authentication: for a second listener that only the monitoring system
+    /// can reach. They cover all workspaces, so check [`crate::exposure::check_exposure`] before
+    /// listening beyond this machine.
     pub fn metrics_router(&self) -> axum::Router {
         metrics_router(&self.app)
     }
 
-    /// Serves [`Server::metrics_router`] on `listener` until the word to stop is given.
+    /// Serves [`Server::metrics_router`] on `listener` until the shutdown signal.
     pub async fn serve_metrics(&self, listener: TcpListener, listen: ListenOptions) -> Drained {
         serve(listener, self.metrics_router(), listen, self.app.options.draining.clone()).await
     }
 
-    /// Makes a credential that may set up the installation, if there is no credential at all; its key is told this once.
+    /// Creates an admin credential of the installation, if there is no credential at all; returns
+    /// its key this once.
     pub async fn bootstrap(&self) -> Result<Option<ApiKey>, Problem> {
         if !self.app.directory.is_empty().await? {
             return Ok(None);
@@ -198,8 +201,9 @@ impl Server {
         Ok(Some(key))
     }
 
-    /// Serves `listener` until the word to stop is given, then ends in good order: requests, operations under a key, runs. All of that has one
-    /// grace, counted from the word; what has not ended by then is cut, and taken up elsewhere.
+    /// Serves `listener` until the shutdown signal, then stops gracefully: requests, operations
+    /// under a key, runs. They share one drain time, counted from the signal. Work that has not
+    /// ended by then is cut, and other nodes take it over.
     pub async fn serve(
         &self,
         listener: TcpListener,
@@ -207,7 +211,7 @@ impl Server {
     ) -> Result<Drained, hapax_engine::Error> {
         let App { engine, metrics, options, .. } = &*self.app;
         let grace = options.grace;
-        // Kept for what is written last: ends of requests, leases given back, counts.
+        // Reserved for the last writes: ends of requests, released leases, counts.
         let closing = (grace / 10).min(MAX_CLOSING_TIME);
         listen.drain_timeout = listen.drain_timeout.min(grace - closing);
         let (is_empty, mut emptied) = watch::channel(false);
@@ -219,27 +223,27 @@ impl Server {
         let runs = async {
             options.draining.clone().begun().await;
             let deadline = Instant::now() + grace;
-            // Requests in flight may begin something for a while, so that most of them end as if nothing was about to stop.
+            // Requests in flight may start new work for a while, so that most of them end as usual.
             let _ = timeout(grace / 3, emptied.wait_for(|is_empty| *is_empty)).await;
             let left = (deadline - closing).saturating_duration_since(Instant::now());
             let _ = timeout(left, engine.drain(left)).await;
             deadline
         };
         let (drained, deadline) = tokio::join!(connections, runs);
-        // Operations go on without their callers, and what was counted is written.
+        // Operations continue without their callers, and counts are written.
         let rest = timeout_at(deadline - closing, self.keys.drain()).await;
         if !matches!(rest, Ok(Ok(()))) {
-            tracing::warn!("some operations did not end in time; they are taken up again under their keys");
+            tracing::warn!("some operations did not end in time; a retry under their keys resumes them");
         }
         let closing = async {
             metrics.flush().await;
             engine.close().await
         };
-        // A store that does not answer is left as a crash would leave it.
+        // A store that does not answer is left as after a crash.
         match timeout_at(deadline.max(Instant::now() + MIN_CLOSING_TIME), closing).await {
             Ok(closed) => closed?,
             Err(_) => {
-                tracing::warn!("the store was not closed in time; leases that were not given back run out")
+                tracing::warn!("the store was not closed in time; unreleased leases expire")
             }
         }
         Ok(drained)
@@ -252,7 +256,8 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Seals with the newest key of the operator, if there is one; opens with all, and with the one that lies in the store.
+/// Seals with the operator's newest key, if there is one; opens with all of them and with the key
+/// in the store.
 async fn sealer(store: &dyn Store, keys: &[SealingKey]) -> Result<Sealer, LaunchError> {
     let own = installation_secret(store, "sealing-secret").await?;
     let own = SealingKey::from_secret(&own).expect("it is long enough");

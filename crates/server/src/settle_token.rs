@@ -1,4 +1,5 @@
-//! The text of a settle token: `hps_` and 256 random bits. Whoever has it may settle one promise; only its digest is kept.
+//! The text of a settle token: `hps_` and 256 random bits. It authorizes one settlement; only its
+//! digest is stored.
 
 use std::fmt;
 
@@ -9,11 +10,11 @@ use sha2::{Digest, Sha256};
 use crate::base62;
 use crate::credentials::key::NoRandomness;
 
-/// What every token begins with.
+/// Prefix of every token.
 pub const PREFIX: &str = "hps_";
 /// Characters of its secret: 256 bits in base 62.
 const SECRET_CHARS: usize = 43;
-/// Keeps digests of these tokens apart from whatever else is hashed here.
+/// Keeps token digests apart from other hashes.
 const PURPOSE: &[u8] = b"hapax settle token 1\0";
 
 /// A settle token.
@@ -40,8 +41,8 @@ impl fmt::Debug for SettleSecret {
     }
 }
 
-/// What is kept of a token, and looked up. Whatever was given is hashed, so that what cannot be a token takes the way of one that is
-/// unknown.
+/// Digest of a token, for storage and lookup. Any text is hashed, so a malformed token takes the
+/// same path as an unknown one.
 pub fn digest_of(text: &str) -> TokenDigest {
     Sha256::new().chain_update(PURPOSE).chain_update(text.as_bytes()).finalize().into()
 }
@@ -52,7 +53,7 @@ mod tests {
 
     /// RELIABILITY, security: at least 256 bits, kept hashed under a label of its own.
     #[test]
-    fn a_token_is_long_and_its_digest_is_nobody_elses() {
+    fn a_token_is_long_and_its_digest_is_domain_separated() {
         let (one, other) = (SettleSecret::generate().unwrap(), SettleSecret::generate().unwrap());
         assert_eq!(one.reveal().len(), PREFIX.len() + SECRET_CHARS);
         assert_ne!(one.reveal(), other.reveal());

@@ -1,4 +1,4 @@
-//! Settles promises for all who ask from outside, and counts what came of it.
+//! Settles promises for external callers, and counts the outcomes.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use hapax_engine::{Engine, Error};
 use crate::app::App;
 use crate::metrics::Metrics;
 
-/// Settles a promise of `workspace`, and counts what came of it. `by` is the person who does, if one does.
+/// Settles a promise of `workspace`, and counts the outcome. `by` is the person who settles it, if
+/// there is one.
 pub(crate) async fn settle(
     engine: &Engine,
     metrics: &Metrics,
@@ -25,7 +26,8 @@ pub(crate) async fn settle(
 }
 
 impl App {
-    /// Settles a promise of `workspace` for a person; a settlement that comes early is kept for `keep_for`, if that says so.
+    /// Settles a promise of `workspace` for a person. An early settlement is kept for `keep_for`,
+    /// if that is set.
     pub(crate) async fn settle(
         &self,
         workspace: &WorkspaceId,

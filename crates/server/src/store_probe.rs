@@ -1,4 +1,5 @@
-//! Whether the store takes writes: a small one is tried every few seconds. A store on a full disk answers reads as if nothing was wrong.
+//! Write probe of the store: it tries a small write every few seconds. A store on a full disk still
+//! answers reads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,34 +11,34 @@ use serde::Serialize;
 use crate::identity::INSTALLATION;
 use crate::limits::{STORE_PROBE_BYTES, STORE_PROBE_EVERY, STORE_PROBE_PATIENCE};
 
-/// Tries writes.
+/// Probes the store.
 #[derive(Debug)]
 pub(crate) struct StoreProbe {
     store: Arc<dyn Store>,
-    /// Was the last one written?
+    /// Did the last write succeed?
     is_writable: AtomicBool,
 }
 
-/// What is written.
+/// Content of the probe write.
 #[derive(Serialize)]
 struct Probe {
     at: String,
-    /// Room that the store has to find.
+    /// Filler, so that the write needs space.
     padding: String,
 }
 
 impl StoreProbe {
-    /// The store was written to when the server was started, so it counts as writable until a write fails.
+    /// The server wrote to the store at launch, so it counts as writable until a write fails.
     pub(crate) fn new(store: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(StoreProbe { store, is_writable: AtomicBool::new(true) })
     }
 
-    /// Could the last write be made?
+    /// Returns true if the last write succeeded.
     pub(crate) fn is_writable(&self) -> bool {
         self.is_writable.load(Ordering::Relaxed)
     }
 
-    /// Tries a write every few seconds, for as long as anybody wants to know.
+    /// Probes every few seconds, for as long as the probe is in use.
     pub(crate) async fn keep_probing(this: Weak<Self>) {
         loop {
             tokio::time::sleep(STORE_PROBE_EVERY).await;
@@ -46,7 +47,7 @@ impl StoreProbe {
         }
     }
 
-    /// Tries a write now.
+    /// Probes now.
     pub(crate) async fn probe(&self) {
         let patient = tokio::time::timeout(STORE_PROBE_PATIENCE, self.write()).await;
         let unanswered = |_| Err(StoreError::Unknown(format!("no answer within {STORE_PROBE_PATIENCE:?}")));

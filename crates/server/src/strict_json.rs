@@ -1,12 +1,14 @@
-//! JSON bodies, read by one set of rules before serde sees them, so that memory, SQLite and PostgreSQL can never disagree about one.
+//! JSON bodies, checked by one set of rules before serde reads them, so that memory, SQLite and
+//! PostgreSQL never disagree about one.
 //!
-//! A body is one JSON value in UTF-8. Refused are: duplicate keys at any depth, `\u0000`, lone surrogates, a byte order mark,
-//! nesting beyond [`limits::MAX_JSON_DEPTH`], more than [`limits::MAX_JSON_VALUES`] values and keys, and numbers that would not
-//! survive. A number survives if it is
-//! - an integer (no point, no exponent) within `i64` or `u64`, kept exactly: 2^53+1 and 2^64-1 stay what they are, 2^64 is
-//!   refused; or
-//! - anything else with at most 17 significant digits that a 64-bit float can hold without becoming infinite, or zero when it
-//!   is not; it is read as the nearest one.
+//! A body is one JSON value in UTF-8. Rejected are: duplicate keys at any depth, `\u0000`, lone
+//! surrogates, a byte order mark, nesting beyond [`limits::MAX_JSON_DEPTH`], more than
+//! [`limits::MAX_JSON_VALUES`] values and keys, and numbers that would not survive. A number
+//! survives if it is
+//! - an integer (no point, no exponent) within `i64` or `u64`, kept exactly: 2^53+1 and 2^64-1 are
+//!   unchanged, 2^64 is rejected; or
+//! - any other number with at most 17 significant digits that a 64-bit float can hold without
+//!   becoming infinite, or zero when it is not; it is read as the nearest one.
 
 mod number;
 mod scan;
@@ -32,13 +34,13 @@ use crate::request_body::BodyTimedOut;
 
 pub use scan::{JsonFault, check_json};
 
-/// A body that kept the rules: what it says, and its text. As an axum extractor it answers everything else with a problem;
-/// `Option<StrictJson<T>>` lets a route take requests without a body.
+/// A valid body: its value and its text. As an axum extractor it answers an invalid one with a
+/// problem; `Option<StrictJson<T>>` lets a route take requests without a body.
 #[derive(Debug, Clone)]
 pub struct StrictJson<T> {
-    /// What it says.
+    /// Its value.
     pub value: T,
-    /// The bytes as they came, which are UTF-8.
+    /// The original bytes, which are UTF-8.
     pub text: Bytes,
 }
 
@@ -51,12 +53,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for StrictJson<T> {
 }
 
 impl<T: DeserializeOwned> StrictJson<T> {
-    /// Reads the body of `request` by the rules, if it has at most `max_bytes`.
+    /// Reads and checks the body of `request`, if it has at most `max_bytes`.
     pub(crate) async fn read(request: Request, max_bytes: usize) -> Result<Self, Refused> {
         check_headers(request.headers())?;
         let text = read_body(request.into_body(), max_bytes).await?;
         let value = read_json(&text)?;
-        // serde also takes the fields of a struct from a list, in the order in which they happen to be declared.
+        // serde also reads a struct from a list, in the order of its declared fields.
         if text.trim_ascii_start().starts_with(b"[") {
             return Err(
                 Refused::new(Code::InvalidRequest, "The body must be a JSON object.").with("path", "")
@@ -78,12 +80,12 @@ impl<S: Send + Sync, T: DeserializeOwned> OptionalFromRequest<S> for StrictJson<
     }
 }
 
-/// Is the body declared as JSON in UTF-8, and not compressed?
+/// Checks that the body is declared as JSON in UTF-8, and not compressed.
 pub fn check_headers(headers: &HeaderMap) -> Result<(), Refused> {
     let refuse = |detail: &str| Err(Refused::new(Code::UnsupportedMediaType, detail));
     let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
     if encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
-        return refuse("Compressed bodies are not taken; send the JSON as it is, without Content-Encoding.");
+        return refuse("Compressed bodies are not supported; send plain JSON, without Content-Encoding.");
     }
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let is_json = match (types.next(), types.next()) {
@@ -116,7 +118,8 @@ pub async fn read_body(body: Body, max_bytes: usize) -> Result<Bytes, Refused> {
     Ok(pieces.into_bytes())
 }
 
-/// Gives each piece of a body, and whether it is the last, to `take`, but never more than `max_bytes` in all.
+/// Passes each piece of a body to `take`, and whether it is the last, but never more than
+/// `max_bytes` in all.
 pub(crate) async fn read_pieces(
     mut body: Body,
     max_bytes: usize,
@@ -127,7 +130,7 @@ pub(crate) async fn read_pieces(
             format!("The body may have {max_bytes} bytes; send less, or a reference to data kept elsewhere.");
         Refused::new(Code::PayloadTooLarge, detail).with("maxBytes", max_bytes)
     };
-    // What is declared too large is not read at all.
+    // A body whose declared size is too large is not read at all.
     if body.size_hint().lower() > max_bytes as u64 {
         return Err(too_large());
     }
@@ -141,7 +144,7 @@ pub(crate) async fn read_pieces(
     Ok(())
 }
 
-/// What to say of a body that could not be read to its end.
+/// Error for a body that could not be read to its end.
 pub(crate) fn unreadable(error: &(dyn Error + 'static)) -> Refused {
     let mut cause = Some(error);
     while let Some(inner) = cause {
@@ -162,10 +165,10 @@ pub(crate) fn unreadable(error: &(dyn Error + 'static)) -> Refused {
     Refused::new(Code::InvalidRequest, "The body broke off before its end; nothing was done. Send it again.")
 }
 
-/// Reads bytes that must keep the rules. Also for layers that hold the bytes already.
+/// Checks and parses bytes. Also for layers that already hold the bytes.
 pub fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
     let text = check_json(bytes)?;
-    // Where something is wrong is looked for only if something is.
+    // The place of an error is searched only after an error.
     if let Ok(value) = serde_json::from_str(text) {
         return Ok(value);
     }
@@ -173,7 +176,8 @@ pub fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = echo(&pointer_of(error.path()));
         let place = if path.is_empty() { "the body".to_owned() } else { format!("`{path}`") };
-        // serde's text may quote what was sent; it ends with a position that means little within one line.
+        // serde's text may quote the input; it ends with a position that is useless within one
+        // line.
         let cause = echo(error.inner().to_string().split(" at line ").next().unwrap_or_default());
         let detail = format!("Correct {place}: {cause}.");
         Refused::new(Code::InvalidRequest, detail).with("path", path)

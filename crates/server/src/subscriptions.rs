@@ -1,4 +1,4 @@
-//! Who is told by webhook what becomes of runs: kept in the catalog, known to the engine on every node.
+//! Outgoing webhook subscriptions: kept in the catalog, known to the engine on every node.
 
 mod change;
 mod kept;
@@ -39,13 +39,13 @@ pub(crate) struct Subscriptions {
 
 #[derive(Default)]
 struct Known {
-    /// In the order of their ids, so that all nodes tell in the same order.
+    /// In the order of their ids, so that all nodes notify in the same order.
     by_id: BTreeMap<Name, Arc<Subscription>>,
     told: HashMap<WorkspaceId, Subscribers>,
 }
 
 impl Subscriptions {
-    /// The subscriptions in `store`; from now on the engine asks here who is told.
+    /// The subscriptions in `store`; from now on the engine reads its subscribers here.
     pub(crate) fn new(
         engine: Engine,
         store: Arc<dyn Store>,
@@ -63,7 +63,7 @@ impl Subscriptions {
         });
         let announcer = Arc::new(Told(Arc::downgrade(&subscriptions)));
         if !subscriptions.engine.set_announcer(announcer) {
-            tracing::warn!("the engine has another announcer; subscriptions of this server are told nothing");
+            tracing::warn!("the engine has another announcer; subscriptions of this server receive nothing");
         }
         subscriptions
     }
@@ -72,7 +72,7 @@ impl Subscriptions {
         self.store.catalog().expect("looked at when the server was made")
     }
 
-    /// One subscription of a workspace, also if it was deleted.
+    /// One subscription of a workspace, even if it is deleted.
     pub(crate) async fn get(&self, workspace: &WorkspaceId, id: &str) -> Result<Arc<Subscription>, Problem> {
         let absent = || {
             Problem::new(
@@ -85,14 +85,14 @@ impl Subscriptions {
         found.filter(|found| found.workspace == *workspace).ok_or_else(absent)
     }
 
-    /// As it is in the store now, in whatever workspace.
+    /// The current subscription in the store, in any workspace.
     async fn read(&self, id: &Name) -> Result<Option<Arc<Subscription>>, Problem> {
         let item = self.catalog().find_item(CatalogKind::Subscription, id).await;
         item.map_err(|error| of_store(&error))?.map(|item| self.learn(&item)).transpose()
     }
 
-    /// Subscriptions of a workspace after `after`, in the order of their ids, and whether there may be more. Deleted ones are left
-    /// out, so a page may be short.
+    /// Subscriptions of a workspace after `after`, in the order of their ids, and whether there may
+    /// be more. Deleted ones are left out, so a page may be short.
     pub(crate) async fn list(
         &self,
         workspace: &WorkspaceId,
@@ -112,7 +112,7 @@ impl Subscriptions {
         Ok((found?.into_iter().filter(|one| !one.is_deleted()).collect(), next))
     }
 
-    /// Takes an item in, and tells the engine if it is news.
+    /// Caches an item, and updates the engine if it is new.
     fn learn(&self, item: &CatalogItem) -> Result<Arc<Subscription>, Problem> {
         let found = Arc::new(Subscription::of(item)?);
         {
@@ -127,10 +127,12 @@ impl Subscriptions {
         Ok(found)
     }
 
-    /// Has the engine deliver to a subscription. One that was deleted is served for a while, so that what waits for it is given up.
+    /// Registers a subscription as an outbox target. A deleted one stays registered for a while, so
+    /// that its waiting deliveries are given up.
     fn receive_for(&self, subscription: &Subscription) -> Result<(), Problem> {
         let retry = RetryPolicy::default().max_attempts(MAX_DELIVERY_ATTEMPTS).max_wait(LONGEST_PAUSE);
-        // A little longer than the request itself may take, so that it is the request that tells what went wrong.
+        // A little longer than the request itself may take, so that the request's own error is
+        // reported.
         let timeout = WEBHOOK_TIMEOUT + WEBHOOK_TIMEOUT / 2;
         let options = TargetOptions { retry, max_concurrent: DELIVERIES_AT_ONCE, timeout };
         let (this, id) = (self.this.clone(), subscription.id.clone());
@@ -149,7 +151,8 @@ impl Subscriptions {
         }
     }
 
-    /// A subscription as it is now. One that is not told anything is looked up, since another node may have enabled it a moment ago.
+    /// The current subscription. A disabled one is read again, because another node may have
+    /// enabled it a moment ago.
     async fn current(&self, id: &Name) -> Result<Arc<Subscription>, Failure> {
         let known = self.known.read().expect("no holder panics").by_id.get(id).cloned();
         match known {
@@ -161,7 +164,7 @@ impl Subscriptions {
         }
     }
 
-    /// Forgets those that were deleted so long ago that nothing waits for them any more.
+    /// Removes deleted subscriptions from the cache once no delivery waits for them.
     fn forget_buried(&self) {
         let deadline = self.store.now().minus(BURY_DELETED_FOR);
         let mut known = self.known.write().expect("no holder panics");
@@ -197,7 +200,7 @@ impl CatalogWatcher for Subscriptions {
 }
 
 impl Known {
-    /// Says anew who is told in a workspace.
+    /// Rebuilds the list of subscribers of a workspace.
     fn retell(&mut self, workspace: &WorkspaceId) {
         let here = self.by_id.values().filter(|one| one.workspace == *workspace);
         let subscribers = Subscribers::new(here.filter_map(|one| one.subscriber()).collect());
@@ -208,7 +211,7 @@ impl Known {
     }
 }
 
-/// What the engine asks.
+/// The engine's view of subscribers.
 struct Told(Weak<Subscriptions>);
 
 impl Announcer for Told {

@@ -1,4 +1,4 @@
-//! TLS of our own: a certificate and a key from PEM files.
+//! TLS of the server: a certificate and a key from PEM files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Why TLS cannot be offered.
+/// Error of the TLS setup.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read as PEM.
@@ -18,13 +18,13 @@ pub enum TlsError {
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the reader said.
+        /// Error of the parser.
         cause: rustls::pki_types::pem::Error,
     },
     /// The file holds no certificate.
     #[error("{} holds no certificate; it must be PEM with the server's certificate first", .0.display())]
     NoCertificate(PathBuf),
-    /// The two do not go together, or are of a kind that is not supported.
+    /// The two do not match, or their kind is not supported.
     #[error("the certificate and the key cannot be used: {0}")]
     Unusable(#[from] rustls::Error),
 }

@@ -1,4 +1,4 @@
-//! A name for each request, so that an answer, a log line and a caller's trace can be put side by side.
+//! An id for each request that links a response, its log lines and the caller's trace.
 
 use std::fmt;
 use std::future::Future;
@@ -13,7 +13,7 @@ tokio::task_local! {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceId([u8; 16]);
 
-/// What `traceparent` says beside the trace id.
+/// Content of `traceparent` beside the trace id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Parent {
     /// 16 hex digits.
@@ -23,12 +23,12 @@ pub(crate) struct Parent {
 }
 
 impl TraceId {
-    /// A new one. It is no secret and nothing is found by it, so it need not be hard to guess.
+    /// A new random id. It is not secret and finds nothing, so it need not be hard to guess.
     pub fn random() -> Self {
         TraceId(fastrand::u128(1..).to_be_bytes())
     }
 
-    /// The caller's, if `traceparent` is given once and well-formed; else a new one.
+    /// The caller's id, if `traceparent` is given once and well-formed; else a new one.
     pub fn of_request(headers: &HeaderMap) -> Self {
         let mut given = headers.get_all("traceparent").iter();
         match (given.next(), given.next()) {
@@ -51,12 +51,13 @@ impl TraceId {
         Some(Parent { span_id: parent.to_owned(), is_sampled })
     }
 
-    /// That of the request this task works on.
+    /// The id of the request that this task works on.
     pub fn current() -> Option<Self> {
         CURRENT.try_with(|id| *id).ok()
     }
 
-    /// Runs `work` as part of this request. Work that is spawned onto another task must be wrapped anew.
+    /// Runs `work` as part of this request. Work that is spawned onto another task must be wrapped
+    /// again.
     pub async fn scope<F: Future>(self, work: F) -> F::Output {
         CURRENT.scope(self, work).await
     }

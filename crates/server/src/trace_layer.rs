@@ -1,4 +1,4 @@
-//! What is seen of each request: a span, a line in the log, and the counts.
+//! Observation of each request: a span, a log line, and the counts.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::app::App;
 use crate::connection::Peer;
 use crate::trace::TraceId;
 
-/// Who was answered; authentication leaves it on the answer for the log.
+/// Scope of the caller; authentication attaches it to the response for the log.
 #[derive(Debug, Clone)]
 pub(crate) struct AnsweredTo(pub(crate) RequestScope);
 
-/// Names each request, has it answered, and tells of it.
+/// Assigns an id to each request, and logs and counts its response.
 ///
-/// A layer of its own instead of axum's `from_fn`, which puts all that is below into boxes for every request.
+/// It is a layer of its own because axum's `from_fn` boxes all inner services for every request.
 #[derive(Clone)]
 pub(crate) struct Observe(pub(crate) Arc<App>);
 
@@ -80,8 +80,8 @@ where
     }
 }
 
-/// What is told of a request. Never its body, its query or its headers: they may hold secrets, and the route is a template, so that ids
-/// and keys in paths stay out, too.
+/// Recorded facts about a request. Never its body, query or headers, which may hold secrets. The
+/// route is a template, so ids and keys in paths stay out, too.
 struct Seen {
     began: Instant,
     trace_id: TraceId,

@@ -1,4 +1,4 @@
-//! From the words of the engine to those of the wire, and back. No rule lives here.
+//! Conversions between engine types and wire types. They hold no rules.
 
 mod deliveries;
 mod doubts;
@@ -32,7 +32,7 @@ pub(crate) use steps::{shown_failure, shown_steps};
 use hapax_api::RawJson;
 use hapax_engine::model::Payload;
 
-/// What was stored goes out as it is.
+/// A stored value goes out unchanged.
 pub(crate) fn raw(payload: &Payload) -> RawJson {
     RawJson::from_text(payload.as_str().to_owned())
         .expect("a payload is one JSON value, checked when it came in")

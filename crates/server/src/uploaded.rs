@@ -1,4 +1,4 @@
-//! A document as it was sent: JSON or YAML.
+//! An uploaded document: JSON or YAML.
 
 use axum::extract::{FromRequest, Request};
 use hapax_api as api;
@@ -11,7 +11,7 @@ use crate::answer::{Refused, echo};
 use crate::limits::{MAX_DOCUMENT_BYTES, MAX_NOTED_SECRETS};
 use crate::strict_json::read_body;
 
-/// The text of a document, and what it is written in.
+/// The text of a document, and its format.
 #[derive(Debug)]
 pub struct Uploaded {
     text: String,
@@ -19,25 +19,25 @@ pub struct Uploaded {
 }
 
 impl Uploaded {
-    /// A document that is JSON.
+    /// A JSON document.
     pub fn json(text: impl Into<String>) -> Self {
         Uploaded { text: text.into(), format: Format::Json }
     }
 
-    /// Checks it; all that is wrong is told at once.
+    /// Checks it, and reports all errors at once.
     pub(crate) fn check(&self, hands: WorkspaceServices<'_>) -> Result<Checked, Problem> {
         hapax_documents::check(&self.text, self.format, &hands.known())
             .map_err(|found| refusal(&found, Code::DefinitionInvalid))
     }
 
-    /// Checks it as an entity workflow; all that is wrong is told at once.
+    /// Checks it as an entity workflow, and reports all errors at once.
     pub(crate) fn check_entity(&self, hands: WorkspaceServices<'_>) -> Result<CheckedEntity, Problem> {
         let known = Known { tasks: None, ..hands.known() };
         hapax_documents::check_entity(&self.text, self.format, &known)
             .map_err(|found| refusal(&found, Code::EntityWorkflowInvalid))
     }
 
-    /// Checks it as a webhook source; all that is wrong is told at once.
+    /// Checks it as a webhook source, and reports all errors at once.
     pub(crate) fn check_source(&self) -> Result<CheckedSource, Problem> {
         hapax_documents::check_source(&self.text, self.format, &Known::default()).map_err(|found| {
             let (problems, detail) = told(&found);
@@ -46,7 +46,7 @@ impl Uploaded {
         })
     }
 
-    /// The document as JSON: as it was sent if it was, and in its canonical form otherwise.
+    /// The document as JSON: the original text if it was JSON, otherwise the canonical form.
     pub(crate) fn document(&self, checked: &Checked) -> Result<Box<RawValue>, Problem> {
         let text = match self.format {
             Format::Json => self.text.trim(),
@@ -69,7 +69,7 @@ impl<S: Send + Sync> FromRequest<S> for Uploaded {
     }
 }
 
-/// Refuses with all errors; if all of them are of a kind that has a code of its own, the code says so.
+/// Rejects with all errors; if all of them share a code of their own, uses that code.
 fn refusal(found: &[hapax_documents::Problem], code: Code) -> Problem {
     let (problems, detail) = told(found);
     let all_are = |rule: &str| !problems.is_empty() && problems.iter().all(|problem| problem.rule == rule);
@@ -81,7 +81,7 @@ fn refusal(found: &[hapax_documents::Problem], code: Code) -> Problem {
     Problem::new(code, detail).with("problems", serde_json::to_value(problems).unwrap_or_default())
 }
 
-/// The errors among what was found, and what to say about them in one line.
+/// The errors among the findings, and a one-line summary.
 fn told(found: &[hapax_documents::Problem]) -> (Vec<api::DefinitionProblem>, String) {
     let errors = found.iter().filter(|problem| problem.severity == Severity::Error);
     let problems: Vec<api::DefinitionProblem> = errors.map(shown_problem).collect();
@@ -95,7 +95,7 @@ fn told(found: &[hapax_documents::Problem]) -> (Vec<api::DefinitionProblem>, Str
     (problems, detail)
 }
 
-/// As the wire shows it.
+/// The wire form.
 pub(crate) fn shown_problem(problem: &hapax_documents::Problem) -> api::DefinitionProblem {
     api::DefinitionProblem {
         path: problem.path.clone(),
@@ -108,7 +108,7 @@ fn format_of(headers: &http::HeaderMap) -> Result<Format, Refused> {
     let refused = || {
         Refused::new(
             Code::UnsupportedMediaType,
-            "Send the document as application/json or application/yaml, in UTF-8, not encoded otherwise.",
+            "Send the document as application/json or application/yaml, in UTF-8, without Content-Encoding.",
         )
     };
     if headers.contains_key(CONTENT_ENCODING) {
@@ -128,7 +128,7 @@ fn format_of(headers: &http::HeaderMap) -> Result<Format, Refused> {
         _ => Err(refused()),
     }
 }
-/// The change as the audit log tells it: with the secrets that the document can send somewhere.
+/// The change for the audit log, with the secrets that the document can send.
 pub(crate) fn with_secrets(change: &str, document: &str) -> String {
     let named = hapax_documents::named_secrets(document);
     if named.is_empty() {

@@ -1,4 +1,4 @@
-//! What is wrong with a request before anybody asks what it wants: its address and its host.
+//! Checks of a request before routing: its address and its host.
 
 use std::borrow::Cow;
 
@@ -8,8 +8,8 @@ use http::{Method, Version, request::Parts};
 
 use crate::answer::Refused;
 
-/// Looks at the head of a request. Paths that another program could read as another path are refused, so that no proxy in
-/// front of us and we ourselves ever disagree about which route was meant.
+/// Checks the head of a request. Paths that another program could read differently are rejected, so
+/// that a proxy in front and this server never disagree about the route.
 pub fn screen(head: &Parts, max_uri_bytes: usize) -> Result<(), Refused> {
     let target = head.uri.path_and_query().map_or("", |target| target.as_str());
     if target.len() > max_uri_bytes {
@@ -17,7 +17,7 @@ pub fn screen(head: &Parts, max_uri_bytes: usize) -> Result<(), Refused> {
         return Err(Refused::new(Code::UriTooLong, detail).with("maxBytes", max_uri_bytes));
     }
     if head.method == Method::CONNECT {
-        return Err(Refused::new(Code::MethodNotAllowed, "This is no proxy; CONNECT is not served."));
+        return Err(Refused::new(Code::MethodNotAllowed, "This is not a proxy; CONNECT is not supported."));
     }
     check_path(head.uri.path())?;
     check_host(head)
@@ -30,7 +30,7 @@ fn invalid(detail: &str) -> Refused {
 fn check_path(path: &str) -> Result<(), Refused> {
     for segment in path.split('/') {
         let decoded = decode_segment(segment).ok_or_else(|| {
-            invalid("The path has a % that is not followed by two hex digits, or is not UTF-8 once decoded; encode it anew.")
+            invalid("The path has a % that is not followed by two hex digits, or is not UTF-8 once decoded; encode it again.")
         })?;
         if matches!(&*decoded, b"." | b"..") {
             return Err(invalid("The path has a segment . or ..; send the path you mean."));
@@ -62,7 +62,8 @@ fn decode_segment(segment: &str) -> Option<Cow<'_, [u8]>> {
     std::str::from_utf8(&decoded).is_ok().then_some(Cow::Owned(decoded))
 }
 
-/// HTTP/1.1 has exactly one `Host`; HTTP/2 names it in the address, and must not name another one beside it.
+/// HTTP/1.1 has exactly one `Host`; HTTP/2 names it in the address, and must not name a different
+/// one beside it.
 fn check_host(head: &Parts) -> Result<(), Refused> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let (first, second) = (hosts.next(), hosts.next());

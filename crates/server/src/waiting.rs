@@ -1,4 +1,4 @@
-//! What a server answers while it waits for its store before it has ever had it: alive, not ready, and nothing else.
+//! Responses of a server that waits for its store at launch: alive, not ready, and nothing else.
 
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -11,7 +11,8 @@ use crate::answer::{Refused, dress_as_it_is};
 use crate::limits::STORE_RETRY_AFTER_SECONDS;
 use crate::routes::meta;
 
-/// The routes of a server that waits for its store: `/healthz` says that it lives, `/readyz` that it is not ready, everything else is refused with 503.
+/// The routes of a server that waits for its store: `/healthz` succeeds, `/readyz` fails,
+/// everything else is 503.
 pub fn waiting_router() -> Router {
     let routes = Router::new().route("/healthz", get(meta::health)).route("/readyz", get(not_ready));
     dress_as_it_is(routes.fallback(refuse).method_not_allowed_fallback(refuse))

@@ -1,4 +1,5 @@
-//! Explains why a run stands where it stands: finds what a text names, and tells what the run behind it waits for.
+//! Explains why a run waits: finds the objects that a text names, and the waits of the run behind
+//! them.
 
 mod family;
 mod find;

@@ -1,4 +1,5 @@
-//! Where secrets and payloads must not be: a program of its own, because it listens to all logs of its process.
+//! Checks that secrets and payloads do not leak. It is a program of its own, because it reads all
+//! logs of its process.
 
 mod support;
 

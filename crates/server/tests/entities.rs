@@ -1,4 +1,5 @@
-//! Entities over HTTP: workflows that come in, steps that are taken once, and what people may do meanwhile.
+//! Entities over HTTP: uploads of workflows, steps that are taken once, and allowed actions during
+//! an operation.
 
 use crate::support;
 

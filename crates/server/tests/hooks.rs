@@ -1,4 +1,4 @@
-//! Webhooks in: who is believed, what is taken in once, and what is done about it.
+//! Incoming webhooks: verification, deduplication and actions.
 
 use crate::support;
 

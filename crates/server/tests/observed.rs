@@ -1,4 +1,4 @@
-//! What people who run a server can see of it: metrics, logs, traces, and what `ops/` makes of them.
+//! Observability for operators: metrics, logs, traces, and `ops/`.
 
 mod collector;
 mod metrics;

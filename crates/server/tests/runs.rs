@@ -1,4 +1,4 @@
-//! Runs over HTTP: started, looked at, steered, and what people are told of them.
+//! Runs over HTTP: start, read and steer them.
 
 use crate::support;
 

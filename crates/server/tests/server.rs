@@ -1,4 +1,4 @@
-//! All tests of the server over HTTP, as one program: each program would be linked for itself.
+//! All tests of the server over HTTP, as one program, because each program is linked separately.
 
 mod support;
 

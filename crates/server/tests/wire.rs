@@ -1,4 +1,4 @@
-//! The listener against raw sockets: what a hostile or slow client may do, and what becomes of it.
+//! The listener against raw sockets: hostile and slow clients, and their limits.
 
 #[path = "wire/fixture.rs"]
 mod fixture;

@@ -1,4 +1,4 @@
-//! How keys are used.
+//! Counting the use of keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ impl Verb for CountUses {
         }
     }
 
-    /// All is done with what was foreseen.
+    /// The counts are added by the transaction, so there is nothing to apply.
     async fn apply(&self, _session: &mut Session<'_>) -> Result<(), Fault> {
         Ok(())
     }
 }
 
-/// The keys of promises among those that are counted: they are locked like those that are looked at.
+/// Promise keys among the counted keys; they are locked in the same order as keys that are read.
 pub(crate) async fn promise_keys(
     session: &mut Session<'_>,
     uses: &BTreeMap<KeyRef, KeyUsage>,
@@ -49,7 +49,8 @@ pub(crate) async fn promise_keys(
     Ok(keys)
 }
 
-/// Adds up what all operations of a transaction counted, in the order of the keys, so that no two transactions wait for each other.
+/// Adds the counts of all operations of a transaction, in the order of the keys, so that two
+/// transactions never wait for each other.
 pub(crate) async fn add(session: &mut Session<'_>, uses: &BTreeMap<KeyRef, KeyUsage>) -> Result<(), Fault> {
     for (place, uses) in uses {
         let Some(workspace) = session.find_workspace(place.workspace()).await? else { continue };

@@ -15,7 +15,7 @@ use crate::fault::Fault;
 use crate::interned_names::WorkspaceRowId;
 use crate::rows::{self, uuid};
 
-/// Does the write concern nothing but its own run? Everything else reads before it writes.
+/// Returns true if the write concerns nothing but its own run. Every other write reads first.
 pub(crate) fn is_plain(advance: &RunCommit) -> bool {
     let facts = &advance.head.facts;
     let ends_quietly = match advance.head.state {
@@ -30,7 +30,7 @@ pub(crate) fn is_plain(advance: &RunCommit) -> bool {
         && !advance.events.iter().any(|event| event.kind == EventKind::ContinuedAsNew)
 }
 
-/// Is there no more to say of the promise than that it is open?
+/// Returns true if the promise is plainly open.
 fn says_nothing_more(promise: &Promise) -> bool {
     let Promise { state, key, create_key, about, complete_key, said, .. } = promise;
     !promise.is_standalone()
@@ -145,7 +145,7 @@ struct ConsumedColumns {
 }
 
 impl<'a> CommitColumns<'a> {
-    /// The columns of writes that each concern another run, given in the order of their runs.
+    /// The columns of writes to different runs, in the order of the runs.
     pub(crate) fn new(
         writes: &[(i32, WorkspaceRowId, &'a RunCommit)],
         now: Timestamp,
@@ -209,7 +209,7 @@ impl<'a> CommitColumns<'a> {
     fn push_run(&mut self, n: i32, workspace: i32, advance: &RunCommit) {
         let (head, runs) = (&advance.head, &mut self.runs);
         let keeps_lease = matches!(head.state, RunState::Running(RunningState::Leased(_)));
-        // Only a run that waits looks at what has arrived.
+        // Only a waiting run has to notice arrivals.
         let seen = match head.state {
             RunState::Waiting { .. } => count(head.arrivals),
             RunState::Pending { .. } | RunState::Running(_) | RunState::Paused | RunState::Closed { .. } => {
@@ -264,7 +264,7 @@ impl<'a> CommitColumns<'a> {
     fn push_expiry(&mut self, n: i32, workspace: WorkspaceRowId, advance: &'a RunCommit) {
         let facts = &advance.head.facts;
         let (Some(key), RunState::Closed { at, ending }) = (&facts.key, advance.head.state) else { return };
-        // The key of an open run has no end, so one that is kept for ever needs no write.
+        // The key of an open run has no expiry, so a key that never expires needs no write.
         let Some(expires_at) = decide_key_expiry(facts.retention, ending, at) else { return };
         self.expiries.n.push(n);
         self.expiries.workspace.push(workspace.0);

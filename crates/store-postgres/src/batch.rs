@@ -15,21 +15,21 @@ pub(crate) enum HotOp {
     RunCommit(Move),
 }
 
-/// A start, and who waits for it.
+/// A start, with its caller.
 pub(crate) struct Start {
     pub(crate) new: NewRun,
     pub(crate) reply: Reply<StartOutcome>,
     pub(crate) entered: Entered,
 }
 
-/// A write under a lease, and who waits for it.
+/// A write under a lease, with its caller.
 pub(crate) struct Move {
     pub(crate) advance: Box<RunCommit>,
     pub(crate) reply: Reply<CommitOutcome>,
     pub(crate) entered: Entered,
 }
 
-/// Operations that go into one transaction: no two concern the same run or key.
+/// Operations for one transaction: no two concern the same run or key.
 #[derive(Default)]
 pub(crate) struct Batch {
     /// In the order of their keys.
@@ -39,7 +39,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Takes what fits from the front; what must not meet what is taken stays for the next batch.
+    /// Takes the operations that fit from the front; conflicting ones stay for the next batch.
     pub(crate) fn take(waiting: &mut VecDeque<HotOp>) -> Batch {
         let mut batch = Batch::default();
         let mut runs: HashSet<RunId> = HashSet::with_capacity(waiting.len());
@@ -88,8 +88,8 @@ impl Batch {
         starts.chain(moves)
     }
 
-    /// Turns away what has waited too long, so that nobody waits for the others' troubles longer than for their own. Only to be
-    /// called while nothing of the batch is on its way.
+    /// Rejects operations that have waited too long, so that no caller waits longer than its
+    /// deadline. Call it only while nothing of the batch is on its way.
     pub(crate) fn turn_away(&mut self, patience: Duration) {
         let (mut starts, mut moves) = (Vec::new(), Vec::new());
         for start in self.starts.drain(..) {
@@ -107,9 +107,9 @@ impl Batch {
         (self.starts, self.moves) = (starts, moves);
     }
 
-    /// Tells everybody that there is no outcome.
+    /// Answers all callers with the error.
     pub(crate) fn fail(self, error: &StoreError) {
-        // Callers that no longer wait will ask again.
+        // Callers that stopped waiting will ask again.
         self.starts.into_iter().for_each(|start| drop(start.reply.send(Err(error.clone()))));
         self.moves.into_iter().for_each(|moved| drop(moved.reply.send(Err(error.clone()))));
     }

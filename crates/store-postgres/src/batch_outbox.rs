@@ -1,4 +1,5 @@
-//! What the writes of a batch bring for the journal and the outbox: one statement each, and none if there is nothing.
+//! Journal entries and outbox messages of a batch: one statement each, and none if there is
+//! nothing.
 
 use hapax_engine::model::RunCommit;
 use tokio_postgres::Error;
@@ -13,7 +14,7 @@ use crate::outbox::OutboxColumns;
 use crate::pools::HeldConnection;
 use crate::rows::uuid;
 
-/// Entries of the journal and after-effects, each with the write that brings it.
+/// Journal entries and after-effects, each with the write that adds it.
 #[derive(Debug, Default)]
 pub(crate) struct BatchOutbox {
     notes: JournalColumns,
@@ -22,7 +23,7 @@ pub(crate) struct BatchOutbox {
     posts_by: Writers,
 }
 
-/// The write that a row belongs to: it is kept only if that took effect.
+/// The write that a row belongs to. The row is kept only if the write took effect.
 #[derive(Debug, Default)]
 struct Writers {
     workspace: Vec<i32>,
@@ -39,7 +40,8 @@ impl Writers {
 }
 
 impl BatchOutbox {
-    /// What these writes bring, each given with the number of its workspace if that has one. Not to be called inside a transaction.
+    /// Collects the rows of these writes, each given with its workspace's number, if it has one.
+    /// Must not be called inside a transaction.
     pub(crate) async fn by(
         moves: &[Move],
         workspaces: &[Option<WorkspaceRowId>],
@@ -48,7 +50,7 @@ impl BatchOutbox {
     ) -> Result<Self, Fault> {
         let mut brought = BatchOutbox::default();
         for (Move { advance, .. }, workspace) in moves.iter().zip(workspaces) {
-            // Without a number there is no run, so that the write will not take effect.
+            // A workspace without a number has no runs, so the write will not take effect.
             let Some(workspace) = *workspace else { continue };
             for note in &advance.notes {
                 let number = numbers.give_workspace(held.link(), &note.workspace).await?;
@@ -76,7 +78,7 @@ impl BatchOutbox {
         self.posts_by.run.is_empty()
     }
 
-    /// Prepares what is going to be sent, so that it then goes out without waiting.
+    /// Prepares the statements, so that they are later sent without waiting.
     pub(crate) async fn prepare(&self, held: &HeldConnection) -> Result<(), Error> {
         if !self.has_no_notes() {
             held.prepare_cached(include_str!("../sql/insert_notes_of_runs.sql")).await?;
@@ -87,7 +89,7 @@ impl BatchOutbox {
         Ok(())
     }
 
-    /// Appends entries of the journal, inside the transaction of the writes and behind them.
+    /// Appends journal entries, inside the transaction of the writes and behind them.
     pub(crate) async fn send_notes(&self, held: &HeldConnection) -> Result<(), Error> {
         if self.has_no_notes() {
             return Ok(());
@@ -96,7 +98,7 @@ impl BatchOutbox {
         send(held, sql, &self.notes_by, &self.notes.params()).await
     }
 
-    /// Keeps after-effects, inside the transaction of the writes and behind them.
+    /// Inserts after-effects, inside the transaction of the writes and behind them.
     pub(crate) async fn send_posts(&self, held: &HeldConnection) -> Result<(), Error> {
         if self.has_no_posts() {
             return Ok(());

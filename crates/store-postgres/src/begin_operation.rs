@@ -10,7 +10,7 @@ use crate::session::Session;
 /// A request to begin.
 pub(crate) struct Begin {
     pub(crate) request: BeginOperation,
-    /// Can a row of the user's table have such an id at all?
+    /// Can a row of the user's table have this id?
     pub(crate) id_fits: bool,
 }
 

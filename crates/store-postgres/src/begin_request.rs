@@ -1,4 +1,4 @@
-//! Taking in requests, and writing how they ended.
+//! Beginning requests, and recording their outcomes.
 
 use hapax_engine::model::{
     BeginOutcome, BeginRequest, FinishDecision, FinishRequest, decide_begin_request, decide_finish_request,
@@ -22,7 +22,7 @@ impl Verb for BeginRequest {
         let found = session.requests.get(&place).and_then(Option::as_ref);
         let decision = decide_begin_request(found, self, session.now);
         let is_there = found.is_some();
-        // What this transaction has just put into the table is its own, and held as it should be.
+        // A row that this transaction has just inserted already holds the right values.
         if let Some(record) = decision.write.filter(|record| Some(record) != found) {
             hold_request(session, is_there, record).await?;
         }

@@ -1,4 +1,4 @@
-//! Granting after-effects to a deliverer: one statement, which passes over what others are at.
+//! Granting after-effects to a deliverer: one statement, which skips rows that others have locked.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::outbox::post;
 use crate::pools::HeldConnection;
 use crate::rows::{self, Columns, owner_uuid};
 
-/// What the statement answers with, by target.
+/// Result of the statement, by target.
 struct Found {
     /// Each with the instant it was due at.
     claimed: Vec<(i32, Timestamp, OutboxMessage)>,
@@ -42,8 +42,8 @@ pub(crate) async fn claim_outbox(
     let Found { mut claimed, next } = read(&found)?;
     let next_due_at = next.into_iter().map(|(n, at)| {
         let is_full = claimed.iter().filter(|(of, ..)| *of == n).count() >= rooms[n as usize].1;
-        // What is due though there was room for it others have locked. It is theirs in a moment; to look again at once would
-        // only keep them from it.
+        // Another node has locked due rows although there was room for them. It will take them in a
+        // moment; looking again at once would only delay it.
         if is_full { at } else { at.max(now.plus(LOOK_AGAIN_AFTER)) }
     });
     let next_due_at = next_due_at.min();
@@ -51,7 +51,7 @@ pub(crate) async fn claim_outbox(
     Ok(ClaimedOutbox { posts: claimed.into_iter().map(|(_, _, post)| post).collect(), next_due_at })
 }
 
-/// Each target once: a statement sees a row once, so that two shares of one target would be the same.
+/// Each target once: a statement returns a row once, so two shares of one target would be the same.
 fn rooms(asked: &[(Name, usize)]) -> Vec<(&Name, usize)> {
     let mut rooms: Vec<(&Name, usize)> = Vec::with_capacity(asked.len());
     for (target, room) in asked {

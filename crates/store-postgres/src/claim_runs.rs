@@ -1,4 +1,4 @@
-//! Granting leases on due runs: locked where nobody else has them, decided by the model, written together.
+//! Granting leases on due runs: lock the free ones, decide by the model, write them together.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use crate::limits::{LONG_BACKLOG, LOOK_AGAIN_AFTER, MAX_WORKSPACES_PER_CLAIM};
 use crate::pools::HeldConnection;
 use crate::rows::{self, Columns, StoredHead, uuid};
 
-/// A due run that was seen, not locked yet.
+/// A due run that is not locked yet.
 type Place = (WorkspaceRowId, RunId);
 
-/// Whose turn it is among the workspaces when not all can be served at once.
+/// Position in the rotation of workspaces, when not all can be served at once.
 #[derive(Debug, Default)]
 pub(crate) struct Rotation(AtomicI32);
 
-/// The workflows the caller serves, as this database knows them.
+/// The workflows of the caller, by their numbers in this database.
 #[derive(Default)]
 struct Served {
     workflows: Vec<i32>,
     versions: Vec<i32>,
-    /// Whether each is served for all workspaces; if not, `only` says for which.
+    /// True if the workflow is served for all workspaces; otherwise `only` lists them.
     is_for_all: Vec<bool>,
     only: ServedOnly,
 }
 
-/// Workflows that are served for some workspaces only, one row for each.
+/// Workflows that are served for some workspaces only, one row each.
 #[derive(Default)]
 struct ServedOnly {
     workflows: Vec<i32>,
@@ -77,7 +77,8 @@ pub(crate) async fn claim_runs(
     let next_wake_at = next_wake_at?;
     committed?;
     let runs: Vec<RunHead> = granted.into_iter().map(|granted| granted.head).collect();
-    // What others have locked is theirs in a moment; to look again at once would only keep them from it.
+    // Another node will take the locked runs in a moment; looking again at once would only delay
+    // it.
     let next_wake_at = match locked.is_empty() {
         true => next_wake_at.map(|at| at.max(now.plus(LOOK_AGAIN_AFTER))),
         false => next_wake_at,
@@ -90,7 +91,7 @@ async fn find_served(held: &HeldConnection, numbers: &InternedNames, grant: &Gra
     let workspaces = grant.serves.iter().flat_map(|(_, served_for)| served_for.listed());
     numbers.learn(held.link(), grant.serves.iter().map(|(serves, _)| &serves.name), workspaces).await?;
     for (serves, served_for) in grant.serves.iter() {
-        // A workflow without a number has no runs, and neither has a workspace without one.
+        // A workflow or workspace without a number has no runs.
         let Some(workflow) = numbers.known_workflow(&serves.name) else { continue };
         let version = serves.version.cast_signed();
         served.workflows.push(workflow.0);
@@ -107,7 +108,8 @@ async fn find_served(held: &HeldConnection, numbers: &InternedNames, grant: &Gra
     Ok(served)
 }
 
-/// Due runs in the order they are to be served; some more than asked for, because others may have some of them locked.
+/// Due runs in the order of service; a few more than requested, because others may have locked some
+/// of them.
 async fn list_due(
     held: &HeldConnection,
     served: &Served,
@@ -141,8 +143,8 @@ async fn list_due(
     Ok(mix(by_time, in_turns, limit))
 }
 
-/// With a long backlog every second run is that of a workspace whose turn it is, so that neither the oldest runs nor any
-/// workspace ever wait for all of another's.
+/// Merges the two lists. With a long backlog every second run comes from the rotation, so neither
+/// the oldest runs nor any workspace waits for all runs of another.
 fn mix(by_time: Vec<Place>, in_turns: Vec<Place>, limit: usize) -> Vec<Place> {
     let mut seen = HashSet::with_capacity(2 * limit);
     let mut mixed = Vec::with_capacity(2 * limit);
@@ -157,7 +159,7 @@ fn mix(by_time: Vec<Place>, in_turns: Vec<Place>, limit: usize) -> Vec<Place> {
     }
 }
 
-/// Due runs of the workspaces whose turn it is: of each the first, then of each the second, and so on.
+/// Due runs of the workspaces in rotation: the first of each, then the second of each, and so on.
 async fn list_in_turns(
     held: &HeldConnection,
     served: &Served,
@@ -197,13 +199,13 @@ async fn list_in_turns(
             places.push((priority, place, WorkspaceRowId(workspace), run));
         }
     }
-    // If all could be visited, the next turn begins with the first.
+    // If all were visited, the next rotation begins with the first.
     rotation.0.store(last_visited.unwrap_or(0), Ordering::Relaxed);
     places.sort_unstable();
     Ok(places.into_iter().map(|(_, _, workspace, run)| (workspace, run)).collect())
 }
 
-/// Locks as many of these as asked for, in their order, and reads them.
+/// Locks up to the requested number, in their order, and reads them.
 async fn lock(
     held: &HeldConnection,
     due: &[Place],
@@ -227,7 +229,7 @@ fn read_heads(found: &[Row]) -> Result<Vec<StoredHead>, Fault> {
     rows::collect(found, |mut row| rows::stored_head(&mut row))
 }
 
-/// What each claim comes to: granted, or put aside.
+/// Decides each claim: granted or quarantined.
 fn decide(locked: &[StoredHead], grant: &Grant, now: Timestamp) -> (Vec<Granted>, Vec<Granted>) {
     let (mut granted, mut put_aside) = (Vec::new(), Vec::new());
     for StoredHead { head, workspace, .. } in locked {
@@ -293,7 +295,7 @@ async fn find_next_wake(held: &HeldConnection, served: &Served) -> Result<Option
     Ok(rows::at_most_one(&found, |mut row| row.maybe_at())?.flatten())
 }
 
-/// Since when the run that has been due the longest is due.
+/// Due time of the most overdue run.
 pub(crate) async fn find_oldest_due_at(
     held: Arc<HeldConnection>,
     now: Timestamp,

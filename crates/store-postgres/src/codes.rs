@@ -1,5 +1,5 @@
-//! The numbers that stand for enums in columns, the same as in the SQLite store. They are on disk: never change one,
-//! only add.
+//! Numbers for enums in columns, the same as in the SQLite store. They are on disk: never change
+//! one, only add.
 
 use hapax_engine::model::{
     CatalogKind, EffectClass, Ending, EventKind, InboundEventStatus, KeyKind, Occurrence, OperationStatus,
@@ -11,7 +11,7 @@ use crate::fault::Fault;
 
 /// An enum with a number for each variant.
 pub(crate) trait Code: Sized + Copy + 'static {
-    /// What it is, for the error about a number that stands for nothing.
+    /// Name of the enum, for the error about an unknown number.
     const WHAT: &'static str;
 
     /// Every variant.
@@ -44,7 +44,7 @@ impl Code for RunStatus {
     }
 }
 
-/// How a run that has ended under this status ended.
+/// Ending of a run with this status.
 pub(crate) fn ending_of(status: RunStatus) -> Option<Ending> {
     match status {
         RunStatus::Completed => Some(Ending::Completed),
@@ -183,7 +183,7 @@ impl Code for EffectClass {
     }
 }
 
-/// The numbers rise with what is known: the highest of an attempt counts.
+/// The numbers rise with certainty: the highest of an attempt counts.
 impl Code for Occurrence {
     const WHAT: &'static str = "what is known of an attempt";
     const ALL: &'static [Self] = &Occurrence::ALL;
@@ -304,17 +304,18 @@ impl Code for Recovery {
     }
 }
 
-/// A counter as PostgreSQL keeps it. Counters rise by one and cannot reach the sign bit; tokens do not pass here.
+/// A counter as PostgreSQL stores it. Counters rise by one and cannot reach the sign bit; tokens
+/// are stored differently.
 pub(crate) fn count(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// An instant as PostgreSQL keeps it.
+/// An instant as PostgreSQL stores it.
 pub(crate) fn millis(at: Timestamp) -> i64 {
     at.as_millis()
 }
 
-/// Perhaps an instant.
+/// An optional instant as PostgreSQL stores it.
 pub(crate) fn millis_of(at: Option<Timestamp>) -> Option<i64> {
     at.map(Timestamp::as_millis)
 }

@@ -1,4 +1,4 @@
-//! Commands of people.
+//! Commands of people on runs.
 
 use hapax_engine::model::{CommandResult, Refusal, RunCommand, StepRecord, decide_command};
 use hapax_engine::store::{CommandRun, RunCommandOutcome};
@@ -53,7 +53,7 @@ impl Verb for CommandRun {
         if let Some(result) = &steered.result {
             insert_result(session, workspace, self.run, result)?;
             announce_ending(session, &written.head, &self.announce).await?;
-            // The runs that this makes due are found by the next claim; a person has no workers to tell.
+            // The next claim finds the runs that this makes due; a person has no workers to wake.
             follow_ending(session, written, &self.announce, &mut Vec::new()).await?;
         }
         Ok(RunCommandOutcome::Accepted(steered.head))
@@ -68,7 +68,7 @@ async fn list_steps(session: &mut Session<'_>, stored: &StoredHead) -> Result<Ve
     rows::collect(&found, rows::step)
 }
 
-/// What a failed run must have again before it can go on.
+/// Reasons why a failed run cannot be retried: its key or its subject names another run.
 async fn stands_against(session: &mut Session<'_>, stored: &StoredHead) -> Result<Option<Refusal>, Fault> {
     let facts = &stored.head.facts;
     if let Some(holder) = key_holder(session, stored.workspace, facts).await? {
@@ -79,7 +79,8 @@ async fn stands_against(session: &mut Session<'_>, stored: &StoredHead) -> Resul
     Ok(holder.map(Refusal::SubjectBusy))
 }
 
-/// The key and the subject name the run again; its result and the records that run again go.
+/// Gives the key and the subject back to the run; deletes its result and the records that run
+/// again.
 async fn take_back(
     session: &mut Session<'_>,
     stored: &StoredHead,

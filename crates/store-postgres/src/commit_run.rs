@@ -1,4 +1,4 @@
-//! Writes under a lease, one at a time: those with consequences beyond their own run.
+//! Writes under a lease, one at a time, for writes with consequences beyond their own run.
 
 use std::borrow::Cow;
 
@@ -80,7 +80,7 @@ impl Verb for RunCommit {
     }
 }
 
-/// A child is named by the step that waits for it, so it has no key and no subject that could stand against it.
+/// A child is named by the step that waits for it, so it has no key or subject that could conflict.
 pub(crate) fn check_children(advance: &RunCommit) -> Result<(), Fault> {
     for child in &advance.children {
         if child.facts.workspace != *advance.workspace() {
@@ -93,8 +93,8 @@ pub(crate) fn check_children(advance: &RunCommit) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Why the write does not take effect: it did before, or the run moved on, or it is somebody else's. What there is to know about its
-/// promises is not said here.
+/// Explains why a write did not take effect: it took effect before, the run has moved on, or
+/// another worker holds it. News about its promises is not included.
 pub(crate) fn refuse(advance: &RunCommit, stored: &StoredHead) -> Option<CommitOutcome> {
     let holds = stored.head.state.lease().is_some() && stored.head.fence == advance.fence;
     if holds && stored.head.version == advance.expected {
@@ -107,7 +107,7 @@ pub(crate) fn refuse(advance: &RunCommit, stored: &StoredHead) -> Option<CommitO
     })
 }
 
-/// Can every promise that is to time out still do so?
+/// Returns true if every promise that should time out is still pending.
 async fn all_pending(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -125,7 +125,7 @@ async fn all_pending(
     Ok(true)
 }
 
-/// The children that are not there yet.
+/// The children that do not exist yet.
 async fn list_new_children<'a>(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -142,7 +142,7 @@ async fn list_new_children<'a>(
     Ok(new)
 }
 
-/// What there is to know now about the promises of a write that took effect before.
+/// News about the promises of a write that took effect before.
 async fn opened_since(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -156,7 +156,7 @@ async fn opened_since(
     Ok(opened)
 }
 
-/// The write takes effect; answers with the runs it made due, and what there is to know about its promises.
+/// Applies the write; returns the runs it made due, and news about its promises.
 async fn write(
     session: &mut Session<'_>,
     advance: &RunCommit,
@@ -198,7 +198,7 @@ async fn write(
     Ok((woken, opened))
 }
 
-/// The run after the write: what its holder computed, but for what others move without telling it.
+/// The run after the write: as its holder computed it, plus the fields that others change.
 fn next_head(
     advance: &RunCommit,
     before: &RunHead,
@@ -229,7 +229,7 @@ async fn write_parts(
     let run = advance.run();
     let continued = advance.events.iter().rfind(|event| event.kind == EventKind::ContinuedAsNew);
     for step in &advance.steps {
-        // A record of the generation that ends with this write goes with it.
+        // A record of the generation that ends with this write is deleted with it.
         if continued.is_none_or(|event| step.changed_version > event.version) {
             record_step(session, workspace, advance, step)?;
         }

@@ -1,5 +1,5 @@
-//! Group commit: takes everything that waits into one statement per kind and one transaction, then tells each caller its own
-//! outcome.
+//! Group commit: puts all waiting operations into one statement per kind and one transaction, then
+//! answers each caller.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -28,7 +28,7 @@ use crate::rmw_lane::pause;
 use crate::rows::{self, Columns, StoredHead, uuid};
 use crate::start_runs::{Begun, Obstacle, StartColumns, read_obstacle};
 
-/// What waits for the committers; they take turns in emptying it.
+/// Queue of the committers, which take turns in emptying it.
 pub(crate) type Inbox = Arc<Mutex<mpsc::Receiver<HotOp>>>;
 
 /// One of the connections that commit.
@@ -37,24 +37,24 @@ pub(crate) struct Committer {
     pub(crate) numbers: Arc<InternedNames>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hints: Arc<Hints>,
-    /// Takes what turns out not to be plain.
+    /// Receives operations that turn out not to be plain.
     pub(crate) considered: mpsc::Sender<Box<dyn Task>>,
 }
 
-/// What a committed batch did.
+/// Effects of a committed batch.
 struct Written {
     now: Timestamp,
-    /// By place in the batch: the run that was made.
+    /// By position in the batch: the run that was created.
     made: HashMap<usize, StartOutcome>,
-    /// By place in the batch: whether the run is due at once.
+    /// By position in the batch: true if the run is due at once.
     moved: HashMap<usize, bool>,
-    /// By place in the batch.
+    /// By position in the batch.
     workspaces_of_starts: Vec<WorkspaceRowId>,
     workspaces_of_moves: Vec<Option<WorkspaceRowId>>,
 }
 
 impl Committer {
-    /// Works until nobody can send any more and everything is written.
+    /// Works until all senders are gone and everything is written.
     pub(crate) async fn run(self, inbox: Inbox) {
         let mut waiting = VecDeque::with_capacity(MAX_BATCH);
         loop {
@@ -64,13 +64,14 @@ impl Committer {
             }
             let written = AssertUnwindSafe(self.write(Batch::take(&mut waiting))).catch_unwind().await;
             if written.is_err() {
-                // Its callers are told that nobody knows; its connection is gone; the next batch is none the worse.
+                // The callers get an unknown outcome, and the connection is dropped. The next batch
+                // is not affected.
                 tracing::error!("a batch of writes failed by a fault of the store");
             }
         }
     }
 
-    /// Commits all together, or each alone if one of them cannot be written.
+    /// Commits all together, or each alone if one of them fails.
     async fn write(&self, mut batch: Batch) {
         let patience = self.pools.commits.deadline();
         batch.turn_away(patience);
@@ -94,7 +95,8 @@ impl Committer {
         }
     }
 
-    /// Gives the batch back if an operation in it is at fault; tells everybody about any other failure.
+    /// Returns the batch if one of its operations is at fault; reports any other failure to all
+    /// callers.
     async fn write_together(&self, batch: Batch) -> Result<(), (Batch, StoreError)> {
         let mut tries = 1;
         loop {
@@ -162,7 +164,8 @@ impl Committer {
                 .push((workspace, self.numbers.give_workflow(held.link(), &new.facts.workflow.name).await?));
         }
         let brought = BatchOutbox::by(&batch.moves, &workspaces_of_moves, held, &self.numbers).await?;
-        // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
+        // Read after the batch was taken, so no operation is judged by an earlier instant than its
+        // sending.
         let now = self.clock.now();
         let starts: Vec<Begun<'_>> = numbered
             .iter()
@@ -198,7 +201,7 @@ impl Committer {
         Ok(written)
     }
 
-    /// Tells those whose write took effect; finds out about the others.
+    /// Answers the callers of effective writes, and explains the others.
     async fn answer(&self, batch: Batch, mut written: Written, held: HeldConnection) {
         let (mut starts, mut moves) = (Vec::new(), Vec::new());
         let mut has_woken = false;
@@ -215,7 +218,7 @@ impl Committer {
         for (n, moved) in batch.moves.into_iter().enumerate() {
             match (written.moved.get(&n), written.workspaces_of_moves[n]) {
                 (Some(is_due), _) => {
-                    // Parked too early, or released: for whoever claims it first.
+                    // Parked too early, or released: any node may claim it.
                     let is_ready =
                         matches!(moved.advance.head.state, RunState::Running(RunningState::Ready { .. }));
                     has_woken |= *is_due || is_ready;
@@ -241,7 +244,7 @@ impl Committer {
                 self.answer_moves(moves, heads).await;
             }
             Err(fault) => {
-                // They were not written by this batch; whether an earlier try was, the next one will tell.
+                // This batch did not write them; the next try will show whether an earlier one did.
                 let error = StoreError::Unknown(fault.into_store_error().to_string());
                 let starts = starts.into_iter().map(|(_, start)| start).collect();
                 let moves = moves.into_iter().map(|(_, moved)| moved).collect();
@@ -278,12 +281,13 @@ impl Committer {
             match heads.get(&uuid(advance.run())) {
                 None => drop(reply.send(Ok(CommitOutcome::LeaseLost))),
                 Some(stored) => match refuse(&advance, stored) {
-                    // There may be something to know now about the promises it opened then.
+                    // There may be news about the promises that it opened earlier.
                     Some(CommitOutcome::Committed { .. }) if !advance.promises.is_empty() => {
                         self.consider(Job::boxed(*advance, reply, entered)).await;
                     }
                     Some(outcome) => drop(reply.send(Ok(outcome))),
-                    // Nothing is wrong with it, so it was held back because its end concerns children, or a promise has a key.
+                    // It is valid, so it was held back because its end concerns children, or
+                    // because a promise has a key.
                     None => self.consider(Job::boxed(*advance, reply, entered)).await,
                 },
             }
@@ -297,10 +301,10 @@ impl Committer {
     }
 }
 
-/// Waits for operations, then lets everybody who is about to send one do so: those who were just answered come back at once,
-/// and a commit that waits for them costs less than one more commit.
+/// Waits for operations, then lets callers that are about to send do so: a caller that was just
+/// answered comes back at once, and waiting for it costs less than another commit.
 async fn gather(inbox: &Inbox, waiting: &mut VecDeque<HotOp>) {
-    // Whoever has something to do does not wait behind a committer that has not.
+    // A committer with work does not wait behind an idle one.
     let mut inbox = match waiting.is_empty() {
         true => inbox.lock().await,
         false => match inbox.try_lock() {
@@ -327,7 +331,8 @@ async fn gather(inbox: &Inbox, waiting: &mut VecDeque<HotOp>) {
     waiting.extend(taken);
 }
 
-/// One statement per kind; all in one transaction if there are several. Answers with those that took effect.
+/// Sends one statement per kind; in one transaction if there are several. Returns the operations
+/// that took effect.
 async fn send(
     held: &HeldConnection,
     starts: &[Begun<'_>],
@@ -352,7 +357,8 @@ async fn send(
         (false, true) => Ok((start().await?, Vec::new())),
         (true, false) if brought.is_empty() => Ok((Vec::new(), advance().await?)),
         (has_no_starts, false) => {
-            // Prepared beforehand, so that everything below goes out in this order and without waiting.
+            // Prepared first, so that the statements below are sent in this order and without
+            // waiting.
             held.prepare_cached(include_str!("../sql/advance_runs.sql")).await?;
             if !has_no_starts {
                 held.prepare_cached(include_str!("../sql/start_runs.sql")).await?;
@@ -382,7 +388,7 @@ async fn send(
     }
 }
 
-/// What stands against starts, by their place; and the runs of writes that did not take effect.
+/// Obstacles to starts, by their position; and the runs of writes that did not take effect.
 async fn explain(
     held: &HeldConnection,
     starts: &[(WorkspaceRowId, Start)],

@@ -1,4 +1,4 @@
-//! How connections are made: each with timeouts of ours, on the schema of ours, to a server that takes writes.
+//! Making connections: each with the store's timeouts and schema, to a server that takes writes.
 
 use std::time::Duration;
 
@@ -12,28 +12,29 @@ use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
 use crate::settings::{self, Settings};
 
-/// Sent after the rest, because a server on a platform without it refuses it: lets go of a statement whose client is gone.
+/// Sent after the rest, because a server on an unsupported platform rejects it. Makes the server
+/// cancel a statement whose client is gone.
 pub(crate) const CHECK_CLIENT: &str = "SET client_connection_check_interval = '2s'";
 
-/// Sent every now and then. A plan that was made when a table held a single row may walk over it, since that was as good as to
-/// look the row up, and would be kept until the server next looks at the size of the table.
+/// Sent from time to time. A plan for a table with a single row may scan it, since that was as good
+/// as a lookup, and would be kept until the server next analyses the table.
 pub(crate) const FORGET_PLANS: &str = "DISCARD PLANS";
 
-/// Where connections lead, and how they are made.
+/// Server address and connection settings.
 #[derive(Clone)]
 pub(crate) struct Address {
-    /// For connections of ours.
+    /// For the store's own connections.
     pub(crate) config: Config,
     /// For connections that user code shares: with its own `search_path`, and plans of PostgreSQL's choice.
     pub(crate) work_config: Config,
-    /// How settings get to the server.
+    /// How settings reach the server.
     pub(crate) settings: Settings,
     pub(crate) tls: Tls,
-    /// How many there may be.
+    /// Limit on connections.
     pub(crate) cap: ConnectionCap,
 }
 
-/// The address that `url` stands for.
+/// Parses `url`.
 pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Address, OpenError> {
     let plain = configure_plain(url, options)?;
     let config = settings::at_startup(&plain.config, &settings::own(options));
@@ -57,7 +58,7 @@ fn configure_plain(url: &str, options: &PostgresOptions) -> Result<Address, Open
     }
     let wish = taken.into_wish(config.get_ssl_mode())?;
     let is_local = config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)));
-    // Nobody listens at a socket of this machine; `psql` leaves it alone as well.
+    // A socket of this machine cannot be overheard; `psql` does not encrypt it either.
     config.ssl_mode(if is_local { SslMode::Disable } else { wish.ssl_mode() });
     let tls = connector(&wish, &place(&config))?;
     let config = complete(config, options);
@@ -72,7 +73,8 @@ fn complete(mut config: Config, options: &PostgresOptions) -> Config {
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT);
     }
-    // A server that vanished without a word is noticed by these, should the deadline of a call not be first.
+    // Keepalives detect a server that vanished silently, if the deadline of a call does not come
+    // first.
     config.keepalives(true).keepalives_idle(Duration::from_secs(10));
     config.keepalives_interval(Duration::from_secs(3)).keepalives_retries(3);
     config.tcp_user_timeout(options.deadline);
@@ -98,7 +100,7 @@ fn check_schema(schema: &str) -> Result<(), OpenError> {
     }
 }
 
-/// Where the connections lead, for messages: never with the password.
+/// Address of the server for messages, without the password.
 pub(crate) fn place(config: &Config) -> String {
     let ports = config.get_ports();
     let hosts = config.get_hosts().iter().enumerate().map(|(i, host)| {
@@ -113,8 +115,8 @@ pub(crate) fn place(config: &Config) -> String {
     format!("{}/{}", hosts.join(","), config.get_dbname().or(config.get_user()).unwrap_or_default())
 }
 
-/// The hosts and ports that connections to `url` go to, sockets of this machine apart: for whoever sends requests for others, and must
-/// keep them away from here.
+/// Hosts and ports of `url`, without local sockets. An HTTP sender on behalf of others must be kept
+/// away from them.
 pub fn list_hosts(url: &str) -> Result<Vec<(String, u16)>, OpenError> {
     let (url, _) = Taken::out_of(url)?;
     let config: Config = url.parse().map_err(|_| OpenError::BadUrl)?;
@@ -129,11 +131,13 @@ pub fn list_hosts(url: &str) -> Result<Vec<(String, u16)>, OpenError> {
     Ok(named.chain(addressed).collect())
 }
 
-/// Opens one connection outside the pools. It has only the settings of its startup message, and ends with its client.
+/// Opens one connection outside the pools. It has only the settings of its startup message, and
+/// closes with its client.
 pub(crate) async fn connect(address: &Address) -> Result<Client, OpenError> {
     let Address { config, tls, cap, .. } = address;
     let permit = cap.permit().await;
-    // The driver's own timeout ends when the server accepts; one that then says nothing is none.
+    // The driver's own timeout ends when the server accepts the connection; a silent server needs
+    // another.
     let patience = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
     let connecting = tokio::time::timeout(patience, config.connect(tls.clone())).await;
     let (client, connection) = match connecting {

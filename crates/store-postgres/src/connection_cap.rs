@@ -1,4 +1,5 @@
-//! How many connections a node may hold: each has a permit from before it is made until its socket is closed, so there are never more.
+//! Connection limit of a node. Each connection has a permit from before it is opened until its
+//! socket is closed, so there are never more.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -38,7 +39,7 @@ impl ConnectionCap {
         ConnectionCap(Arc::new(Semaphore::new(options.max_connections())))
     }
 
-    /// The right to one connection, for as long as it is kept.
+    /// Waits for a permit for one connection.
     pub(crate) async fn permit(&self) -> OwnedSemaphorePermit {
         self.0.clone().acquire_owned().await.expect("it is never closed")
     }
@@ -63,7 +64,7 @@ impl Connect for CappedConnect {
     }
 }
 
-/// Carries a connection to its end. However that comes about, the permit is given back after the socket is closed.
+/// Drives a connection to its end. In every case the permit is released after the socket is closed.
 pub(crate) async fn carry<S>(connection: Connection<Socket, S>, permit: OwnedSemaphorePermit)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -78,7 +79,7 @@ where
 mod tests {
     use super::*;
 
-    /// docs/scaling.md tells this number.
+    /// docs/scaling.md states this number.
     #[test]
     fn the_defaults_come_to_what_the_docs_say() {
         assert_eq!(PostgresOptions::default().max_connections(), 23);

@@ -1,4 +1,4 @@
-//! Making an entity in our own table.
+//! Creating an entity in the store's own table.
 
 use hapax_engine::model::{Entity, EntityStorage, Version};
 use hapax_engine::store::{CreateEntityOutcome, NewEntity};
@@ -28,7 +28,8 @@ impl Verb for NewEntity {
         if let Some(entity) = session.entities.entity(&place, &self.entity) {
             return Ok(CreateEntityOutcome::Exists(entity));
         }
-        // One that another transaction makes meanwhile breaks the primary key, and the whole is tried again.
+        // If another transaction creates it at the same time, the primary key fails, and the
+        // operation is retried.
         let entity = Entity {
             entity: self.entity.clone(),
             status: self.status.clone(),

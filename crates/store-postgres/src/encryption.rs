@@ -1,6 +1,8 @@
-//! What a URL asks for in the way of encryption: `sslmode`, `sslrootcert`, `sslcert` and `sslkey`, with the meaning they have for `psql`.
+//! Encryption settings of a URL: `sslmode`, `sslrootcert`, `sslcert` and `sslkey`, with the meaning
+//! they have for `psql`.
 //!
-//! The driver knows neither the files nor the modes that check a certificate, so all are taken out of the URL before it sees it.
+//! The driver supports neither the files nor the modes that verify a certificate, so they are
+//! removed from the URL before the driver sees it.
 
 use std::path::PathBuf;
 
@@ -14,40 +16,40 @@ pub(crate) use plain::{Tls, connector};
 #[cfg(feature = "tls")]
 pub(crate) use rustls_connector::{Tls, connector};
 
-/// How much is asked for.
+/// Required level of encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mode {
     /// None.
     Disable,
-    /// If the server can; nothing is checked, so this keeps out only those who listen.
+    /// If the server supports it. Nothing is verified, so it protects only against eavesdropping.
     Prefer,
-    /// Always; the certificate is checked only if a file to check it by is named.
+    /// Always; the certificate is verified only against a given file.
     Require,
-    /// The certificate must be signed by one that is trusted.
+    /// The certificate must be signed by a trusted authority.
     VerifyCa,
-    /// And it must be that of the host.
+    /// The certificate must also match the host.
     VerifyFull,
 }
 
-/// What a URL asks for.
+/// TLS settings of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) mode: Mode,
-    /// Trusted instead of what the machine trusts.
+    /// Trusted certificates, instead of the machine's.
     pub(crate) root: Option<PathBuf>,
-    /// Shown to a server that asks who is there.
+    /// Client certificate, for a server that requires one.
     pub(crate) identity: Option<Identity>,
 }
 
 /// The files of a client certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The certificate, and those between it and the one that the server trusts.
+    /// The certificate, and its chain up to an authority that the server trusts.
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
 }
 
-/// What was taken out of a URL.
+/// Parameters removed from a URL.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
     mode: Option<Mode>,
@@ -57,10 +59,11 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Takes it out; answers also with what is left.
+    /// Removes them; also returns the rest of the URL.
     pub(crate) fn out_of(url: &str) -> Result<(String, Taken), OpenError> {
         let mut taken = Taken::default();
-        // As the driver reads it: what stands before the first `@` is the password, whatever it looks like.
+        // As the driver parses it: the text before the first `@` is the password, whatever it looks
+        // like.
         let after_password = url.find('@').unwrap_or(0);
         let Some(begin) = url[after_password..].find('?').map(|at| after_password + at) else {
             return Ok((url.to_owned(), taken));
@@ -85,15 +88,16 @@ impl Taken {
         Ok((left, taken))
     }
 
-    /// The wish, given what the driver has understood of the rest: it reads other forms of URL, and nothing said there is lost.
+    /// The settings, combined with the driver's reading of the rest: it accepts other forms of URL,
+    /// and none of their settings is lost.
     pub(crate) fn into_wish(self, understood: SslMode) -> Result<Wish, OpenError> {
         let mode = self.mode.unwrap_or(match understood {
             SslMode::Disable => Mode::Disable,
             SslMode::Prefer => Mode::Prefer,
-            // Also whatever the driver may learn one day.
+            // Also for modes that the driver may add.
             _ => Mode::Require,
         });
-        // Whoever names a file wants it to count.
+        // A given root certificate implies verification.
         let mode = if mode == Mode::Require && self.root.is_some() { Mode::VerifyCa } else { mode };
         let identity = match (self.certificate, self.key) {
             (None, None) => None,
@@ -106,7 +110,7 @@ impl Taken {
 }
 
 impl Wish {
-    /// What the driver is told.
+    /// Mode for the driver.
     pub(crate) fn ssl_mode(&self) -> SslMode {
         match self.mode {
             Mode::Disable => SslMode::Disable,
@@ -133,7 +137,7 @@ impl Mode {
 mod plain {
     use super::{Mode, OpenError, Wish};
 
-    /// What connections are made with.
+    /// Connector of the driver.
     pub(crate) type Tls = tokio_postgres::NoTls;
 
     pub(crate) fn connector(wish: &Wish, place: &str) -> Result<Tls, OpenError> {
@@ -167,7 +171,7 @@ mod rustls_connector {
     use super::{Mode, OpenError, Wish};
     use crate::client_certificate;
 
-    /// What connections are made with.
+    /// Connector of the driver.
     pub(crate) type Tls = MakeRustlsConnect;
 
     pub(crate) fn connector(wish: &Wish, place: &str) -> Result<Tls, OpenError> {
@@ -204,7 +208,7 @@ mod rustls_connector {
         Ok(MakeRustlsConnect::new(config))
     }
 
-    /// Whom to trust: those in the file, or those whom the machine trusts.
+    /// Trusted certificates: those in the file, or the machine's.
     fn trusted(file: Option<&Path>) -> Result<RootCertStore, OpenError> {
         let mut roots = RootCertStore::empty();
         let Some(file) = file else {
@@ -227,7 +231,7 @@ mod rustls_connector {
         }
     }
 
-    /// Checks no certificate, or whose signature it bears but not whose it is: what the weaker modes ask for.
+    /// Verifies nothing, or the signature without the host name, as the weaker modes require.
     #[derive(Debug)]
     struct Lenient {
         chain: Option<Arc<WebPkiServerVerifier>>,
@@ -251,7 +255,7 @@ mod rustls_connector {
         ) -> Result<ServerCertVerified, Error> {
             let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
             match chain.verify_server_cert(certificate, between, server, ocsp, now) {
-                // The name is looked at last, so everything else is in order.
+                // The name is checked last, so everything else is valid.
                 Err(Error::InvalidCertificate(
                     CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
                 )) => Ok(ServerCertVerified::assertion()),
@@ -319,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Nothing that looks odd may weaken what is asked for.
+    /// An unusual spelling must not weaken the required encryption.
     #[test]
     fn no_wish_is_passed_over() {
         let (left, wanted) = wish("postgres://ann:pass?word&sslmode=disable@h/db?sslmode=verify-full");

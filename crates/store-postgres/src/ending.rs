@@ -1,5 +1,5 @@
-//! What follows from the end of a run: its key begins to age, its subject is free, its parent hears of it, its
-//! children are asked to cancel.
+//! Consequences of the end of a run: its key begins to age, its subject is free, its parent is
+//! notified, its children are asked to cancel.
 
 use std::collections::VecDeque;
 
@@ -16,8 +16,8 @@ use crate::outbox::insert_posts;
 use crate::rows::{self, StoredHead, uuid};
 use crate::session::{Session, params};
 
-/// Carries out the consequences of the end of a run, also of those that end by it, of which `announce` says who is told; adds the runs
-/// made due to `woken`.
+/// Applies the consequences of the end of a run, and of the runs that end with it. `announce` names
+/// the subscribers. Adds the runs made due to `woken`.
 pub(crate) async fn follow_ending(
     session: &mut Session<'_>,
     ended: StoredHead,
@@ -57,7 +57,7 @@ pub(crate) async fn follow_ending(
     Ok(())
 }
 
-/// Leaves word of the end of a run for those who want to know.
+/// Queues notifications about the end of a run.
 pub(crate) async fn announce_ending(
     session: &mut Session<'_>,
     head: &RunHead,
@@ -70,7 +70,7 @@ pub(crate) async fn announce_ending(
 
 fn expire_key(session: &mut Session<'_>, workspace: WorkspaceRowId, head: &RunHead) {
     let (Some(key), RunState::Closed { at, ending }) = (&head.facts.key, head.state) else { return };
-    // The key of an open run has no end, so one that is kept for ever needs no write.
+    // The key of an open run has no expiry, so a key that never expires needs no write.
     let Some(expires_at) = decide_key_expiry(head.facts.retention, ending, at) else { return };
     let expired = params![
         workspace.0,
@@ -107,7 +107,7 @@ async fn lock_children_to_cancel(
     Ok(children)
 }
 
-/// The child, if the end of its parent changed it.
+/// The child, if it changed.
 async fn cancel_child(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,

@@ -1,8 +1,10 @@
-//! Entities and operations as a transaction knows them: locked, with what its operations have made of them so far.
+//! Entities and operations within a transaction: locked rows, including the transaction's own
+//! changes.
 //!
-//! All nodes lock documents, then entities of our own, then rows of the users' tables, then operations, each in one order. Whoever begins or finishes an
-//! operation holds its entity, so that one entity is moved by one transaction at a time; work of the user's may hold rows of its own before.
-//! What is written goes out at the end, in one statement for each table.
+//! All nodes lock documents, then entities in the store's table, then rows of the users' tables,
+//! then operations, each in one order. A transaction that begins or finishes an operation holds its
+//! entity, so only one transaction moves an entity at a time. User work may hold rows of its own
+//! before. Writes are sent at the end, in one statement per table.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -23,20 +25,20 @@ use crate::rows::{Columns, broken};
 use crate::session::{Params, Session, params};
 use crate::user_tables;
 
-/// What operations on entities will look at.
+/// Rows that operations on entities need.
 #[derive(Debug, Default)]
 pub(crate) struct EntityNeeds {
-    /// To be locked.
+    /// Entities to lock.
     pub(crate) entities: Vec<(WorkspaceId, EntityRef, EntityStorage)>,
-    /// To be locked, with their entities.
+    /// Operations to lock, with their entities.
     pub(crate) operations: Vec<(WorkspaceId, OperationId)>,
-    /// Ids that operations will get: to be locked if they are there.
+    /// Ids of new operations: to lock if they exist.
     pub(crate) ids: Vec<(WorkspaceId, OperationId)>,
-    /// With the operations that they name.
+    /// Keys, with the operations that they name.
     pub(crate) keys: Vec<(WorkspaceId, IdempotencyKey)>,
-    /// Entities with the operations that hold them.
+    /// Entities, with the operations that hold them.
     pub(crate) held: Vec<(WorkspaceId, EntityRef)>,
-    /// Steps with the newest operation of each on the entity.
+    /// Steps, with the newest operation of each on the entity.
     pub(crate) steps: Vec<(WorkspaceId, EntityRef, Name)>,
     /// Entity workflows that must not be replaced before the transaction ends.
     pub(crate) documents: Vec<Name>,
@@ -54,7 +56,7 @@ impl EntityNeeds {
     }
 }
 
-/// Where an entity lies; the order is that of the locks.
+/// Table of an entity; the variants are in lock order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Own(WorkspaceRowId, EntityRef),
@@ -70,14 +72,14 @@ impl Place {
     }
 }
 
-/// An entity as it was read, and as it is now.
+/// An entity as it was read, and with the changes.
 #[derive(Debug, Clone, Default)]
 struct KnownEntity {
     was: Option<Entity>,
     is: Option<Entity>,
 }
 
-/// What is to be written of an operation.
+/// Pending write of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     Nothing,
@@ -88,7 +90,7 @@ enum Change {
 
 type OperationPlace = (WorkspaceRowId, OperationId);
 
-/// What a transaction knows; `None` if there is none.
+/// Known rows of a transaction; `None` for a missing row.
 #[derive(Debug, Default)]
 pub(crate) struct KnownEntities {
     entities: BTreeMap<Place, KnownEntity>,
@@ -97,7 +99,7 @@ pub(crate) struct KnownEntities {
     holders: BTreeMap<(WorkspaceRowId, EntityRef), Option<OperationId>>,
     lasts: BTreeMap<(WorkspaceRowId, EntityRef, Name), Option<OperationId>>,
     documents: BTreeMap<Name, Option<Version>>,
-    /// To be written at the end.
+    /// Notes to write at the end.
     notes: Vec<EntityJournalEntry>,
     evidence: Vec<JournalEntry>,
     posts: Vec<OutboxMessage>,
@@ -106,7 +108,7 @@ pub(crate) struct KnownEntities {
 impl KnownEntities {
     pub(crate) fn entity(&self, place: &Place, entity: &EntityRef) -> Option<Entity> {
         let known = self.entities.get(place)?.is.clone()?;
-        // A row does not know what kind of thing it is.
+        // A row does not contain its entity type.
         Some(Entity { entity: entity.clone(), ..known })
     }
 
@@ -138,12 +140,12 @@ impl KnownEntities {
         self.operation(workspace, id)
     }
 
-    /// Version of a document, which stays so until the transaction ends.
+    /// Version of a document, which cannot change until the transaction ends.
     pub(crate) fn document(&self, item: &Name) -> Option<Version> {
         self.documents.get(item).copied().flatten()
     }
 
-    /// An operation that begins, perhaps not for the first time.
+    /// An operation that begins, perhaps again.
     pub(crate) fn begin(&mut self, workspace: WorkspaceRowId, operation: Operation) {
         let place = (workspace, operation.id);
         let change = match self.operations.get(&place).and_then(Option::as_ref) {
@@ -183,7 +185,7 @@ impl KnownEntities {
         self.notes.extend(notes);
     }
 
-    /// Highest number of a try under an effect key in what is not written yet.
+    /// Highest attempt number under an effect key among the pending writes.
     pub(crate) fn last_try(&self, workspace: WorkspaceRowId, effect: &EffectKey) -> u32 {
         let changed = self.operations.range((workspace, OperationId::from_u128(0))..);
         let of_workspace = changed.take_while(|((other, _), _)| *other == workspace);
@@ -200,7 +202,7 @@ impl KnownEntities {
         self.posts.extend_from_slice(posts);
     }
 
-    /// What is known of rows of the users' tables no longer holds.
+    /// Drops what is known of the rows of users' tables, because it no longer holds.
     pub(crate) fn forget_rows(&mut self) {
         self.entities.retain(|place, _| matches!(place, Place::Own(..)));
     }
@@ -226,7 +228,7 @@ async fn number(
     Ok(found)
 }
 
-/// What rows are read for, in the order of the statements.
+/// Purpose of a read, in the order of the statements.
 enum Asked {
     SharedDocuments,
     Documents,
@@ -238,7 +240,7 @@ enum Asked {
     Lasts,
 }
 
-/// Locks and reads what is not known yet.
+/// Locks and reads the rows that are not known yet.
 pub(crate) async fn prepare(session: &mut Session<'_>, needs: &EntityNeeds) -> Result<(), Fault> {
     let mut names = Names::new();
     let mut places = BTreeSet::new();
@@ -280,7 +282,8 @@ pub(crate) async fn prepare(session: &mut Session<'_>, needs: &EntityNeeds) -> R
 
     let mut queries: Vec<(Asked, Sql, Params)> = Vec::new();
     if !documents.is_empty() {
-        // Whoever replaces a document waits for the lock; the read after it sees who came first.
+        // A transaction that replaces a document waits for the lock; the read after it sees the
+        // result.
         let items: Vec<String> = documents.iter().map(Name::to_string).collect();
         let share = include_str!("../sql/share_documents.sql").into();
         queries.push((Asked::SharedDocuments, share, params![items.clone()]));
@@ -336,7 +339,8 @@ pub(crate) async fn prepare(session: &mut Session<'_>, needs: &EntityNeeds) -> R
     Ok(())
 }
 
-/// Highest number of a try under an effect key. Whoever asks holds the entity, so no other transaction makes one meanwhile.
+/// Highest attempt number under an effect key. The caller holds the entity, so no other transaction
+/// adds one.
 pub(crate) async fn find_last_try(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -346,7 +350,7 @@ pub(crate) async fn find_last_try(
     Ok(written.max(session.entities.last_try(workspace, effect)))
 }
 
-/// Where the entities of operations lie.
+/// Tables of the operations' entities.
 async fn find_places(
     session: &mut Session<'_>,
     operations: &BTreeSet<(OperationId, WorkspaceRowId)>,
@@ -367,7 +371,8 @@ async fn find_places(
     crate::rows::collect(&found, place)
 }
 
-/// Adds what locks the entities at these places; answers with those that are looked for. Those in tables that cannot be used are not.
+/// Adds the reads that lock the entities at these places; returns the entities to find, without
+/// those in unusable tables.
 async fn ask_for_entities(
     session: &Session<'_>,
     places: BTreeSet<Place>,
@@ -393,7 +398,7 @@ async fn ask_for_entities(
     for (table, ids) in tables {
         let described = match session.get_table(&table).await {
             Ok(described) => described,
-            // Whoever needs it is told when its turn comes.
+            // The operation that needs it gets the error in its turn.
             Err(Fault::Refused(_)) => continue,
             Err(fault) => return Err(fault),
         };
@@ -454,7 +459,7 @@ fn take_in(
     Ok(())
 }
 
-/// A row of our own entities, from its kind on.
+/// A row of the store's own entities, starting at its type.
 pub(crate) fn entity(mut row: Columns<'_>) -> Result<Entity, Fault> {
     Ok(Entity {
         entity: entity_ref(&mut row)?,
@@ -465,7 +470,7 @@ pub(crate) fn entity(mut row: Columns<'_>) -> Result<Entity, Fault> {
     })
 }
 
-/// Sends, or keeps back, everything that has changed.
+/// Sends or queues everything that has changed.
 pub(crate) async fn write_out(session: &mut Session<'_>) -> Result<(), Fault> {
     write_operations(session)?;
     let changed: Vec<(Place, KnownEntity)> = session
@@ -509,7 +514,8 @@ pub(crate) async fn write_out(session: &mut Session<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What lets entities go comes first, since another operation may take hold of one in the same transaction.
+/// Writes releases before claims, since another operation may claim the entity in the same
+/// transaction.
 fn write_operations(session: &mut Session<'_>) -> Result<(), Fault> {
     let mut columns = [(); 3].map(|()| OperationColumns::default());
     let [finished, restarted, inserted] = &mut columns;
@@ -538,7 +544,8 @@ fn write_operations(session: &mut Session<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Rows of a table of the user's, each as it was and as it is to be. One that is no longer as it was is a rival's.
+/// Writes rows of a user's table, each with its old and new values. A row that no longer has its
+/// old values belongs to a rival transaction.
 pub(crate) async fn write_rows(
     session: &mut Session<'_>,
     table: &TableRef,
@@ -562,7 +569,7 @@ pub(crate) async fn write_rows(
     }
 }
 
-/// Entities of our own, each column a list with one entry per row.
+/// Entities of the store's own table, each column a list with one entry per row.
 #[derive(Debug, Default)]
 struct EntityColumns {
     workspace: Vec<i32>,

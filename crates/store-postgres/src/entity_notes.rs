@@ -1,4 +1,4 @@
-//! What is noted about entities, as rows.
+//! Notes on entities, as rows.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::read::query;
 use crate::rows::{self, broken};
 use crate::session::{Session, params};
 
-/// Notes that belong to no other write.
+/// Notes without another write.
 pub(crate) struct AppendEntityNotes(pub(crate) Vec<EntityJournalEntry>);
 
 impl Verb for AppendEntityNotes {
@@ -35,7 +35,7 @@ impl Verb for AppendEntityNotes {
     }
 }
 
-/// Appends notes, in their order, and those of people to the journal as well.
+/// Appends notes in their order, and people's notes to the journal as well.
 pub(crate) async fn insert_entity_notes(
     session: &mut Session<'_>,
     notes: &[EntityJournalEntry],

@@ -1,4 +1,4 @@
-//! What can be read about entities and operations, and how their holders are heard of.
+//! Reads of entities and operations, and heartbeats of their holders.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::read::query;
 use crate::rows::{self, owner_uuid};
 use crate::user_tables::{self, UserTables};
 
-/// A class of errors that speak about values rather than statements.
+/// Class of errors about values rather than statements.
 const DATA_EXCEPTION: &str = "22";
 
 pub(crate) async fn find_entity(
@@ -51,7 +51,7 @@ pub(crate) async fn find_entity(
     }
 }
 
-/// Can a row of the table have this id?
+/// Returns true if a row of the table can have this id.
 pub(crate) async fn may_have(
     held: Arc<HeldConnection>,
     tables: Arc<UserTables>,
@@ -70,7 +70,7 @@ pub(crate) async fn may_have(
 }
 
 fn is_about_values(fault: &Fault) -> bool {
-    // A domain refuses values by a constraint.
+    // A domain rejects values by a constraint.
     let class = |error: &tokio_postgres::Error| error.code().map(|code| code.code()[..2].to_owned());
     matches!(fault, Fault::Sql(error) if class(error).is_some_and(|class| class == DATA_EXCEPTION || class == "23"))
 }
@@ -166,7 +166,7 @@ pub(crate) async fn list_operations(
             let sql = include_str!("../sql/list_operations_in_status.sql");
             query(&held, sql, &[&workspace, &before, &limit, kind, &step, status]).await?
         }
-        // An id alone names an entity of each kind.
+        // An id alone names an entity of each type.
         (kind, entity, status) => {
             let sql = include_str!("../sql/list_operations.sql");
             query(&held, sql, &[&workspace, &before, &limit, kind, &step, entity, status]).await?
@@ -254,7 +254,7 @@ pub(crate) fn check_heard(held: &[HeldOperation]) -> Result<(), Fault> {
     }
 }
 
-/// Answers with those that are lost, in the order they were asked for.
+/// Returns the lost ones, in the order of the request.
 pub(crate) async fn heartbeat_operations(
     held: Arc<HeldConnection>,
     numbers: Arc<InternedNames>,
@@ -267,7 +267,7 @@ pub(crate) async fn heartbeat_operations(
         let workspace = numbers.find_workspace(held.link(), &asked.workspace).await?;
         places.push(workspace.map(|workspace| (asked.operation, workspace.0, asked.attempt.cast_signed())));
     }
-    // In the order in which everybody locks operations.
+    // The common lock order of operations.
     let mut known: Vec<_> = places.iter().flatten().copied().collect();
     known.sort_unstable();
     known.dedup();

@@ -1,4 +1,4 @@
-//! The entity book of the store.
+//! The entity store.
 
 use std::time::Instant;
 
@@ -24,13 +24,13 @@ use crate::purge_operations::purge_operations;
 use crate::store::PostgresStore;
 
 impl PostgresStore {
-    /// Before anything that may look at a table of the user's.
+    /// Must run before any operation that may read a user's table.
     async fn learn_schemas(&self) -> StoreResult<()> {
         self.tables().learn_schemas(self.pools()).await.map_err(Fault::into_store_error)
     }
 
-    /// Did it fail because what is known of a table no longer holds? Then it is forgotten, and the same again does better or is refused with
-    /// a reason.
+    /// Returns true if an outdated table description caused the failure. Then the description is
+    /// dropped, and a retry succeeds or is rejected with a reason.
     fn was_outdated<T>(&self, told: &StoreResult<T>) -> bool {
         matches!(told, Err(StoreError::Broken(_))) && self.tables().forget()
     }
@@ -194,7 +194,7 @@ impl EntityStore for PostgresStore {
     }
 
     async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgeOperationsOutcome> {
-        // What is not done by half of the time is left for the next pass, as in purge.
+        // After half of the deadline the rest is left for the next pass, as in purge.
         let until = Instant::now() + self.deadline() / 2;
         self.maintain(|held| purge_operations(held, request, until)).await
     }
@@ -215,7 +215,7 @@ impl EntityStore for PostgresStore {
 
     async fn check_table(&self, table: &TableRef) -> StoreResult<()> {
         self.learn_schemas().await?;
-        // Looked at anew, since somebody may have just changed it.
+        // Read again, because a user may have just changed it.
         self.tables().forget();
         let (tables, table) = (self.tables(), table.clone());
         self.read(|held| entity_reads::check_table(held, tables, table)).await

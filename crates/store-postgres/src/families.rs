@@ -1,4 +1,4 @@
-//! Families: how many descend from a root, and cancelling all of them.
+//! Families: count the descendants of a root, and cancel all of them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::rows::{self, Columns, StoredHead, uuid};
 use crate::session::{Session, params};
 use crate::store::PostgresStore;
 
-/// Families that are locked, as they are with the writes of a session; `None` if there is no row.
+/// Locked families, with the session's changes; `None` for a missing row.
 pub(crate) type KnownFamilies = HashMap<(WorkspaceRowId, RunId), Option<Family>>;
 
 #[async_trait]
@@ -49,8 +49,8 @@ async fn list_unswept(held: Arc<HeldConnection>, limit: usize) -> Result<Vec<(Wo
     rows::collect(&found, |mut row| Ok((WorkspaceId::new(row.text()?).map_err(rows::broken)?, row.run()?)))
 }
 
-/// Locks families in the order of their roots, after all runs that are foreseen. A family without a row has no member but its root, whose
-/// own lock is enough.
+/// Locks families in the order of their roots, after all foreseen runs. A family without a row has
+/// no member but its root, whose own lock is enough.
 pub(crate) async fn lock(
     session: &mut Session<'_>,
     wanted: &BTreeSet<(RunId, WorkspaceRowId)>,
@@ -103,12 +103,12 @@ pub(crate) fn put_family(session: &mut Session<'_>, workspace: WorkspaceRowId, r
     session.families.insert((workspace, root), Some(family));
 }
 
-/// Does the write change what is known of its family?
+/// Returns true if the write changes its family.
 pub(crate) fn concerns_family(advance: &RunCommit) -> bool {
     !advance.children.is_empty() || (advance.input.is_some() && advance.head.facts.parent.is_none())
 }
 
-/// The family of a run after this write starts `born` children that are not there yet, if that changes it.
+/// The family of a run after this write creates `born` new children, if that changes it.
 pub(crate) async fn family_after(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -133,7 +133,7 @@ pub(crate) async fn family_after(
     Ok(decide_add_children(&family, facts.root(), born as u64, advance.max_descendants).map(Some))
 }
 
-/// Counts a run that is started with a parent, but not by its parent's own write.
+/// Counts a run that has a parent but is not started by the parent's own write.
 pub(crate) async fn count_start(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -188,7 +188,7 @@ impl Verb for SweepFamily {
         let limit = self.limit.clamp(1, MAX_SWEEP);
         let mut members: Vec<RunId> = self.after.is_none().then_some(self.root).into_iter().collect();
         members.extend(list_open_descendants(session, workspace, self, limit + 1).await?);
-        // Runs before families: the order of locks.
+        // Runs before families: the lock order.
         let places: Vec<_> = members.iter().take(limit).map(|run| (workspace, *run)).collect();
         session.lock(&places).await?;
         let Some(family) = find_family(session, workspace, self.root).await? else { return Ok(swept) };
@@ -220,7 +220,7 @@ async fn list_open_descendants(
     rows::collect(&found, |mut row| row.run())
 }
 
-/// The member, if it was asked to cancel, or ended by it.
+/// The member, if it was asked to cancel, or if that ended it.
 async fn cancel_member(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -238,7 +238,7 @@ async fn cancel_member(
     if let Some(result) = &steered.result {
         insert_result(session, workspace, run, result)?;
         announce_ending(session, &written.head, announce).await?;
-        // The runs that this makes due are found by the next claim.
+        // The next claim finds the runs that this makes due.
         follow_ending(session, written, announce, &mut Vec::new()).await?;
     }
     Ok(Some(steered.head))

@@ -1,4 +1,4 @@
-//! What can go wrong inside an operation, and what its caller is told.
+//! Faults of an operation, and the errors of its caller.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use hapax_engine::store::StoreError;
 use tokio_postgres::Error;
 use tokio_postgres::error::{Severity, SqlState};
 
-/// Why an operation came to no outcome.
+/// Why an operation has no outcome.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// PostgreSQL said no, or nothing.
+    /// PostgreSQL reported an error, or did not answer.
     Sql(Error),
-    /// The database holds what the model does not know, or this store has a fault.
+    /// The database contains data that the model does not know, or this store has a bug.
     Broken(String),
-    /// The request can never succeed. Only to be raised before anything was written.
+    /// The request can never succeed. Must be returned before anything is written.
     Refused(String),
-    /// Another transaction was faster; the same again will see what it did.
+    /// Another transaction was faster; a retry will see its changes.
     Rival,
     /// There was no connection, so nothing was sent.
     NotSent(String),
-    /// So much time was over before an answer came.
+    /// The time limit passed before a response.
     OutOfTime(Duration),
 }
 
@@ -30,25 +30,26 @@ impl From<Error> for Fault {
     }
 }
 
-/// What an error of PostgreSQL means for the transaction it happened in.
+/// Meaning of a PostgreSQL error for the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Rolled back because of other transactions: the whole of it may be tried again.
+    /// Rolled back because of other transactions: all of it may be retried.
     Collision,
-    /// Rolled back because of its own data: no later try will do better.
+    /// Rolled back because of its own data: a retry would fail too.
     BadData,
-    /// Rolled back because the statement and the tables do not fit: this store has a fault, or the schema.
+    /// Rolled back because the statement and the tables do not match: a bug in this store, or in
+    /// the schema.
     Misfit,
-    /// Rolled back; a later try may succeed.
+    /// Rolled back; a later retry may succeed.
     Passing,
-    /// The connection is gone, and with it the knowledge of what became of the transaction.
+    /// The connection is gone, and the outcome of the transaction is unknown.
     Lost,
 }
 
 /// Judges an error.
 pub(crate) fn judge(error: &Error) -> Verdict {
     let Some(said) = error.as_db_error() else {
-        // A parameter that cannot be sent is the one thing that goes wrong before anything is sent.
+        // Only an unserializable parameter fails before anything is sent.
         let is_ours = error.to_string().starts_with("error serializing");
         return if is_ours { Verdict::Misfit } else { Verdict::Lost };
     };
@@ -60,9 +61,10 @@ pub(crate) fn judge(error: &Error) -> Verdict {
         return Verdict::Collision;
     }
     match &code.code()[..2] {
-        // Data exceptions, broken constraints, limits of the program.
+        // Data exceptions, integrity constraints, program limits.
         "22" | "23" | "54" => Verdict::BadData,
-        // Features, prepared statements, syntax and names, and what PostgreSQL calls an internal error.
+        // Unsupported features, prepared statements, syntax and names, and PostgreSQL's internal
+        // errors.
         "0A" | "26" | "42" | "XX" => Verdict::Misfit,
         _ => Verdict::Passing,
     }
@@ -73,10 +75,10 @@ fn out_of_time(after: Duration) -> String {
 }
 
 impl Fault {
-    /// May the same transaction be tried again at once?
+    /// Returns true if the same transaction may be retried at once.
     pub(crate) fn is_collision(&self) -> bool {
         match self {
-            // Something that was not there when it was looked for has been inserted meanwhile.
+            // A row that was missing at the lookup has been inserted by another transaction.
             Fault::Sql(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => true,
             Fault::Sql(error) => judge(error) == Verdict::Collision,
             Fault::Rival => true,
@@ -84,7 +86,7 @@ impl Fault {
         }
     }
 
-    /// Is the connection as good as before, once its transaction is rolled back?
+    /// Returns true if the connection is usable after a rollback.
     pub(crate) fn leaves_connection_sound(&self) -> bool {
         match self {
             Fault::Sql(error) => matches!(judge(error), Verdict::Collision | Verdict::BadData),
@@ -93,7 +95,8 @@ impl Fault {
         }
     }
 
-    /// Does it concern the operation itself rather than the connection, so that others of its batch may do better alone?
+    /// Returns true if the operation itself is at fault, and the others of its batch may succeed
+    /// alone.
     pub(crate) fn is_of_operation(&self) -> bool {
         match self {
             Fault::Sql(error) => judge(error) != Verdict::Lost,
@@ -102,7 +105,7 @@ impl Fault {
         }
     }
 
-    /// What the caller is told, given that nothing the operation wrote was committed.
+    /// Error for the caller, if nothing of the operation was committed.
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Fault::Sql(error) => match judge(&error) {
@@ -120,7 +123,7 @@ impl Fault {
         }
     }
 
-    /// What the caller is told if the commit may have reached the server.
+    /// Error for the caller, if the commit may have reached the server.
     pub(crate) fn into_commit_error(self) -> StoreError {
         match self {
             Fault::Sql(error) if judge(&error) == Verdict::Lost => StoreError::Unknown(describe(&error)),

@@ -1,4 +1,4 @@
-//! How a delivery went.
+//! Recording the result of a delivery.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::outbox::state_columns;
 use crate::pools::HeldConnection;
 use crate::rows::{failure_text, owner_uuid};
 
-/// Answers whether it was still the caller's.
+/// Returns true if the caller still held it.
 pub(crate) async fn finish_outbox_message(
     held: Arc<HeldConnection>,
     numbers: Arc<InternedNames>,

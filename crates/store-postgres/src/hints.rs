@@ -1,7 +1,7 @@
-//! Hints to other nodes that something may be due. Polling is the truth; a hint that is lost costs only time.
+//! Hints to other nodes that work may be due. Polling is the truth; a lost hint costs only time.
 //!
-//! `NOTIFY` takes a lock over the whole database at commit, so it is sent apart from what it tells of, and at most a few times per second
-//! however much there is to tell.
+//! `NOTIFY` takes a lock over the whole database at commit. So hints are sent outside the
+//! transaction of the change, and at most a few times per second, however many there are.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::pools::Pools;
 /// Longest pause between two tries to listen again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// What this node tells others, and hears from them.
+/// Hints that this node sends and receives.
 #[derive(Debug)]
 pub(crate) struct Hints {
-    /// Schema and node: others listen for the schema, and pass over their own.
+    /// Schema and node: other nodes listen for the schema, and ignore their own hints.
     name: String,
     schema: String,
     to_tell: Notify,
@@ -39,22 +39,22 @@ impl Hints {
         })
     }
 
-    /// What a transaction of the user's tells when it commits; no node passes over it.
+    /// Hint of a user's transaction at its commit; no node ignores it.
     pub(crate) fn from_outside(schema: &str) -> String {
         format!("{schema} committed")
     }
 
-    /// Something became due that this node may not drive itself.
+    /// Notes that work became due that this node may not drive itself.
     pub(crate) fn note(&self) {
         self.to_tell.notify_one();
     }
 
-    /// Changes whenever another node tells of something.
+    /// Changes whenever another node sends a hint.
     pub(crate) fn listen(&self) -> watch::Receiver<u64> {
         self.heard.subscribe()
     }
 
-    /// Tells others, many notes at a time, for ever.
+    /// Sends hints to other nodes, in batches, until the task is dropped.
     pub(crate) async fn tell(self: Arc<Self>, pools: Arc<Pools>) {
         loop {
             self.to_tell.notified().await;
@@ -72,7 +72,8 @@ impl Hints {
         }
     }
 
-    /// Hears others, for ever. After each new connection something may have been missed, so that counts as heard.
+    /// Receives hints until the task is dropped. After each reconnection a hint may have been
+    /// missed, so that counts as one.
     pub(crate) async fn hear(self: Arc<Self>, address: Address) {
         let mut pause = Duration::from_millis(100);
         loop {
@@ -82,8 +83,8 @@ impl Hints {
                     let error = self.hear_until_lost(client, connection, &mut pause).await.err();
                     tracing::debug!(?error, "the connection for hints ended");
                 }
-                Ok(Err(error)) => tracing::debug!(%error, "hints cannot be heard; polling goes on"),
-                Err(_) => tracing::debug!("hints cannot be heard; polling goes on"),
+                Ok(Err(error)) => tracing::debug!(%error, "hints cannot be received; polling continues"),
+                Err(_) => tracing::debug!("hints cannot be received; polling continues"),
             }
             drop(permit);
             tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
@@ -99,7 +100,7 @@ impl Hints {
     ) -> Result<(), tokio_postgres::Error> {
         let mut asked = std::pin::pin!(client.batch_execute(include_str!("../sql/listen_due.sql")));
         let mut is_listening = false;
-        // Many nodes may tell at once; each would make this one look.
+        // Many nodes may send hints at once; each would make this one look.
         let mut is_to_pass_on = false;
         let mut may_pass_on = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
         loop {

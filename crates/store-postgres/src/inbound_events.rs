@@ -1,4 +1,4 @@
-//! Webhooks that came in, as rows: each write is one statement and one commit.
+//! Received webhooks as rows: each write is one statement and one commit.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ pub(crate) async fn find_inbound_event(
     numbers: Arc<InternedNames>,
     id: InboundEventId,
 ) -> Result<Option<InboundEvent>, Fault> {
-    // No event has this character, and the server would not understand it.
+    // No event id contains this character, and the server would reject it.
     if id.event.contains('\0') {
         return Ok(None);
     }
@@ -115,14 +115,14 @@ pub(crate) async fn purge_inbound_events(
     Ok(held.execute(&delete, &[&millis(before), &limit]).await? as usize)
 }
 
-/// A webhook of `workspace`, from where the row stands.
+/// A webhook of `workspace`, from the current column on.
 fn hook(workspace: WorkspaceId, row: &mut Columns<'_>) -> Result<InboundEvent, Fault> {
     let source = Name::new("source", row.text()?).map_err(broken)?;
     let id = InboundEventId { workspace, source, event: row.get()? };
     hook_of(id, row)
 }
 
-/// What became of a webhook, from where the row stands.
+/// Outcome of a webhook, from the current column on.
 fn hook_of(id: InboundEventId, row: &mut Columns<'_>) -> Result<InboundEvent, Fault> {
     Ok(InboundEvent {
         place: row.count()?,

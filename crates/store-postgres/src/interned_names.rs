@@ -1,4 +1,4 @@
-//! Names as the small numbers that rows carry. A number never changes once it is given, so each is asked for once.
+//! Interned names: the small numbers in rows. A number never changes, so each is read once.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::RwLock;
@@ -10,15 +10,15 @@ use crate::link::Link;
 use crate::rows::broken;
 use crate::session::params;
 
-/// A workspace as the number it has in this database.
+/// Number of a workspace in this database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct WorkspaceRowId(pub(crate) i32);
 
-/// A workflow name as the number it has in this database.
+/// Number of a workflow name in this database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct WorkflowRowId(pub(crate) i32);
 
-/// The numbers seen so far. They are given in transactions of their own, so that no rollback ever takes one back.
+/// Known numbers. They are assigned in transactions of their own, so no rollback ever removes one.
 #[derive(Debug, Default)]
 pub(crate) struct InternedNames {
     workspaces: RwLock<HashMap<WorkspaceId, WorkspaceRowId>>,
@@ -58,7 +58,8 @@ impl InternedNames {
         Ok(found.map(WorkflowRowId))
     }
 
-    /// Looks up all of these that are not known yet, at once: a node may serve many workflows that have no runs, and none of them has a number.
+    /// Looks up all unknown names at once: a node may serve many workflows without runs, and none
+    /// of them has a number.
     pub(crate) async fn learn(
         &self,
         client: Link<'_>,
@@ -82,7 +83,7 @@ impl InternedNames {
         Ok(())
     }
 
-    /// The number of a workspace, new if need be. Not to be called inside a transaction.
+    /// The number of a workspace, assigned if needed. Must not be called inside a transaction.
     pub(crate) async fn give_workspace(
         &self,
         client: Link<'_>,
@@ -96,7 +97,7 @@ impl InternedNames {
         number.ok_or_else(|| Fault::Broken(format!("workspace {name} was inserted and is not there")))
     }
 
-    /// The number of a workflow name, new if need be. Not to be called inside a transaction.
+    /// The number of a workflow name, assigned if needed. Must not be called inside a transaction.
     pub(crate) async fn give_workflow(&self, client: Link<'_>, name: &Name) -> Result<WorkflowRowId, Fault> {
         if let Some(number) = self.find_workflow(client, name).await? {
             return Ok(number);

@@ -1,4 +1,4 @@
-//! What is set up, as rows.
+//! Catalog items, as rows.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) async fn find_named_item(
     kind: CatalogKind,
     name: String,
 ) -> Result<Option<CatalogItem>, Fault> {
-    // No item has a name with this character, and the server would not understand it.
+    // No item name contains this character, and the server would reject it.
     if name.contains('\0') {
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! One operation on its way through a lane: a request, later its outcome, and who waits for it.
+//! One operation on its way through a lane: a request, later its outcome, and its caller.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -18,12 +18,13 @@ use crate::fault::Fault;
 use crate::requests::RequestPlace;
 use crate::session::Session;
 
-/// What the operations of a transaction will look at: locked and read for all of them at once, in one order.
+/// Rows that the operations of a transaction need: locked and read for all of them at once, in one
+/// order.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
-    /// Workflows that runs are started of, each with its workspace: they must have numbers.
+    /// Workflows of new runs, each with its workspace: they must have numbers.
     pub(crate) names: Vec<(WorkspaceId, Name)>,
-    /// Workspaces that rows are written of, though no run of theirs is looked at: they must have numbers.
+    /// Workspaces of new rows without a run: they must have numbers.
     pub(crate) workspaces: Vec<WorkspaceId>,
     pub(crate) runs: Vec<(WorkspaceId, RunId)>,
     /// Families, by their roots.
@@ -33,25 +34,26 @@ pub(crate) struct Needs {
     /// Keys of promises, with the promises that they name.
     pub(crate) promise_keys: Vec<(WorkspaceId, IdempotencyKey)>,
     pub(crate) signal_ids: Vec<(WorkspaceId, RunId, SignalId)>,
-    /// Requests that come in.
+    /// Incoming requests.
     pub(crate) begins: Vec<BeginRequest>,
-    /// Other requests that are looked at.
+    /// Other requests to read.
     pub(crate) requests: Vec<RequestPlace>,
-    /// What is to be added to the counts of keys.
+    /// Counts to add to the use of keys.
     pub(crate) uses: BTreeMap<KeyRef, KeyUsage>,
     /// Entities and operations.
     pub(crate) entities: EntityNeeds,
 }
 
 impl Needs {
-    /// Entries of the journal that a write on a run of the workspace `here` brings; nearly always of that workspace.
+    /// Adds the journal entries of a write on a run of the workspace `here`; nearly always of that
+    /// workspace.
     pub(crate) fn bring(&mut self, here: &WorkspaceId, notes: &[JournalEntry]) {
         let elsewhere = notes.iter().map(|note| &note.workspace).filter(|workspace| *workspace != here);
         self.workspaces.extend(elsewhere.cloned());
     }
 }
 
-/// When an operation came to the store.
+/// Arrival time of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entered(Instant);
 
@@ -60,12 +62,12 @@ impl Entered {
         Entered(Instant::now())
     }
 
-    /// Has it been waiting longer than it may?
+    /// Returns true if it has waited too long.
     pub(crate) fn is_over(self, patience: Duration) -> bool {
         self.0.elapsed() > patience
     }
 
-    /// What a caller is told whose operation waited that long. It was not sent, so it is free to come again.
+    /// Error for an operation that waited too long. It was not sent, so the caller may retry.
     pub(crate) fn too_long(patience: Duration) -> StoreError {
         StoreError::Unavailable(format!(
             "it waited {patience:?} for its turn; the database is slow, asked too much, or a table is locked"
@@ -73,36 +75,37 @@ impl Entered {
     }
 }
 
-/// Where an outcome is told.
+/// Channel for the outcome.
 pub(crate) type Reply<T> = oneshot::Sender<StoreResult<T>>;
 
-/// A request that reads before it writes. It must decide before it writes, so that an expected outcome leaves nothing to undo.
+/// A request that reads before it writes. It must decide before it writes, so an expected outcome
+/// needs no undo.
 pub(crate) trait Verb: Send + Sync + 'static {
-    /// What it comes to.
+    /// Outcome of the request.
     type Outcome: Send + 'static;
 
-    /// Says what it will look at, as far as that is known.
+    /// Declares the rows it needs, as far as known.
     fn foresee(&self, needs: &mut Needs);
 
-    /// Carries it out inside the transaction of the session. May be called again after a rollback.
+    /// Executes it inside the transaction of the session. May be called again after a rollback.
     fn apply(&self, session: &mut Session<'_>) -> impl Future<Output = Result<Self::Outcome, Fault>> + Send;
 }
 
-/// A job whose verb is not known any more.
+/// A job with its verb's type erased.
 pub(crate) trait Task: Send + Sync {
     /// See [`Verb::foresee`].
     fn foresee(&self, needs: &mut Needs);
 
-    /// When it came.
+    /// Arrival time.
     fn entered(&self) -> Entered;
 
-    /// Carries it out and keeps its outcome for later. An error asks for a rollback.
+    /// Executes it and keeps its outcome for later. An error requests a rollback.
     fn apply<'a>(&'a mut self, session: &'a mut Session<'_>) -> BoxFuture<'a, Result<(), Fault>>;
 
-    /// Tells the outcome; only to be called once it is durable.
+    /// Sends the outcome; call only once it is durable.
     fn acknowledge(self: Box<Self>);
 
-    /// Tells that there is none.
+    /// Sends the error.
     fn fail(self: Box<Self>, error: StoreError);
 }
 
@@ -117,7 +120,7 @@ impl<V: Verb> Job<V>
 where
     V::Outcome: Sync,
 {
-    /// A job whose outcome is told to `reply`.
+    /// A job that sends its outcome to `reply`.
     pub(crate) fn boxed(request: V, reply: Reply<V::Outcome>, entered: Entered) -> Box<dyn Task> {
         Box::new(Job { request, outcome: None, reply, entered })
     }
@@ -137,7 +140,7 @@ where
 
     fn apply<'a>(&'a mut self, session: &'a mut Session<'_>) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            // A panic is a fault of this store; it must not take the lane and the other callers with it.
+            // A panic is a bug in this store. It must not end the lane or affect the other callers.
             let applied = AssertUnwindSafe(self.request.apply(session)).catch_unwind().await;
             self.outcome = Some(match applied {
                 Ok(Ok(outcome)) => Ok(outcome),
@@ -155,7 +158,7 @@ where
 
     fn acknowledge(self: Box<Self>) {
         let outcome = self.outcome.unwrap_or_else(|| Err(StoreError::Unknown("no outcome was kept".into())));
-        // A caller that no longer waits will ask again.
+        // A caller that stopped waiting will ask again.
         let _ = self.reply.send(outcome);
     }
 

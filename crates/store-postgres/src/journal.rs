@@ -86,13 +86,13 @@ impl JournalColumns {
     }
 }
 
-/// The attempt that evidence is about; negative if the effect was found by its key.
+/// The attempt of the evidence; negative if the effect was found by its key.
 fn signed_attempt(evidence: &Evidence) -> i32 {
     let attempt = evidence.attempt.cast_signed();
     if evidence.by_key { -attempt } else { attempt }
 }
 
-/// Highest number of a try under an effect key, as far as it is written.
+/// Highest written attempt number under an effect key.
 pub(crate) async fn find_last_try(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -156,7 +156,7 @@ pub(crate) fn note(workspace: &WorkspaceId, mut row: Columns<'_>) -> Result<Stor
     Ok(StoredJournalEntry { place, note })
 }
 
-/// Whence a person acted, as JSON.
+/// Origin of a person's action, as JSON.
 pub(crate) fn origin_text(by: Option<&Actor>) -> Result<Option<String>, Fault> {
     let origin = by.and_then(|by| by.origin.as_ref()).map(serde_json::to_string).transpose();
     origin.map_err(|error| Fault::Broken(format!("an entry of the journal cannot be kept: {error}")))

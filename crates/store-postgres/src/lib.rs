@@ -1,24 +1,29 @@
 //! The PostgreSQL store: any number of nodes on one database, nothing else to run.
 //!
-//! All writes of a node flow through a few connections. Those that concern nothing but their own run (nearly all) take the hot
-//! lane: everything that waits becomes one statement over arrays, each row guarded by version and fence, and one commit.
-//! Operations that must look at more than their own run take the considered lane: their runs are locked in one order,
-//! the model decides, and all of a batch commit together. Requests under their keys have a lane of that kind to themselves, in
-//! which the keys are locked in one order; so have operations on entities, where what a batch looks at is read, and what it changes written,
-//! by one statement for each table. Reads, renewals, maintenance and deliveries have connections of their own.
+//! All writes of a node flow through a few connections. Writes that concern only their own run
+//! (nearly all) take the hot lane: everything that waits becomes one statement over arrays, each
+//! row guarded by version and fence, and one commit. Operations on more than their own run take the
+//! read-modify-write lane: their runs are locked in one order, the model decides, and a whole batch
+//! commits together. Requests under their keys have such a lane of their own, in which the keys are
+//! locked in one order. So do operations on entities: one statement per table reads the rows of a
+//! batch, and one writes the changes. Reads, renewals, maintenance and deliveries have connections
+//! of their own.
 //!
-//! - One order for locks keeps transactions from waiting for each other in a circle: promises that stand alone, then runs (by run
-//!   id, parents before children), then keys; and entities, then rows of the users' tables, then operations.
-//! - Whatever is written to a run, its steps, promises and signals is written under the lock of the run's row; to a promise that
-//!   stands alone, and to who waits for it, under the lock of its own.
-//! - A call that outlives its deadline costs its connection, so that no transaction is ever left behind.
-//! - `now` is a parameter of every statement: the server's clock as [`ServerClock`] knows it, or a test's.
+//! - One lock order keeps transactions from deadlocks: promises without a run, then runs (by run
+//!   id, parents before children), then keys; and entities, then rows of the users' tables, then
+//!   operations.
+//! - Writes to a run, its steps, promises and signals happen under the lock of the run's row;
+//!   writes to a promise without a run, and to its waiters, under the lock of its own row.
+//! - A call that outlives its deadline costs its connection, so no transaction is ever left behind.
+//! - `now` is a parameter of every statement: the server's clock as [`ServerClock`] knows it, or a
+//!   test's.
 //!
-//! Connections are encrypted as `sslmode`, `sslrootcert`, `sslcert` and `sslkey` in the URL say, with the feature `tls`. A pooler between node and
-//! server must keep sessions together, because statements are prepared once per connection and plans depend on settings of the session; one that
-//! does not (transaction pooling) is refused when the store is opened.
+//! With the feature `tls`, connections are encrypted as `sslmode`, `sslrootcert`, `sslcert` and
+//! `sslkey` in the URL say. A pooler between node and server must keep sessions together, because
+//! statements are prepared once per connection and plans depend on session settings. A pooler in
+//! transaction mode is rejected when the store is opened.
 
-// What connections are made with is `Copy` only where there is no TLS.
+// The connector is `Copy` only without TLS.
 #![cfg_attr(not(feature = "tls"), allow(clippy::clone_on_copy))]
 
 mod add_key_usage;

@@ -1,4 +1,4 @@
-//! What statements go through: a connection of ours, or a transaction that user code shares.
+//! Executors of statements: a connection of the store, or a transaction that user code shares.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio_postgres::{Error, Row, Statement, Transaction};
 
 use crate::session::Params;
 
-/// A statement: out of a file, or made for a table of the user's.
+/// A statement: from a file, or generated for a user's table.
 #[derive(Debug, Clone)]
 pub(crate) enum Sql {
     Fixed(&'static str),
@@ -36,19 +36,20 @@ impl From<Arc<str>> for Sql {
     }
 }
 
-/// A way to the server.
+/// A connection or a transaction.
 #[derive(Clone, Copy)]
 pub(crate) enum Link<'c> {
     /// A connection of ours.
     Own(&'c Object),
     /// A transaction of ours, on a connection that user code has used as well.
     Shared(&'c deadpool_postgres::Transaction<'c>),
-    /// A transaction of the user's, on a connection that we know nothing about.
+    /// The user's own transaction, on an unknown connection.
     Foreign(&'c Transaction<'c>),
 }
 
 impl Link<'_> {
-    /// Prepared once for each connection of ours; each time on one that is not, since nobody would ever use it again.
+    /// Prepares a statement: once per connection of the store, and each time on a foreign one,
+    /// where it would not be used again.
     pub(crate) async fn prepare(self, sql: &str) -> Result<Statement, Error> {
         match self {
             Link::Own(object) => object.prepare_cached(sql).await,
@@ -69,7 +70,7 @@ impl Link<'_> {
         }
     }
 
-    /// Answers how many rows were changed.
+    /// Returns the number of changed rows.
     pub(crate) async fn execute(self, statement: &Statement, params: Params) -> Result<u64, Error> {
         match self {
             Link::Own(object) => object.execute_raw(statement, params).await,

@@ -43,7 +43,7 @@ pub(crate) async fn list_audit(
     rows::collect(&found, |row| journal::note(&request.workspace, row))
 }
 
-/// The statement whose index narrows most.
+/// The statement with the most selective index.
 fn statement_for(filter: &AuditFilter) -> &'static str {
     match filter {
         AuditFilter { run: Some(_), .. } => include_str!("../sql/list_audit_by_run.sql"),

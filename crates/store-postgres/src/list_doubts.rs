@@ -25,7 +25,7 @@ pub(crate) async fn list_doubts(
             Some(number) => Some(number.0),
         },
     };
-    // Nothing is in doubt since before the first instant there is.
+    // No doubt began before the first instant.
     let (since, run, step) = match &request.after {
         Some(after) => (millis(after.since), uuid(after.run), after.step.as_str()),
         None => (i64::MIN, Uuid::nil(), ""),

@@ -47,7 +47,7 @@ pub(crate) async fn list_evidence(
     let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(Vec::new());
     };
-    // No attempt is 0, and those of effects that were found by their key are negative.
+    // No attempt is 0, and effects found by their key have negative ones.
     let after = if request.after_try == 0 { i32::MIN } else { request.after_try.cast_signed() };
     let limit = request.limit.clamp(1, MAX_PAGE) as i64;
     let wanted: [&(dyn ToSql + Sync); 4] = [&workspace.0, &request.effect.as_str(), &after, &limit];

@@ -49,7 +49,7 @@ async fn list_in(
 }
 
 async fn list_everywhere(held: &HeldConnection, request: &ListOutbox) -> Result<Vec<OutboxMessage>, Fault> {
-    // No name is empty, so without a place to go on from all count.
+    // No name is empty, so without a position everything counts.
     let (from, after) =
         request.after.as_ref().map_or(("", ""), |(workspace, id)| (workspace.as_str(), id.as_str()));
     let sql = match is_of_few(request.status) {
@@ -64,7 +64,7 @@ async fn list_everywhere(held: &HeldConnection, request: &ListOutbox) -> Result<
     })
 }
 
-/// What every query of a page has in common.
+/// Common parameters of the page's queries.
 fn wanted(request: &ListOutbox) -> (i64, Option<i16>, Option<&str>) {
     let target = request.target.as_ref().map(|target| target.as_str());
     (request.limit.clamp(1, MAX_PAGE) as i64, request.status.map(Code::code), target)

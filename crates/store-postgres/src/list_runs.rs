@@ -1,4 +1,4 @@
-//! Lists of runs, newest first. Each status has a query that does not walk over the others.
+//! Lists of runs, newest first. Each status has a query that skips the others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::pools::HeldConnection;
 use crate::read::{BEGIN_SNAPSHOT, query};
 use crate::rows::{self, uuid};
 
-/// What every query of a page has in common.
+/// Common parameters of the page's queries.
 struct Wanted {
-    /// The greatest id that may be on the page.
+    /// The greatest id allowed on the page.
     upto: Uuid,
     workflow: Option<i32>,
     limit: i64,

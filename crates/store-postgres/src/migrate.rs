@@ -1,9 +1,10 @@
-//! Bringing the tables up to date.
+//! Migration of the tables.
 //!
-//! Programs of two versions run side by side while a fleet is renewed: the new one brings the tables up to date, and the old ones
-//! go on, also after a restart. So a migration adds and changes nothing that the version before it relies on: no column or table
-//! goes, none that is new must be written, and the view `heads`, which is read by place, stays as it is. What has become useless
-//! goes one version later.
+//! During a rolling upgrade, programs of two versions run side by side: the new one migrates the
+//! tables, and the old ones keep working, also after a restart. So a migration adds, and changes
+//! nothing that the previous version relies on: it removes no column or table, adds none that must
+//! be written, and keeps the view `heads`, which is read by position, as it is. Unused columns and
+//! tables are removed one version later.
 
 use hapax_engine::store::SchemaState;
 use tokio_postgres::{Client, Config, Row};
@@ -13,14 +14,14 @@ use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
 use crate::reach::reach;
 
-/// 'HAPX': held by whoever migrates.
+/// 'HAPX': held during a migration.
 const MIGRATION_LOCK: i64 = 0x4841_5058;
 
-/// Brings the tables from the version before to its own, which is its place counted from 1.
+/// Migrates the tables from the previous version to its own, which is its position counted from 1.
 struct Migration {
     name: &'static str,
     sql: &'static str,
-    /// The oldest version of this program that works with the tables afterwards.
+    /// The oldest program version that works with the tables afterwards.
     oldest_program: i32,
 }
 
@@ -70,28 +71,28 @@ const MIGRATIONS: &[Migration] = &[
 /// The version this program works with.
 pub(crate) const KNOWN_VERSION: i32 = MIGRATIONS.len() as i32;
 
-/// The tables as they are.
+/// Version of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tables {
     /// 0 if there are none.
     pub(crate) version: i32,
-    /// Programs that know older versions only cannot work with them.
+    /// Programs that know only older versions cannot use the tables.
     pub(crate) oldest_program: i32,
 }
 
-/// What is to be done about tables.
+/// Required action for the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// Nothing.
     Good,
-    /// They are to be brought up to date.
+    /// Migrate.
     Older,
-    /// They are beyond this program.
+    /// The tables are too new for this program.
     Newer,
 }
 
 impl Tables {
-    /// How they fit a program that knows versions up to `known`.
+    /// Compares the tables with a program that knows versions up to `known`.
     pub(crate) fn fit(self, known: i32) -> Fit {
         match self.version {
             version if version < known => Fit::Older,
@@ -101,7 +102,7 @@ impl Tables {
     }
 }
 
-/// What bringing a database up to date came to.
+/// Result of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migrated {
     /// The version before; 0 if there was none.
@@ -110,13 +111,14 @@ pub struct Migrated {
     pub to: i32,
 }
 
-/// Brings the tables of a database up to date, all or nothing. Any number of nodes may do so at once; one does it, the others wait.
+/// Migrates the tables of a database, all or nothing. Any number of nodes may call it at once; one
+/// migrates, the others wait.
 pub async fn migrate(url: &str, options: &PostgresOptions) -> Result<Migrated, OpenError> {
     let (address, mut client) = reach(url, options).await?;
     apply(&mut client, &address.config).await
 }
 
-/// Looks how far the tables of a database are behind; changes nothing.
+/// Reads the version of the tables; changes nothing.
 pub async fn find_schema(url: &str, options: &PostgresOptions) -> Result<SchemaState, OpenError> {
     let (address, client) = reach(url, options).await?;
     let place = place(&address.config);
@@ -130,12 +132,12 @@ pub async fn find_schema(url: &str, options: &PostgresOptions) -> Result<SchemaS
     }
 }
 
-/// Applies what is missing.
+/// Applies the missing migrations.
 pub(crate) async fn apply(client: &mut Client, config: &Config) -> Result<Migrated, OpenError> {
     let place = place(config);
     let failed = |error| OpenError::from_postgres(&place, &error);
     let transaction = client.transaction().await.map_err(failed)?;
-    // Waiting for another node, or filling an index, may take its time.
+    // Waiting for another node, or building an index, may take long.
     let patient = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0;";
     transaction.batch_execute(patient).await.map_err(failed)?;
     transaction
@@ -157,7 +159,7 @@ pub(crate) async fn apply(client: &mut Client, config: &Config) -> Result<Migrat
         transaction.execute(insert, &[&version, &migration.oldest_program]).await.map_err(failed)?;
     }
     transaction.commit().await.map_err(failed)?;
-    tracing::info!(%place, from, to = KNOWN_VERSION, "the tables were brought up to date");
+    tracing::info!(%place, from, to = KNOWN_VERSION, "the tables were migrated");
     Ok(Migrated { from, to: KNOWN_VERSION })
 }
 
@@ -165,7 +167,7 @@ fn read(row: &Row) -> Tables {
     Tables { version: row.get(0), oldest_program: row.get(1) }
 }
 
-/// Looks at the tables. Changes nothing.
+/// Reads the version. Changes nothing.
 pub(crate) async fn look(client: &Client) -> Result<Tables, tokio_postgres::Error> {
     let is_there: bool = client.query_one(include_str!("../sql/find_schema_table.sql"), &[]).await?.get(0);
     match is_there {

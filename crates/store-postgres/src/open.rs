@@ -1,4 +1,4 @@
-//! Opening a database: every way it can go wrong has its own answer.
+//! Opening a database: every failure has its own error.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::options::PostgresOptions;
 use crate::reach::reach;
 use crate::server_clock::ServerClock;
 
-/// A database that is ready to be used.
+/// An opened database.
 pub(crate) struct Opened {
     pub(crate) address: Address,
     pub(crate) place: String,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The same clock, if it is the server's and so must be read again from time to time.
+    /// The server clock, if the store uses it; it must be read again from time to time.
     pub(crate) server_clock: Option<Arc<ServerClock>>,
 }
 
-/// Connects once, looks at the server, and brings the tables up to date if that is wanted.
+/// Connects once, checks the server, and migrates the tables if requested.
 pub(crate) async fn open(url: &str, options: &PostgresOptions) -> Result<Opened, OpenError> {
     let (address, mut client) = reach(url, options).await?;
     let place = place(&address.config);
@@ -45,7 +45,8 @@ pub(crate) async fn open(url: &str, options: &PostgresOptions) -> Result<Opened,
     Ok(Opened { address, place, clock, server_clock })
 }
 
-/// Refuses a server that cannot keep what is promised, and warns about one that is set up not to.
+/// Rejects a server that cannot keep the store's promises, and warns about settings that weaken
+/// them.
 async fn inspect(client: &Client, place: &str) -> Result<(), OpenError> {
     let row = client
         .query_one(include_str!("../sql/inspect_server.sql"), &[])

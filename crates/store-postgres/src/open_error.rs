@@ -1,4 +1,4 @@
-//! Why a database could not be opened, each with what to do next.
+//! Errors of opening a database, each with the next step.
 
 use std::error::Error as _;
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use tokio_postgres::error::SqlState;
 
 use crate::fault::describe;
 
-/// Why a database could not be opened. No variant ever holds a password.
+/// Why a database could not be opened. No variant ever contains a password.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The URL cannot be read; it is not repeated, because it may hold a password.
+    /// The URL cannot be parsed; it is not repeated, because it may contain a password.
     #[error(
         "the URL cannot be read: write it as postgres://USER:PASSWORD@HOST:PORT/DATABASE, with % codes for special characters"
     )]
@@ -20,17 +20,17 @@ pub enum OpenError {
     /// The schema name cannot be used.
     #[error("{0:?} is not a schema name: use 1 to 40 of a-z, 0-9 and _, beginning with a letter")]
     BadSchema(String),
-    /// There would be nobody to do a part of the work.
-    #[error("{0} is 0, so that nothing of its kind could ever be done: give it at least 1")]
+    /// A pool has no connections.
+    #[error("{0} is 0, so its work could never be done: set it to at least 1")]
     NoConnections(&'static str),
-    /// Nobody answers.
+    /// No server answers.
     #[error(
         "no PostgreSQL answers at {place} ({detail}): check the address, that the server runs, and the firewall"
     )]
     NoServer {
-        /// Where.
+        /// Address of the server.
         place: String,
-        /// What happened.
+        /// Cause of the failure.
         detail: String,
     },
     /// The user or the password is wrong.
@@ -39,15 +39,15 @@ pub enum OpenError {
          client certificate (sslcert, sslkey) and pg_hba.conf"
     )]
     NotLetIn {
-        /// Where.
+        /// Address of the server.
         place: String,
-        /// What the server said.
+        /// Message of the server.
         detail: String,
     },
     /// There is no such database.
     #[error("PostgreSQL at {place} has no such database: create it with `createdb`, or name another")]
     NoDatabase {
-        /// Where.
+        /// Address of the server.
         place: String,
     },
     /// The server has no room for another connection.
@@ -55,9 +55,9 @@ pub enum OpenError {
         "PostgreSQL at {place} takes no more connections ({detail}): raise max_connections, or run fewer nodes"
     )]
     Full {
-        /// Where.
+        /// Address of the server.
         place: String,
-        /// What the server said.
+        /// Message of the server.
         detail: String,
     },
     /// The server does not take writes.
@@ -65,7 +65,7 @@ pub enum OpenError {
         "PostgreSQL at {place} is read-only (a standby, or default_transaction_read_only): connect to the primary"
     )]
     ReadOnly {
-        /// Where.
+        /// Address of the server.
         place: String,
     },
     /// A pooler between this program and the server does not keep sessions.
@@ -74,7 +74,7 @@ pub enum OpenError {
          set pool_mode = session for this database. Nothing was changed"
     )]
     SessionsNotKept {
-        /// Where.
+        /// Address of the server.
         place: String,
     },
     /// A pooler between this program and the server has too few connections.
@@ -82,7 +82,7 @@ pub enum OpenError {
         "the pooler at {place} gave one connection and no second: raise default_pool_size to what docs/scaling.md says, or connect to PostgreSQL itself"
     )]
     FewConnections {
-        /// Where.
+        /// Address of the server.
         place: String,
     },
     /// The server, or a pooler before it, rejects settings in the startup message.
@@ -90,9 +90,9 @@ pub enum OpenError {
         "{place} rejects settings in the startup message ({detail}): remove `options` from the URL, or connect to PostgreSQL itself"
     )]
     SettingsRefused {
-        /// Where.
+        /// Address of the server.
         place: String,
-        /// What was said.
+        /// Message of the server.
         detail: String,
     },
     /// The URL asks for TLS and this program has none.
@@ -101,7 +101,7 @@ pub enum OpenError {
          sslmode=disable over a network you trust"
     )]
     WithoutTls {
-        /// Where.
+        /// Address of the server.
         place: String,
     },
     /// The URL asks for TLS and the server has none.
@@ -110,18 +110,18 @@ pub enum OpenError {
          sslmode=disable over a network you trust"
     )]
     NoTls {
-        /// Where.
+        /// Address of the server.
         place: String,
     },
-    /// The two did not come to terms, or the certificate is not trusted.
+    /// The TLS handshake failed, or the certificate is not trusted.
     #[error(
-        "no secure connection to {place} ({detail}): check that sslrootcert names the certificate of whoever signed the \
-         server's, that the host in the URL is the one in it, and that the server trusts the one in sslcert, if there is one"
+        "no secure connection to {place} ({detail}): check that sslrootcert names the authority that signed the \
+         server's certificate, that the host in the URL is the one in it, and that the server trusts the one in sslcert, if there is one"
     )]
     Tls {
-        /// Where.
+        /// Address of the server.
         place: String,
-        /// What happened.
+        /// Cause of the failure.
         detail: String,
     },
     /// The file with the trusted certificates cannot be used.
@@ -129,7 +129,7 @@ pub enum OpenError {
     BadRootCertificate {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// Cause of the failure.
         detail: String,
     },
     /// The URL names a client certificate without its key, or the key alone.
@@ -137,9 +137,9 @@ pub enum OpenError {
         "the URL has {named} but not {missing}: a client certificate and its key go together, so add {missing}=FILE"
     )]
     HalfAnIdentity {
-        /// What the URL has.
+        /// The parameter in the URL.
         named: &'static str,
-        /// What it lacks.
+        /// The missing parameter.
         missing: &'static str,
     },
     /// The file with the client certificate cannot be used.
@@ -147,7 +147,7 @@ pub enum OpenError {
     BadClientCertificate {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// Cause of the failure.
         detail: String,
     },
     /// The file with the key of the client certificate cannot be used.
@@ -155,10 +155,10 @@ pub enum OpenError {
     BadClientKey {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// Cause of the failure.
         detail: String,
     },
-    /// There is nobody to trust.
+    /// There are no trusted certificates.
     #[error(
         "this machine trusts no certificates, so none can be checked: name those to trust with sslrootcert=FILE"
     )]
@@ -168,7 +168,7 @@ pub enum OpenError {
     OldServer {
         /// The version found, as PostgreSQL counts.
         found: i32,
-        /// The oldest good one.
+        /// The oldest supported one.
         needed: i32,
     },
     /// The tables were written by a newer program.
@@ -176,48 +176,49 @@ pub enum OpenError {
         "the tables at {place} have version {found}, this program knows up to {known}: use the newer program"
     )]
     Newer {
-        /// Where.
+        /// Address of the server.
         place: String,
         /// Their version.
         found: i32,
         /// The newest version this program knows.
         known: i32,
     },
-    /// The tables are to be brought up to date first.
+    /// The tables must be migrated first.
     #[error(
         "the tables at {place} have version {found}, this program needs {known}: run `hapax admin migrate`"
     )]
     Older {
-        /// Where.
+        /// Address of the server.
         place: String,
         /// Their version; 0 if there are none.
         found: i32,
         /// The version this program needs.
         known: i32,
     },
-    /// The role may not do what is needed.
+    /// The role lacks a permission.
     #[error(
         "the role may not do this at {place} ({detail}): migrate in the name of an owner, then grant USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on its tables"
     )]
     NotAllowed {
-        /// Where.
+        /// Address of the server.
         place: String,
-        /// What the server said.
+        /// Message of the server.
         detail: String,
     },
-    /// Anything else the server or the driver said.
+    /// Any other error of the server or the driver.
     #[error("PostgreSQL at {place} cannot be used ({detail})")]
     Other {
-        /// Where.
+        /// Address of the server.
         place: String,
-        /// What was said.
+        /// Message of the error.
         detail: String,
     },
 }
 
 impl OpenError {
-    /// May the same database be opened later, with nothing changed but what the database does by itself? True of a server that is away, starts, is full, or is
-    /// a standby that may be promoted; false of everything that somebody has to set right.
+    /// Returns true if the same database may be opened later without a person's help. True for a
+    /// server that is away, starting or full, or a standby that may be promoted; false for
+    /// everything that a person must correct.
     pub fn is_transient(&self) -> bool {
         matches!(self, OpenError::NoServer { .. } | OpenError::Full { .. } | OpenError::ReadOnly { .. })
     }
@@ -228,7 +229,7 @@ impl OpenError {
         if let Some(said) = error.as_db_error() {
             let code = said.code();
             return match &code.code()[..2] {
-                // How PgBouncer says it.
+                // PgBouncer's wording.
                 _ if said.message().contains("startup parameter") => {
                     OpenError::SettingsRefused { place, detail }
                 }
@@ -254,7 +255,8 @@ impl OpenError {
         }
         let io = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
         match io {
-            // How the driver says that a server with target_session_attrs=read-write takes no writes.
+            // The driver's wording for a server that takes no writes under
+            // target_session_attrs=read-write.
             Some(io) if io.to_string().contains("does not allow writes") => OpenError::ReadOnly { place },
             Some(_) => OpenError::NoServer { place, detail },
             None if text.contains("password missing") || text.contains("authentication") => {

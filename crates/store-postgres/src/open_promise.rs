@@ -1,4 +1,4 @@
-//! Opening promises: their keys are given to them, or they are told who has them.
+//! Opening promises: each gets its key, or the id of the key's holder.
 
 use hapax_engine::model::{OpenedPromise, Promise, PromiseState, RunId, WriteToken, decide_open as decide};
 
@@ -9,7 +9,7 @@ use crate::promises::new_promise;
 use crate::session::Session;
 use crate::standalone_promises::wait_for;
 
-/// Opens a promise of `run`, or one that it waits for; answers with it as it is.
+/// Opens a promise of `run`, or one that it waits for; returns the promise.
 pub(crate) async fn open_promise(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -31,7 +31,7 @@ pub(crate) async fn open_promise(
     Ok(promise)
 }
 
-/// How a promise is opened, given what its key stands for; the key is locked then.
+/// Decides how a promise is opened, given the object of its key; the key is then locked.
 pub(crate) async fn decide_open(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -44,7 +44,7 @@ pub(crate) async fn decide_open(
     Ok(decide(promise, known.record.as_ref(), known.early, session.now))
 }
 
-/// Writes a promise as it is opened, with its key; answers with it.
+/// Writes an opened promise with its key; returns it.
 pub(crate) fn write_opening(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -58,7 +58,7 @@ pub(crate) fn write_opening(
     }
     let columns = new_promise(workspace, &promise, token)?;
     match promise.is_standalone() {
-        // Nothing is locked that others could not make meanwhile.
+        // Other transactions cannot create these rows in the meantime.
         true => session.keep_back(include_str!("../sql/insert_promise.sql"), columns),
         false => session.keep_back(include_str!("../sql/open_promise.sql"), columns),
     }

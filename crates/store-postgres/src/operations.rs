@@ -14,7 +14,7 @@ use crate::interned_names::WorkspaceRowId;
 use crate::rows::{self, Columns, broken, failure_text, owner_uuid};
 use crate::session::{Params, params};
 
-/// An operation's id as it is kept; it sorts like the id.
+/// An operation's id as stored; it sorts like the id.
 pub(crate) fn operation_uuid(operation: OperationId) -> Uuid {
     Uuid::from_u128(operation.as_u128())
 }
@@ -110,7 +110,7 @@ impl OperationColumns {
         self.id.len()
     }
 
-    /// All of it, in the order of the statements.
+    /// All columns, in the order of the statements.
     pub(crate) fn into_params(self) -> Params {
         let OperationColumns { workspace, id, kind, entity, home, workflow, module, step, .. } = self;
         let OperationColumns { requester, actor, role, key, fingerprint, input, .. } = self;
@@ -158,7 +158,7 @@ impl OperationColumns {
         ]
     }
 
-    /// Only what ends it.
+    /// Only the columns that end it.
     pub(crate) fn into_ends(self) -> Params {
         params![
             self.id.len() as i64,
@@ -187,7 +187,7 @@ fn outcome_text(state: &OperationState) -> Result<Option<String>, Fault> {
     })
 }
 
-/// An operation of `workspace`, from where the row stands.
+/// An operation of `workspace`, from the current column on.
 pub(crate) fn operation(workspace: WorkspaceId, row: &mut Columns<'_>) -> Result<Operation, Fault> {
     let name = |what, text: &str| Name::new(what, text).map_err(broken);
     let id = operation_id(row)?;
@@ -292,13 +292,13 @@ pub(crate) fn operation_id(row: &mut Columns<'_>) -> Result<OperationId, Fault> 
     Ok(OperationId::from_u128(row.get::<Uuid>()?.as_u128()))
 }
 
-/// Where an entity lives.
+/// Storage of an entity.
 pub(crate) fn home(row: &mut Columns<'_>) -> Result<EntityStorage, Fault> {
     let table = row.maybe_text()?.map(serde_json::from_str::<TableRef>).transpose().map_err(broken)?;
     Ok(table.map_or(EntityStorage::BuiltIn, EntityStorage::UserTable))
 }
 
-/// Who did it, if a person did.
+/// The person who did it, if there is one.
 pub(crate) fn actor(row: &mut Columns<'_>) -> Result<Option<Actor>, Fault> {
     Ok(match (row.get::<Option<String>>()?, row.get::<Option<i16>>()?) {
         (Some(name), Some(role)) => Some(Actor::new(name, Code::from_code(role)?)),

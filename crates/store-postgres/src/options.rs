@@ -1,11 +1,11 @@
-//! How to open a database.
+//! Options for opening a database.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::clock::Clock;
 
-/// How to open a database; the default suits a node of a few cores.
+/// Options for opening a database; the default suits a node of a few cores.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
     pub(crate) clock: Option<Arc<dyn Clock>>,
@@ -34,59 +34,61 @@ impl Default for PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// The clock that leases, timers and deadlines are judged by, for tests. Without it that is the server's clock.
+    /// Sets the clock for leases, timers and deadlines, for tests. The default is the server's
+    /// clock.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// The schema that holds the tables; `hapax` unless told otherwise.
+    /// Sets the schema of the tables; `hapax` by default.
     #[must_use]
     pub fn schema(mut self, schema: &str) -> Self {
         self.schema = schema.into();
         self
     }
 
-    /// How the connections are named in `pg_stat_activity`.
+    /// Sets the name of the connections in `pg_stat_activity`.
     #[must_use]
     pub fn application_name(mut self, name: &str) -> Self {
         self.application_name = name.into();
         self
     }
 
-    /// Whether opening brings the tables up to date. Without it a database that is not is refused, and
-    /// [`crate::migrate`] does it, perhaps in the name of another role.
+    /// Sets whether opening migrates the tables. Without it, a database with old tables is
+    /// rejected, and [`crate::migrate`] upgrades it, perhaps under another role.
     #[must_use]
     pub fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
     }
 
-    /// How many connections write at the same time, at least one. While one waits for the server's disk, the next fills its batch.
+    /// Sets the number of connections that write at the same time, at least one. While one waits
+    /// for the server's disk, the next fills its batch.
     #[must_use]
     pub fn committers(mut self, committers: usize) -> Self {
         self.committers = committers;
         self
     }
 
-    /// How many reads may be under way at the same time, at least one.
+    /// Sets the number of concurrent reads, at least one.
     #[must_use]
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers;
         self
     }
 
-    /// How many steps may do work of yours in the store's transaction at the same time, at least one. Their connections are made when
-    /// they are first needed.
+    /// Sets the number of steps that may do your work in the store's transaction at the same time,
+    /// at least one. Their connections are opened at the first use.
     #[must_use]
     pub fn transactions(mut self, transactions: usize) -> Self {
         self.transactions = transactions;
         self
     }
 
-    /// How long a call may take. A connection that has not answered by then is closed, and the caller of a write is told that
-    /// nobody knows what became of it.
+    /// Sets the longest time of a call. A connection that has not answered by then is closed, and
+    /// the caller of a write gets an unknown outcome.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline.max(Duration::from_millis(100));

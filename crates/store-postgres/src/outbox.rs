@@ -62,7 +62,7 @@ impl OutboxColumns {
     }
 }
 
-/// Keeps after-effects; those that are there already stay as they are.
+/// Inserts after-effects; existing ones stay as they are.
 pub(crate) async fn insert_posts(session: &mut Session<'_>, posts: &[OutboxMessage]) -> Result<(), Fault> {
     if posts.is_empty() {
         return Ok(());
@@ -79,7 +79,7 @@ pub(crate) async fn insert_posts(session: &mut Session<'_>, posts: &[OutboxMessa
     Ok(())
 }
 
-/// Writes all of a locked after-effect that can change.
+/// Writes all mutable columns of a locked after-effect.
 pub(crate) fn write_post(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -111,7 +111,7 @@ pub(crate) fn delete_post(
     Ok(())
 }
 
-/// The instant of a state, and who has it in hand.
+/// The instant of a state, and its holder.
 pub(crate) fn state_columns(state: OutboxState) -> (i64, Option<Uuid>) {
     match state {
         OutboxState::Due { at } | OutboxState::Delivered { at } | OutboxState::Dead { at } => {
@@ -121,7 +121,7 @@ pub(crate) fn state_columns(state: OutboxState) -> (i64, Option<Uuid>) {
     }
 }
 
-/// An after-effect of `workspace`, from where the row stands.
+/// An after-effect of `workspace`, from the current column on.
 pub(crate) fn post(workspace: WorkspaceId, row: &mut Columns<'_>) -> Result<OutboxMessage, Fault> {
     let id = EffectKey::from_stored(row.text()?);
     let run = row.run()?;

@@ -1,6 +1,6 @@
-//! A million finished runs cost a new one nothing: whatever its size, no statement walks over a table.
+//! A million finished runs cost a new one nothing: no statement scans a table of any size.
 //!
-//! The plans are made once per connection, when the tables may still be empty, and must be right for ever after.
+//! The plans are made once per connection, when the tables may still be empty, and must stay right.
 
 use hapax_engine::model::TableRef;
 use hapax_postgres_fixture::Database;
@@ -12,7 +12,7 @@ use crate::options::PostgresOptions;
 use crate::pools::Pools;
 use crate::user_tables::UserTables;
 
-/// Statements that are no queries, or that look at no table of runs.
+/// Statements without a query, or without a table of runs.
 const NO_PLAN: [&str; 6] = [
     "create_schema",
     "listen_due",
@@ -22,7 +22,8 @@ const NO_PLAN: [&str; 6] = [
     "describe_table",
 ];
 
-/// What runs leave behind: an entry of the journal, and an after-effect that is delivered or still due.
+/// Rows that runs leave behind: a journal entry, and an after-effect that is delivered or still
+/// due.
 const LEAVE: &str = "INSERT INTO notes (workspace, run, generation, at, fence, body) SELECT workspace, id, 0, 0, 0, '1' FROM runs;
     INSERT INTO posts (workspace, id, run, target, created_at, attempts, status, at, payload)
     SELECT workspace, id::text, id, 'mail', 0, 0, 2 * (row_number() OVER () % 2), 0, '1' FROM runs
@@ -54,7 +55,7 @@ const LEAVE: &str = "INSERT INTO notes (workspace, run, generation, at, fence, b
         'closing', 'open', 0, false, false, 1, 1, id, 0, 0, 0 FROM runs ON CONFLICT DO NOTHING;
     INSERT INTO entity_notes (workspace, kind, entity, at, body) SELECT workspace, 'invoice', id::text, 0, '1' FROM runs";
 
-/// Everything that was filled.
+/// Reads everything that was filled.
 const LOOK: &str =
     "ANALYZE runs, run_facts, notes, posts, requests, items, promises, promise_waiters, settle_tokens, keys,
     early_settlements, hooks, entities, operations, entity_notes";
@@ -85,7 +86,7 @@ async fn check_all(client: &Client, rows: i32) {
     let mut walking = Vec::new();
     for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         let name = file.file_stem().unwrap().to_str().unwrap();
-        // Statements over tables of the user's lie in a folder of their own.
+        // Statements over users' tables are in a folder of their own.
         if NO_PLAN.contains(&name) || file.is_dir() {
             continue;
         }
@@ -93,7 +94,7 @@ async fn check_all(client: &Client, rows: i32) {
         for (n, line) in plan.iter().enumerate() {
             let is_index_scan = line.contains("Index Scan") || line.contains("Index Only Scan");
             let has_condition = plan.get(n + 1).is_some_and(|next| next.contains("Index Cond"));
-            // The first counts, and stops at a bound. The second reads an index that holds only what went wrong.
+            // The first counts up to a bound. The second reads an index that holds only failures.
             let is_bounded = ["measure_outbox", "count_tallies"].contains(&name);
             if line.contains("Seq Scan")
                 || line.contains("Hash Join")
@@ -106,7 +107,7 @@ async fn check_all(client: &Client, rows: i32) {
     assert!(walking.is_empty(), "{rows} rows: {}", walking.join("\n"));
 }
 
-/// Which index a statement goes by, and what it looks for in it.
+/// Index of each statement, and its condition in it.
 const GOES_BY: [(&str, &str, &str); 43] = [
     // S4.12: promises by key.
     ("find_promise_by_key", "keys_pkey", "key = "),
@@ -173,7 +174,7 @@ async fn every_statement_goes_by_an_index_whether_the_tables_are_empty_or_full()
     let address = configure(&database.url(), &options).unwrap();
     let client = connect(&address).await.unwrap();
     check_all(&client, 0).await;
-    // To walk over a table of one row is as good as to look it up, and no more can be said of it.
+    // Scanning a table of one row is as good as a lookup, so that says nothing.
     for rows in [2, 1, 20, 3_000] {
         let fill = "INSERT INTO runs (workspace, workflow, id, version, changed_at, fence, wake_at, arrivals,
                 workflow_version, stalls, generation, status, asked, priority)
@@ -189,7 +190,7 @@ async fn every_statement_goes_by_an_index_whether_the_tables_are_empty_or_full()
     check_indexes(&client).await;
 }
 
-/// The claim of a row costs no more in a large table than in a small one, whatever its id is.
+/// Claiming a row costs no more in a large table than in a small one, for every type of id.
 #[tokio::test]
 async fn a_row_of_a_table_of_the_users_is_found_by_its_own_index() {
     let database = Database::empty().await.unwrap();

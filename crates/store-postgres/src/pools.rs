@@ -36,9 +36,9 @@ pub(crate) struct Pools {
     pub(crate) renewals: Connections,
     /// Reserved for claims, purges and hints.
     pub(crate) maintenance: Connections,
-    /// For after-effects, of which there may be many at once; made when they are needed.
+    /// For after-effects, which may be many at once; opened when needed.
     pub(crate) deliveries: Connections,
-    /// For user code in a transaction of ours; each is cleared before the next use.
+    /// For user code in the store's transaction; each is reset before the next use.
     pub(crate) works: Connections,
 }
 
@@ -68,7 +68,7 @@ impl Pools {
         }
     }
 
-    /// Closes them all; calls under way keep theirs until they end.
+    /// Closes them all; calls in progress keep theirs until they end.
     pub(crate) fn close(&self) {
         let Pools {
             commits,
@@ -95,7 +95,7 @@ pub(crate) struct Connections {
     pool: Pool,
     place: String,
     deadline: Duration,
-    /// When a connection could not be made, and why.
+    /// Time and cause of the last failed connection.
     failed: Mutex<Option<(Instant, String)>>,
 }
 
@@ -119,7 +119,7 @@ impl Connections {
                 apply(client, &settings).await.map_err(HookError::Backend)?;
                 match client.batch_execute(CHECK_CLIENT).await {
                     Err(error) if error.as_db_error().is_none() => Err(HookError::Backend(error)),
-                    // Not every server can.
+                    // Not every server supports it.
                     _ => Ok(()),
                 }
             })
@@ -159,7 +159,7 @@ impl Connections {
         Connections { pool, place: place(config), deadline, failed: Mutex::new(None) }
     }
 
-    /// How long a call may take.
+    /// Longest time of a call.
     pub(crate) fn deadline(&self) -> Duration {
         self.deadline
     }
@@ -193,8 +193,8 @@ impl Connections {
         }
     }
 
-    /// Runs `work` on a connection in a task of its own, so that whoever asked may stop waiting at any moment. An answer that
-    /// does not come before the deadline costs the connection, and so does every error.
+    /// Runs `work` on a connection in a task of its own, so that the caller may stop waiting at any
+    /// moment. A response after the deadline costs the connection, and so does every error.
     pub(crate) async fn run<T, F>(
         &self,
         deadline: Duration,
@@ -218,18 +218,19 @@ impl Connections {
     }
 }
 
-/// A connection in use. Dropped, it is closed and its server process told to go; only [`HeldConnection::give_back`] keeps it. So a call that
-/// panics, fails half way or runs out of time can never leave a transaction behind.
+/// A connection in use. Dropping it closes the connection and ends its server process; only
+/// [`HeldConnection::give_back`] keeps it. So a call that panics, fails half way or runs out of
+/// time never leaves a transaction behind.
 #[derive(Debug)]
 pub(crate) struct HeldConnection(Option<Object>);
 
 impl HeldConnection {
-    /// For statements that need not care what they go through.
+    /// The executor for its statements.
     pub(crate) fn link(&self) -> Link<'_> {
         Link::Own(self)
     }
 
-    /// For the next call.
+    /// Returns the connection to the pool.
     pub(crate) fn give_back(mut self) {
         drop(self.0.take());
     }

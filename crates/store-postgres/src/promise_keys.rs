@@ -1,7 +1,8 @@
-//! Keys of promises as a transaction knows them: locked, with the settlements that are kept for promises still to be made.
+//! Promise keys within a transaction: locked, with the settlements that wait for future promises.
 //!
-//! All nodes lock them after the runs, in the order of the keys. A key that is not there cannot be locked: of two transactions that insert it
-//! at once the second breaks the primary key, is tried again, and finds what the first has made of it.
+//! All nodes lock them after the runs, in the order of the keys. A missing key cannot be locked: if
+//! two transactions insert it at once, the second violates the primary key, is retried, and finds
+//! the first one's row.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,16 +17,16 @@ use crate::promises::{maybe_early, new_early};
 use crate::rows::{self, Columns};
 use crate::session::{Params, Session, params};
 
-/// Where the key of a promise is kept.
+/// Primary key of a promise key.
 pub(crate) type KeyPlace = (WorkspaceRowId, IdempotencyKey);
 
-/// Locked keys, as they are with the writes of the transaction.
+/// Locked keys, with the changes of the transaction.
 pub(crate) type KnownKeys = HashMap<KeyPlace, KnownKey>;
 
-/// What a key stands for, and the settlement that is kept for it.
+/// Object of a key, and the settlement that is kept for it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KnownKey {
-    /// `None` if the key is not there.
+    /// `None` if the key does not exist.
     pub(crate) record: Option<KeyRecord>,
     pub(crate) early: Option<EarlySettlement>,
 }
@@ -60,7 +61,7 @@ pub(crate) async fn find_named(
     Ok(named.into_iter().flatten().collect())
 }
 
-/// Locks keys in their order and reads them; those that are known already stay as they are.
+/// Locks keys in their order and reads them; known keys stay as they are.
 pub(crate) async fn lock(session: &mut Session<'_>, wanted: &BTreeSet<KeyPlace>) -> Result<(), Fault> {
     let new: Vec<KeyPlace> =
         wanted.iter().filter(|place| !session.promise_keys.contains_key(place)).cloned().collect();
@@ -68,7 +69,8 @@ pub(crate) async fn lock(session: &mut Session<'_>, wanted: &BTreeSet<KeyPlace>)
         return Ok(());
     }
     session.keep_back(include_str!("../sql/lock_promise_keys.sql"), asked(&new));
-    // A statement of its own, so that it sees what was committed while this one waited for the locks.
+    // A separate statement, so that it sees changes that were committed while this one waited for
+    // the locks.
     let found = session.query(include_str!("../sql/find_promise_keys.sql"), asked(&new)).await?;
     session.promise_keys.extend(new.into_iter().map(|place| (place, KnownKey::default())));
     for row in &found {
@@ -80,7 +82,7 @@ pub(crate) async fn lock(session: &mut Session<'_>, wanted: &BTreeSet<KeyPlace>)
     Ok(())
 }
 
-/// A key, locked if it is there.
+/// A key, locked if it exists.
 pub(crate) async fn find_key(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -91,7 +93,7 @@ pub(crate) async fn find_key(
     Ok(session.promise_keys.get(&place).cloned().unwrap_or_default())
 }
 
-/// Writes what a locked key, or one that is not there, stands for.
+/// Writes a locked or missing key.
 pub(crate) fn write_key(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -110,7 +112,7 @@ pub(crate) fn write_key(
     session.promise_keys.entry((workspace, key.clone())).or_default().record = Some(record);
 }
 
-/// Keeps a settlement for the promise that a key will name.
+/// Stores a settlement for the promise that the key will name.
 pub(crate) fn keep_early(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -128,7 +130,7 @@ pub(crate) fn keep_early(
     Ok(())
 }
 
-/// No settlement is kept for a locked key any more.
+/// Deletes the settlement that is kept for a locked key.
 pub(crate) fn delete_early(session: &mut Session<'_>, workspace: WorkspaceRowId, key: &IdempotencyKey) {
     let Some(known) = session.promise_keys.get_mut(&(workspace, key.clone())) else { return };
     if known.early.take().is_some() {
@@ -137,7 +139,7 @@ pub(crate) fn delete_early(session: &mut Session<'_>, workspace: WorkspaceRowId,
     }
 }
 
-/// The key of a promise that is over lives for as long as its maker asked.
+/// Starts the expiry of an ended promise's key, as its creator asked.
 pub(crate) async fn age_key(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,

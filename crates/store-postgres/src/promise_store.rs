@@ -1,4 +1,4 @@
-//! The promise book of the store.
+//! The promise store.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::rows::{self, uuid};
 use crate::settle_tokens::find_settle_token;
 use crate::store::PostgresStore;
 
-/// No text is greater, byte by byte.
+/// No text sorts after it, byte by byte.
 const LAST_TEXT: &str = "\u{10ffff}\u{10ffff}";
 
 #[async_trait]
@@ -113,7 +113,7 @@ async fn list_promises(
     Ok(PromisePage::new(promises, limit, upto))
 }
 
-/// The last promise that is looked at for a page; `None` if that reaches to the end. A run has few.
+/// The last promise that a page considers; `None` if that reaches to the end. A run has few.
 async fn find_ahead(
     held: &HeldConnection,
     workspace: WorkspaceRowId,
@@ -139,7 +139,7 @@ async fn list_early_settlements(
 ) -> Result<Vec<StoredEarlySettlement>, Fault> {
     let (limit, now) = (request.limit.clamp(1, MAX_PAGE) as i64, millis(now));
     let Some(workspace) = request.workspace else {
-        // No name is empty, so without a place to go on from all count.
+        // No name is empty, so without a position everything counts.
         let after = request.after.as_ref();
         let (from, after) = after.map_or(("", ""), |(workspace, key)| (workspace.as_str(), key.as_str()));
         let sql = include_str!("../sql/list_early_of_all_workspaces.sql");

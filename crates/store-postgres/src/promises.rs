@@ -1,4 +1,4 @@
-//! Promises, and settlements that came before them, as rows.
+//! Promises and early settlements, as rows.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::interned_names::WorkspaceRowId;
 use crate::rows::{Columns, broken, failure, failure_text, uuid};
 use crate::session::{Params, params};
 
-/// A promise, from where the row stands.
+/// A promise, from the current column on.
 pub(crate) fn promise(mut row: Columns<'_>) -> Result<Promise, Fault> {
     let id = PromiseId::from_stored(row.text()?);
     let run = row.run()?;
@@ -111,7 +111,7 @@ pub(crate) fn new_promise(
     ])
 }
 
-/// A promise that is over, in the order of `settle_promise.sql`.
+/// An ended promise, in the order of `settle_promise.sql`.
 pub(crate) fn settled_promise(workspace: WorkspaceRowId, promise: &Promise) -> Result<Params, Fault> {
     let (status, settled_at, value) = state_columns(&promise.state)?;
     Ok(params![
@@ -125,7 +125,7 @@ pub(crate) fn settled_promise(workspace: WorkspaceRowId, promise: &Promise) -> R
     ])
 }
 
-/// A settlement that is kept for its promise, in the order of `keep_early.sql`.
+/// An early settlement, in the order of `keep_early.sql`.
 pub(crate) fn new_early(
     workspace: WorkspaceRowId,
     key: &str,
@@ -143,7 +143,7 @@ pub(crate) fn new_early(
     ])
 }
 
-/// A settlement that is kept for its promise, from where the row stands; the columns are empty if there is none.
+/// An early settlement, from the current column on; the columns are empty if there is none.
 pub(crate) fn maybe_early(row: &mut Columns<'_>) -> Result<Option<EarlySettlement>, Fault> {
     let Some(status) = row.get::<Option<i16>>()? else { return Ok(None) };
     let settlement = settlement(PromiseStatus::from_code(status)?, row.text()?)?;
@@ -151,7 +151,7 @@ pub(crate) fn maybe_early(row: &mut Columns<'_>) -> Result<Option<EarlySettlemen
     Ok(Some(EarlySettlement { settlement, complete_key, said, at: row.at()?, expires_at: row.at()? }))
 }
 
-/// A settlement that is kept for its promise.
+/// An early settlement.
 pub(crate) fn early(row: &mut Columns<'_>) -> Result<EarlySettlement, Fault> {
     maybe_early(row)?.ok_or_else(|| broken("a kept settlement that says nothing"))
 }

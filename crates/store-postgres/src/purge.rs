@@ -1,4 +1,4 @@
-//! Forgetting what need not be kept.
+//! Deleting expired data.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,14 +14,14 @@ use crate::limits::PURGE_AT_ONCE;
 use crate::pools::HeldConnection;
 use crate::rows::{self, uuid};
 
-/// A run that was looked at.
+/// A run that was read.
 struct Seen {
     run: RunId,
     workspace: i32,
     forgettable: bool,
 }
 
-/// Every table with rows of a run, but its key and what people noted.
+/// Every table with rows of a run, except its key and people's notes.
 const DELETE_RUNS: [&str; 10] = [
     include_str!("../sql/delete_steps_of_runs.sql"),
     include_str!("../sql/delete_events_of_runs.sql"),
@@ -35,7 +35,7 @@ const DELETE_RUNS: [&str; 10] = [
     include_str!("../sql/delete_heads_of_runs.sql"),
 ];
 
-/// One bounded pass, on a connection of its own: a few runs at a time, and no more once `until` is reached.
+/// One bounded pass, on a connection of its own: a few runs at a time, until `until`.
 pub(crate) async fn purge(
     held: Arc<HeldConnection>,
     request: Purge,
@@ -72,7 +72,7 @@ pub(crate) async fn purge(
     Ok(purged)
 }
 
-/// Answers how many were deleted.
+/// Returns the number of deleted runs.
 async fn delete_runs(held: &HeldConnection, old: &[&Seen], closed_before: Timestamp) -> Result<usize, Fault> {
     if old.is_empty() {
         return Ok(0);
@@ -88,7 +88,7 @@ async fn delete_runs(held: &HeldConnection, old: &[&Seen], closed_before: Timest
     let locked = held.query(&lock, &[&workspaces, &ids, &millis(closed_before)]).await?;
     let mut locked = rows::collect(&locked, place)?;
     let (workspaces, ids): (Vec<i32>, Vec<Uuid>) = locked.iter().copied().unzip();
-    // Somebody may have asked for a delivery meanwhile; under the lock nobody can any more.
+    // A redelivery may have been requested since the read; under the lock it cannot be.
     let find = held.prepare_cached(include_str!("../sql/find_unsettled_posts.sql")).await?;
     let unsettled = held.query(&find, &[&(ids.len() as i64), &workspaces, &ids]).await?;
     let unsettled = rows::collect(&unsettled, place)?;

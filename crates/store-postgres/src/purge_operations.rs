@@ -1,4 +1,4 @@
-//! Forgetting operations that others have taken the place of.
+//! Deleting operations that newer ones have replaced.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::pools::HeldConnection;
 use crate::read::query;
 use crate::rows;
 
-/// An operation that was looked at.
+/// An operation that was read.
 struct Seen {
     workspace: i32,
     place: OperationCursor,
     forgettable: bool,
 }
 
-/// An operation, as the store knows it.
+/// Primary key of an operation.
 type Key = (i32, Uuid);
 
-/// One bounded pass, on a connection of its own: a few at a time, and no more once `until` is reached.
+/// One bounded pass, on a connection of its own: a few at a time, until `until`.
 pub(crate) async fn purge_operations(
     held: Arc<HeldConnection>,
     request: PurgeOperations,
@@ -66,7 +66,7 @@ pub(crate) async fn purge_operations(
     Ok(purged)
 }
 
-/// Answers how many operations and after-effects were deleted.
+/// Returns the numbers of deleted operations and after-effects.
 async fn delete(
     held: &HeldConnection,
     old: Vec<Key>,
@@ -82,7 +82,8 @@ async fn delete(
     let locked: Vec<Key> = rows::collect(&locked, |mut row| key(&mut row))?;
     let (workspaces, ids): (Vec<i32>, Vec<Uuid>) = locked.into_iter().unzip();
     let many = ids.len() as i64;
-    // Somebody may have asked for a delivery meanwhile. Nobody is waited for, so that nobody waits for us in turn.
+    // A redelivery may have been requested since the read. The statement skips locked rows, so that
+    // there is no deadlock.
     let lock = include_str!("../sql/lock_posts_to_purge.sql");
     let locked = query(held, lock, &[&many, &workspaces, &ids]).await?;
     let mut settled: BTreeMap<Key, Vec<String>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Forgetting promises that stand alone.
+//! Deleting promises without a run.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::pools::HeldConnection;
 use crate::read::query;
 use crate::rows;
 
-/// Deletes those that were over before an instant, with all that belongs to them; answers how many.
+/// Deletes promises that ended before an instant, with all their rows; returns how many.
 pub(crate) async fn purge_promises(
     held: Arc<HeldConnection>,
     over_before: Timestamp,
@@ -26,7 +26,7 @@ pub(crate) async fn purge_promises(
     held.batch_execute("BEGIN").await?;
     let lock = include_str!("../sql/lock_promises_to_purge.sql");
     let (workspaces, ids) = places(&query(&held, lock, &[&old.0, &old.1]).await?)?;
-    // A statement of its own, so that it sees who has begun to wait; under the locks nobody can any more.
+    // A separate statement, so that it sees new waiters; under the locks there can be no more.
     let delete = include_str!("../sql/delete_promises.sql");
     let gone = query(&held, delete, &[&(ids.len() as i64), &workspaces, &ids]).await?;
     held.batch_execute("COMMIT").await?;

@@ -1,4 +1,4 @@
-//! Writing what is set up.
+//! Writing catalog items.
 
 use hapax_engine::model::{CatalogItem, CatalogKind, Version};
 use hapax_engine::store::{PutCatalogItem, PutOutcome};
@@ -53,7 +53,8 @@ async fn find_namesake(
     rows::at_most_one(&found, item)
 }
 
-/// An id or a name that another transaction takes meanwhile breaks a unique key, and the whole is tried again.
+/// If another transaction takes the id or name in the meantime, a unique key fails, and the
+/// operation is retried.
 async fn write_item(session: &mut Session<'_>, item: &CatalogItem) -> Result<(), Fault> {
     let (kind, id, name) = (item.kind.code(), item.id.as_str().to_owned(), item.name.clone());
     let (version, body) = (count(item.version.get()), item.body.as_str().to_owned());

@@ -1,4 +1,4 @@
-//! What can be read: each function sees one snapshot of the database.
+//! Reads: each function sees one snapshot of the database.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::pools::HeldConnection;
 use crate::promises::promise;
 use crate::rows::{self, uuid};
 
-/// Several statements that see the same; read-only, so that the server need not keep anything of it.
+/// Several statements with one snapshot; read-only, so the server need not write anything.
 pub(crate) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 pub(crate) async fn query(
@@ -52,7 +52,7 @@ pub(crate) async fn find_log(
         include_str!("../sql/list_reruns_of_log.sql"),
     ];
     let (workspace, run) = (workspace.as_str(), uuid(run));
-    // Prepared beforehand, so that everything below goes out in this order and without waiting.
+    // Prepared first, so that the statements below are sent in this order and without waiting.
     for sql in PARTS {
         held.prepare_cached(sql).await?;
     }
@@ -113,7 +113,7 @@ pub(crate) async fn list_keys(
     held: Arc<HeldConnection>,
     after: Option<StoredKey>,
 ) -> Result<Vec<(StoredKey, KeyRecord)>, Fault> {
-    // No name is empty and no kind is below zero, so without a place to go on from every key counts.
+    // No name is empty and no kind is negative, so without a position every key counts.
     let (workspace, kind, key) = match &after {
         Some(after) => (after.workspace.as_str(), after.kind.code(), after.key.as_str()),
         None => ("", -1, ""),

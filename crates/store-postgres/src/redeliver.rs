@@ -1,4 +1,4 @@
-//! Delivering once more what is delivered or given up, or never.
+//! Redelivering a message that was delivered or given up.
 
 use hapax_engine::model::{OutboxMessage, OutboxState};
 use hapax_engine::store::{OutboxCommand, Redeliver, RedeliverOutcome};
@@ -48,7 +48,7 @@ impl Verb for Redeliver {
     }
 }
 
-/// The after-effect, locked; its run is, too, because a purge that has it would take away what is to be delivered.
+/// Locks the after-effect and its run, because a purge of the run would delete the message.
 async fn lock_post(
     request: &Redeliver,
     session: &mut Session<'_>,

@@ -1,4 +1,4 @@
-//! Freeing keys before their time.
+//! Releasing keys early.
 
 use hapax_engine::model::{
     IdempotencyKey, JournalEntry, KeyKind, KeyRecord, PromiseState, RequestScope, WorkspaceId,
@@ -15,14 +15,14 @@ use crate::rows::{self, uuid};
 use crate::session::{Session, params};
 use crate::start_run::run_key;
 
-/// The key of a run is to be freed.
+/// Releases the key of a run.
 pub(crate) struct ReleaseRunKey {
     pub(crate) workspace: WorkspaceId,
     pub(crate) key: IdempotencyKey,
     pub(crate) note: JournalEntry,
 }
 
-/// The key of a request is to be freed.
+/// Releases the key of a request.
 pub(crate) struct ReleaseRequestKey {
     pub(crate) scope: RequestScope,
     pub(crate) key: IdempotencyKey,
@@ -47,7 +47,7 @@ impl Verb for ReleaseRunKey {
         else {
             return Ok(ReleaseOutcome::NoSuchKey);
         };
-        // Locked: a run that is over stays so, and its key names it, until this is committed.
+        // Locked: an ended run stays ended, and its key names it, until this is committed.
         let holder = session.find_head(workspace, record.run).await?;
         if holder.is_some_and(|stored| !stored.head.status().is_closed()) {
             return Ok(ReleaseOutcome::InUse { run: Some(record.run) });
@@ -60,7 +60,7 @@ impl Verb for ReleaseRunKey {
     }
 }
 
-/// The key of a promise, or one that is claimed for a promise, is to be freed.
+/// Releases the key of a promise, or a key that is claimed for a promise.
 pub(crate) struct ReleasePromiseKey {
     pub(crate) workspace: WorkspaceId,
     pub(crate) key: IdempotencyKey,

@@ -1,4 +1,4 @@
-//! Keeping leases alive.
+//! Renewing leases.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::interned_names::{InternedNames, WorkspaceRowId};
 use crate::pools::HeldConnection;
 use crate::rows::{self, uuid};
 
-/// Answers with the leases that are lost, in the order they were asked for.
+/// Returns the lost leases, in the order of the request.
 pub(crate) async fn renew_leases(
     held: Arc<HeldConnection>,
     numbers: Arc<InternedNames>,
@@ -27,7 +27,7 @@ pub(crate) async fn renew_leases(
             numbers.find_workspace(held.link(), &lease.workspace).await?.map(|number| (number, lease)),
         );
     }
-    // In the order in which everybody locks runs.
+    // The common lock order of runs.
     known.sort_unstable_by_key(|(workspace, lease)| (lease.run, *workspace, lease.fence));
     let workspaces: Vec<i32> = known.iter().map(|(workspace, _)| workspace.0).collect();
     let ids: Vec<Uuid> = known.iter().map(|(_, lease)| uuid(lease.run)).collect();
@@ -51,7 +51,7 @@ pub(crate) async fn renew_leases(
     Ok(lost)
 }
 
-/// What is refused before anything is sent.
+/// Checks the request before anything is sent.
 pub(crate) fn check(request: &RenewLeases) -> Result<(), Fault> {
     match request.leases.len() > MAX_RENEWALS {
         true => Err(Fault::Refused(format!("more than {MAX_RENEWALS} leases in one renewal"))),

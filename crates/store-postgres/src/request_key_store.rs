@@ -1,4 +1,4 @@
-//! The key book of the store.
+//! The request-key store.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ use crate::store::PostgresStore;
 
 #[async_trait]
 impl RequestKeyStore for PostgresStore {
-    /// Looks first: who only has to be told something locks no row and costs no commit.
+    /// Reads first: a replay locks no row and costs no commit.
     async fn begin_request(&self, request: BeginRequest) -> StoreResult<BeginOutcome> {
         let found = self.find_request(&request.scope, &request.key).await?;
         let decision = decide_begin_request(found.as_ref(), &request, self.now());
         match decision.write {
             None => Ok(decision.answer),
-            // Others may have come meanwhile: decided again where it is written.
+            // Another request may have come in the meantime, so the write decides again.
             Some(_) => self.write_request(request).await,
         }
     }

@@ -1,4 +1,4 @@
-//! Requests under their keys as rows, and as a transaction knows them.
+//! Requests under their keys: as rows, and within a transaction.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::job::Needs;
 use crate::rows::{Columns, broken};
 use crate::session::{Params, Session, params};
 
-/// Where a request is kept.
+/// Primary key of a request.
 pub(crate) type RequestPlace = (RequestScope, IdempotencyKey);
 
-/// Requests that were locked, as they are with the writes of the transaction; `None` if there is none.
+/// Locked requests, with the changes of the transaction; `None` for a missing one.
 pub(crate) type KnownRequests = HashMap<RequestPlace, Option<RequestRecord>>;
 
-/// Puts the new ones among the requests that come in into the table, and locks and reads all that is foreseen.
+/// Inserts the new ones among the incoming requests, and locks and reads all foreseen ones.
 ///
-/// All nodes do so in the order of the keys: of two that begin one key at once the second waits for the first, and then finds its
-/// request.
+/// All nodes do so in the order of the keys: if two begin one key at once, the second waits for the
+/// first, and then finds its request.
 pub(crate) async fn prepare(session: &mut Session<'_>, needs: &Needs) -> Result<(), Fault> {
     let mut places: BTreeMap<RequestPlace, Option<&BeginRequest>> = BTreeMap::new();
     places.extend(needs.requests.iter().map(|place| (place.clone(), None)));
@@ -133,7 +133,7 @@ fn outline(record: &RequestRecord) -> Result<String, Fault> {
         .map_err(|error| Fault::Refused(format!("an outline cannot be kept: {error}")))
 }
 
-/// Writes a request that somebody takes in hand, in place of the locked one, or of none.
+/// Writes a request that is being handled, in place of the locked one, if any.
 pub(crate) async fn hold_request(
     session: &mut Session<'_>,
     is_there: bool,
@@ -201,7 +201,7 @@ pub(crate) async fn delete_request(session: &mut Session<'_>, place: RequestPlac
     Ok(())
 }
 
-/// A request, from where the row stands.
+/// A request, from the current column on.
 pub(crate) fn request(
     scope: &RequestScope,
     key: &IdempotencyKey,

@@ -1,4 +1,4 @@
-//! Giving back rows in a transient status that no operation holds.
+//! Reverting rows in a transient status without an operation.
 
 use hapax_engine::limits::MAX_STALE_CLAIMS;
 use hapax_engine::model::{Entity, EntityId, EntityJournalEntry, EntityRef, JournalEvent, Payload, Version};
@@ -20,7 +20,7 @@ impl Verb for RevertStrays {
 
     async fn apply(&self, session: &mut Session<'_>) -> Result<Vec<EntityId>, Fault> {
         let table = session.get_table(&self.table).await?;
-        // It looks at the rows themselves, so those before it must have written theirs.
+        // It reads the rows themselves, so earlier operations must have written theirs.
         write_out(session).await?;
         let asked = params![
             self.claim.into.to_string(),

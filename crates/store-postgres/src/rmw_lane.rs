@@ -1,7 +1,8 @@
-//! A lane of operations that read before they write: they take turns in one transaction, which commits for all of them.
+//! A lane of operations that read before they write: a batch of them runs in one transaction, which
+//! commits for all.
 //!
-//! There are three: one for runs and what is set up, one for requests under their keys, and one for entities, so that none waits for
-//! another.
+//! There are three: one for runs and catalog items, one for requests under their keys, and one for
+//! entities, so that none waits for another.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -21,13 +22,13 @@ use crate::pools::{Connections, HeldConnection, Pools};
 use crate::session::Session;
 use crate::user_tables::UserTables;
 
-/// What waits for the lane; its workers take turns in emptying it.
+/// Queue of the lane; its workers take turns in emptying it.
 pub(crate) type Inbox = Arc<Mutex<mpsc::Receiver<Box<dyn Task>>>>;
 
 /// One worker of the lane.
 pub(crate) struct RmwLane {
     pub(crate) pools: Arc<Pools>,
-    /// Which of them are its own.
+    /// Connections of the lane.
     pub(crate) connections: fn(&Pools) -> &Connections,
     pub(crate) numbers: Arc<InternedNames>,
     pub(crate) tables: Arc<UserTables>,
@@ -38,25 +39,26 @@ pub(crate) struct RmwLane {
 /// Why a transaction did not commit.
 struct Trouble {
     fault: Fault,
-    /// Was the commit on its way?
+    /// Had the commit been sent?
     is_committing: bool,
 }
 
 impl RmwLane {
-    /// Works until nobody can send any more and everything is written.
+    /// Works until all senders are gone and everything is written.
     pub(crate) async fn run(self, inbox: Inbox) {
         let mut batch = Vec::with_capacity(MAX_CONSIDERED);
         while inbox.lock().await.recv_many(&mut batch, MAX_CONSIDERED).await > 0 {
             let written = AssertUnwindSafe(self.write_batch(&mut batch)).catch_unwind().await;
             if written.is_err() {
-                // Its callers are told that nobody knows; its connection is gone; the next batch is none the worse.
+                // The callers get an unknown outcome, and the connection is dropped. The next batch
+                // is not affected.
                 tracing::error!("a batch of operations failed by a fault of the store");
                 batch.clear();
             }
         }
     }
 
-    /// Commits all together, or each alone if one of them cannot be carried out.
+    /// Commits all together, or each alone if one of them fails.
     async fn write_batch(&self, batch: &mut Vec<Box<dyn Task>>) {
         let patience = (self.connections)(&self.pools).deadline();
         batch
@@ -80,7 +82,7 @@ impl RmwLane {
         }
     }
 
-    /// Tries until no other transaction is in the way, but not for ever.
+    /// Retries while other transactions interfere, up to a limit.
     async fn write_alone(&self, mut task: Box<dyn Task>) {
         let mut tries = 1;
         loop {
@@ -95,7 +97,8 @@ impl RmwLane {
         }
     }
 
-    /// One transaction. Unless it answers `Ok`, nothing of it is there, or nobody knows (as the trouble says).
+    /// Runs one transaction. Without `Ok`, it was rolled back, or its outcome is unknown (as the
+    /// error says).
     async fn commit(&self, batch: &mut [Box<dyn Task>]) -> Result<(), Trouble> {
         let connections = (self.connections)(&self.pools);
         let held = connections.get().await.map_err(|fault| Trouble { fault, is_committing: false })?;
@@ -135,7 +138,8 @@ impl RmwLane {
         for workspace in &needs.workspaces {
             self.numbers.give_workspace(held.link(), workspace).await?;
         }
-        // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
+        // Read after the batch was taken, so no operation is judged by an earlier instant than its
+        // sending.
         let mut session = Session::new(held.link(), &self.numbers, &self.tables, self.clock.now());
         session.prepare_for(&needs).await?;
         for task in batch {
@@ -155,7 +159,7 @@ impl Trouble {
     }
 }
 
-/// Ends what is left of a transaction; if that does not work, the connection goes with it.
+/// Rolls back; if that fails, drops the connection.
 async fn roll_back(held: HeldConnection) {
     let rolled_back = tokio::time::timeout(std::time::Duration::from_secs(1), held.batch_execute("ROLLBACK"));
     if matches!(rolled_back.await, Ok(Ok(()))) {
@@ -163,7 +167,7 @@ async fn roll_back(held: HeldConnection) {
     }
 }
 
-/// Longer with each try, and never the same for two that met.
+/// Grows with each try, and differs between two rivals.
 pub(crate) async fn pause(tries: u32) {
     let longest = FIRST_PAUSE * 2u32.saturating_pow(tries - 1).min(64);
     tokio::time::sleep(longest.mul_f64(fastrand::f64())).await;

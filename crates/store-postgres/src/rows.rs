@@ -19,22 +19,22 @@ use crate::codes::{Code, ending_of};
 use crate::fault::Fault;
 use crate::interned_names::WorkspaceRowId;
 
-/// A run id as it is kept; it sorts like the id.
+/// A run id as stored; it sorts like the id.
 pub(crate) fn uuid(run: RunId) -> Uuid {
     Uuid::from_u128(run.as_u128())
 }
 
-/// An owner as it is kept.
+/// An owner as stored.
 pub(crate) fn owner_uuid(owner: OwnerId) -> Uuid {
     Uuid::from_u128(owner.as_u128())
 }
 
-/// The owner of a state's lease, as it is kept.
+/// The owner of a state's lease, as stored.
 pub(crate) fn lease_owner(state: &RunState) -> Option<Uuid> {
     state.lease().map(|lease| owner_uuid(lease.owner))
 }
 
-/// When a state says that the run closed.
+/// When the run closed, according to its state.
 pub(crate) fn closed_at(state: &RunState) -> Option<Timestamp> {
     match state {
         RunState::Closed { at, .. } => Some(*at),
@@ -80,7 +80,7 @@ impl<'r> Columns<'r> {
         u64::try_from(value).map_err(|_| broken(format!("{value} as a count")))
     }
 
-    /// A small count, kept bit by bit in a signed column.
+    /// A small count, stored bit by bit in a signed column.
     pub(crate) fn small(&mut self) -> Result<u32, Fault> {
         Ok(self.get::<i32>()?.cast_unsigned())
     }
@@ -97,7 +97,7 @@ impl<'r> Columns<'r> {
         Ok(self.get::<Option<Uuid>>()?.map(|id| RunId::from_u128(id.as_u128())))
     }
 
-    /// Is the next column, an id, empty?
+    /// Returns true if the next column, an id, is null.
     fn is_empty_here(&self) -> Result<bool, Fault> {
         Ok(self.row.try_get::<_, Option<Uuid>>(self.next).map_err(broken)?.is_none())
     }
@@ -131,7 +131,7 @@ pub(crate) fn broken(what: impl std::fmt::Display) -> Fault {
     Fault::Broken(format!("the database holds a row that cannot be read: {what}"))
 }
 
-/// Every row of an answer, mapped.
+/// All rows of a result, mapped.
 pub(crate) fn collect<T>(
     rows: &[Row],
     mut map: impl FnMut(Columns<'_>) -> Result<T, Fault>,
@@ -139,7 +139,7 @@ pub(crate) fn collect<T>(
     rows.iter().map(|row| map(Columns::of(row))).collect()
 }
 
-/// The row of an answer that has at most one, mapped.
+/// The only row of a result, if there is one, mapped.
 pub(crate) fn at_most_one<T>(
     rows: &[Row],
     map: impl FnOnce(Columns<'_>) -> Result<T, Fault>,
@@ -147,7 +147,7 @@ pub(crate) fn at_most_one<T>(
     rows.first().map(|row| map(Columns::of(row))).transpose()
 }
 
-/// A run as it is stored: its head, and what only the store looks at.
+/// A run as stored: its head, and the store's own columns.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredHead {
     pub(crate) head: RunHead,
@@ -158,7 +158,7 @@ pub(crate) struct StoredHead {
     pub(crate) workspace: WorkspaceRowId,
 }
 
-/// The last columns of a row, those of the view `heads`, all empty if there is no run.
+/// The last columns of a row, from the view `heads`, all null if there is no run.
 pub(crate) fn maybe_stored_head(row: &mut Columns<'_>) -> Result<Option<StoredHead>, Fault> {
     match row.is_empty_here()? {
         true => Ok(None),
@@ -265,7 +265,7 @@ fn state(
     })
 }
 
-/// How long a key is kept, as two columns.
+/// Retention of a key, as two columns.
 pub(crate) fn retention_columns(retention: KeyRetention) -> (Option<i64>, bool) {
     let keep = retention.keep_for.map(|span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX));
     (keep, retention.on_failure == KeyOnFailure::Release)
@@ -281,7 +281,7 @@ fn retention(keep_for_ms: Option<i64>, release: bool) -> KeyRetention {
 fn parent(run: Option<RunId>, step: Option<&str>, cancel: Option<bool>) -> Option<Parent> {
     let on_close = if cancel? { ClosePolicy::Cancel } else { ClosePolicy::Abandon };
     let run = run?;
-    // Children of before families were counted do not know their root.
+    // Children from before the family counts do not know their root.
     Some(Parent { run, step: StepId::from_stored(step?), on_close, root: run, depth: 1 })
 }
 
@@ -291,7 +291,7 @@ fn with_lineage(parent: Option<Parent>, root: Option<RunId>, depth: Option<i32>)
     Some(Parent { root: root.unwrap_or(parent.root), depth, ..parent })
 }
 
-/// A failure as it is kept.
+/// A failure as stored.
 pub(crate) fn failure_text(failure: &Failure) -> Result<String, Fault> {
     serde_json::to_string(failure)
         .map_err(|error| Fault::Refused(format!("a failure cannot be kept: {error}")))
@@ -321,7 +321,7 @@ pub(crate) fn result_columns(result: &RunResult) -> Result<(i16, Cow<'_, str>), 
     })
 }
 
-/// A child that a step waits for, with what it ended with.
+/// A child of a waiting step, with its result.
 pub(crate) fn child(mut row: Columns<'_>) -> Result<(RunId, Option<RunResult>), Fault> {
     let child = row.run()?;
     let result = match row.get::<Option<i16>>()? {
@@ -349,7 +349,7 @@ pub(crate) fn step(mut row: Columns<'_>) -> Result<StepRecord, Fault> {
     step_record(&mut row)
 }
 
-/// The columns of a step, from where the row stands.
+/// The columns of a step, from the current column on.
 pub(crate) fn step_record(row: &mut Columns<'_>) -> Result<StepRecord, Fault> {
     let id = StepId::from_stored(row.text()?);
     let kind = row.code()?;
@@ -404,7 +404,7 @@ pub(crate) fn key_record(row: &mut Columns<'_>) -> Result<KeyRecord, Fault> {
     Ok(KeyRecord { target, first_seen_at: row.at()?, expires_at: row.maybe_at()? })
 }
 
-/// What the key of a run stands for.
+/// Run that a key names.
 #[derive(Debug, Clone)]
 pub(crate) struct RunKey {
     pub(crate) run: RunId,
@@ -414,13 +414,13 @@ pub(crate) struct RunKey {
 }
 
 impl RunKey {
-    /// Does the key still stand for it at `now`?
+    /// Returns true if the key still names it at `now`.
     pub(crate) fn is_live(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|at| now < at)
     }
 }
 
-/// The columns of a run's key, all empty if there is none.
+/// The columns of a run's key, all null if there is none.
 pub(crate) fn maybe_run_key(row: &mut Columns<'_>) -> Result<Option<RunKey>, Fault> {
     if row.is_empty_here()? {
         row.next += 4;
@@ -442,7 +442,7 @@ pub(crate) fn workspace_name(row: &mut Columns<'_>) -> Result<WorkspaceId, Fault
     WorkspaceId::new(row.text()?).map_err(broken)
 }
 
-/// The name of a workspace, or nothing.
+/// The name of a workspace, if there is one.
 pub(crate) fn maybe_workspace_name(row: &mut Columns<'_>) -> Result<Option<WorkspaceId>, Fault> {
     row.maybe_text()?.map(WorkspaceId::new).transpose().map_err(broken)
 }

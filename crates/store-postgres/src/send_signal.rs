@@ -1,4 +1,4 @@
-//! Keeping a signal for a run.
+//! Storing a signal for a run.
 
 use hapax_engine::limits::MAX_WAITING_SIGNALS;
 use hapax_engine::store::{SendSignal, SignalOutcome};
@@ -36,7 +36,7 @@ impl Verb for SendSignal {
         if stored.head.status().is_closed() {
             return Ok(SignalOutcome::Ended(stored.head.status()));
         }
-        // Each signal is an arrival, so there is nothing to count before there were as many arrivals.
+        // Each signal is an arrival, so counting is unnecessary while there are fewer arrivals.
         if stored.head.arrivals >= MAX_WAITING_SIGNALS
             && count_signals(session, workspace, self).await? >= MAX_WAITING_SIGNALS
         {

@@ -1,14 +1,16 @@
 //! The server's clock as this node knows it.
 //!
-//! Leases of many nodes must be judged by one clock, and no node's wall clock is to be trusted. So the store's clock is the
-//! server's: its offset to this node's monotonic clock is measured at the start and again every few seconds, as half of a round
-//! trip around `clock_timestamp()`. The error is at most half of the shortest of a few round trips, plus what the two clocks
-//! drift apart until the next reading (a millisecond in ten seconds for the worst quartz), plus the millisecond that instants are
-//! cut to. Nothing depends on it for safety: that is what versions and fences are for. An error of a few milliseconds only makes a
-//! lease that much shorter or longer.
+//! One clock must judge the leases of many nodes, and no node's wall clock can be trusted. So the
+//! store uses the server's clock: its offset to this node's monotonic clock is measured at the
+//! start and again every few seconds, as half of a round trip around `clock_timestamp()`. The error
+//! is at most half of the shortest of a few round trips, plus the drift between the two clocks
+//! until the next reading (a millisecond in ten seconds for the worst quartz), plus the millisecond
+//! that instants are truncated to. Safety does not depend on it: versions and fences provide that.
+//! An error of a few milliseconds only makes a lease that much shorter or longer.
 //!
-//! If somebody sets the server's clock, keys must not end early and timers must not stand still. A node that sees a jump writes into
-//! the database by how much the clock is to be corrected, and all nodes go by the corrected clock (decision 0015).
+//! If an operator sets the server's clock, keys must not end early and timers must not stall. A
+//! node that sees a jump writes a correction into the database, and all nodes use the corrected
+//! clock (decision 0015).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -21,51 +23,54 @@ use tokio_postgres::{Client, Error};
 
 use crate::limits::READ_CLOCK_EVERY;
 
-/// The best of this many readings counts.
+/// Readings per measurement; the best one counts.
 const READINGS: usize = 3;
-/// How often a reading is taken again because another node corrected the clock meanwhile.
+/// How often a reading is repeated because another node corrected the clock during it.
 const TRIES: usize = 5;
-/// A node says what time it goes by from its third reading on. By then the nodes that were there before it have corrected a jump that it could
-/// not see.
+/// A node publishes its time from its third reading on. By then, older nodes have corrected any
+/// jump that this one could not see.
 const READINGS_BEFORE_SAYING: u64 = 3;
 
 /// The server's clock, as this node knows it.
 #[derive(Debug)]
 pub struct ServerClock {
-    /// By [`since_boot`], so that the time this machine was suspended counts.
+    /// By [`since_boot`], so that it includes time in which the machine was suspended.
     started: Duration,
-    /// Milliseconds from the epoch to `started`, by the corrected clock of the server.
+    /// Milliseconds from the epoch to `started`, by the corrected server clock.
     started_at_ms: AtomicI64,
     readings: AtomicU64,
     jumps: AtomicU64,
 }
 
-/// One look at the server's clock.
+/// One reading of the server's clock.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
-    /// Milliseconds from the epoch to the start of this node's clock, by the corrected clock of the server.
+    /// Milliseconds from the epoch to the start of this node's clock, by the corrected server
+    /// clock.
     offset: i64,
-    /// The same by the latest time that any node went by.
+    /// The same, by the latest time that any node published.
     seen: Option<i64>,
-    /// How many corrections there were.
+    /// Number of corrections.
     number: i64,
 }
 
-/// What follows from a reading.
+/// Conclusion from a reading.
 #[derive(Debug, PartialEq, Eq)]
 enum Judgement {
-    /// The clock goes right.
+    /// The clock is right.
     Follow,
-    /// It has jumped: this many milliseconds are to be added to it from now on.
+    /// The clock has jumped: add this many milliseconds from now on.
     Correct(i64),
 }
 
-/// Judges a reading by what this node expected, and by what other nodes went by a moment ago.
+/// Judges a reading by this node's expectation and by the time that other nodes published a moment
+/// ago.
 fn judge(expected: Option<i64>, reading: Reading) -> Judgement {
     let Reading { offset, seen, .. } = reading;
     let step = millis(MAX_CLOCK_STEP);
     let Some(expected) = expected else {
-        // Time has passed since a node was there, or the clock was set forward: nobody can tell. Back it never goes.
+        // Time has passed without a node, or the clock was set forward: they look the same. Time
+        // never goes back.
         return match seen {
             Some(seen) if offset < seen - step => Judgement::Correct(seen - offset),
             _ => Judgement::Follow,
@@ -74,7 +79,8 @@ fn judge(expected: Option<i64>, reading: Reading) -> Judgement {
     if (offset - expected).abs() <= step {
         return Judgement::Follow;
     }
-    // Others go by this very time, so it is this node that stood still, or that came while the clock was wrong.
+    // Other nodes use this very time, so this node stood still, or it started while the clock was
+    // wrong.
     if seen.is_some_and(|seen| (offset - seen).abs() <= step + 2 * millis(READ_CLOCK_EVERY)) {
         return Judgement::Follow;
     }
@@ -122,11 +128,11 @@ impl ServerClock {
                 self.jumps.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(
                     jumped_ms = -by,
-                    "the clock of the database server has jumped; the time is counted on from before, on all nodes"
+                    "the clock of the database server has jumped; all nodes continue from the time before"
                 );
             }
         }
-        // Others correct it without end: the last reading that was right goes on.
+        // Other nodes keep correcting it: the last right reading stays in use.
         Ok(())
     }
 
@@ -139,7 +145,7 @@ impl ServerClock {
             let middle = millis(asked + round_trip / 2);
             let (server, number, seen): (i64, i64, Option<i64>) = (row.get(0), row.get(1), row.get(2));
             let reading = Reading { offset: server - middle, seen: seen.map(|seen| seen - middle), number };
-            // Readings before and after a correction do not compare.
+            // Readings before and after a correction cannot be compared.
             let is_better = |(shortest, known): (Duration, Reading)| {
                 known.number != reading.number || round_trip < shortest
             };
@@ -150,7 +156,7 @@ impl ServerClock {
         Ok(best.expect("there was one reading at least").1)
     }
 
-    /// Tells other nodes what time this one goes by, unless one has just done so.
+    /// Publishes this node's time, unless another node has just published.
     async fn say(&self, client: &Client, reading: Reading) -> Result<(), Error> {
         let now = self.now().as_millis();
         let is_fresh = |seen: i64| reading.offset - seen < millis(READ_CLOCK_EVERY) / 2;
@@ -171,7 +177,8 @@ impl Clock for ServerClock {
     }
 
     fn sleep_until(&self, at: Timestamp) -> Sleep {
-        // One more millisecond, because instants are cut to whole ones. Those who wait for longer than a nap look again.
+        // One more millisecond, because instants are truncated to whole ones. Longer waits check
+        // again.
         let wait = at.since(self.now()) + Duration::from_millis(1);
         Box::pin(tokio::time::sleep(wait.min(MAX_CLOCK_SLEEP)))
     }
@@ -202,14 +209,14 @@ mod tests {
         assert_eq!(judge(Some(NOON), reading(NOON + 9_000, Some(NOON))), Judgement::Follow, "a small step");
     }
 
-    /// A virtual machine that stood still for a day must not set the time of all others back.
+    /// A virtual machine that stood still for a day must not set back the time of the others.
     #[test]
     fn a_node_that_stood_still_follows_the_others() {
         let others = Some(NOON + DAY - 12_000);
         assert_eq!(judge(Some(NOON), reading(NOON + DAY, others)), Judgement::Follow);
     }
 
-    /// A node that came between a jump and its correction went by the wrong time.
+    /// A node that started between a jump and its correction once used the wrong time.
     #[test]
     fn a_node_that_came_after_the_jump_follows_the_correction() {
         assert_eq!(judge(Some(NOON + DAY), reading(NOON, Some(NOON - 5_000))), Judgement::Follow);

@@ -1,4 +1,5 @@
-//! What an operation works with inside a transaction: locked runs, the time, names as numbers, and writes that go out together.
+//! Working state of an operation inside a transaction: locked runs, the time, interned names, and
+//! batched writes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
@@ -41,29 +42,31 @@ pub(crate) use params;
 
 /// One transaction, judged by one instant.
 ///
-/// Writes are kept back and travel with the next read or with the commit, so that an operation waits for the server about once.
-/// Whatever is written to a run, or to its promises and signals, is written under the lock of the run.
+/// Writes are queued and sent with the next read or the commit, so an operation waits for the
+/// server about once. Writes to a run, its promises and its signals happen under the lock of the
+/// run.
 pub(crate) struct Session<'c> {
     client: Link<'c>,
     numbers: &'c InternedNames,
     /// The instant everything is judged by.
     pub(crate) now: Timestamp,
-    /// Has anything become due for whoever claims it first?
+    /// Has any work become due that every node may claim?
     pub(crate) has_woken: bool,
     is_begun: bool,
-    /// Runs locked so far, as they are with the writes of this session; `None` if there is none.
+    /// Locked runs, with the changes of this session; `None` for a missing one.
     runs: HashMap<(WorkspaceRowId, RunId), Option<StoredHead>>,
-    /// Families that are locked.
+    /// Locked families.
     pub(crate) families: KnownFamilies,
-    /// Promises of locked runs, or locked themselves, as they are with the writes of this session; `None` if there is none.
+    /// Promises of locked runs, or locked themselves, with the changes of this session; `None` for
+    /// a missing one.
     promises: HashMap<PromisePlace, Option<Promise>>,
-    /// Promises that stand alone and are locked.
+    /// Locked promises without a run.
     pub(crate) alone: KnownAlone,
     /// Keys of promises.
     pub(crate) promise_keys: KnownKeys,
-    /// Whether locked runs have seen these ids.
+    /// Signal ids of locked runs: true if the run has seen the id.
     signal_ids: HashMap<(WorkspaceRowId, RunId, SignalId), bool>,
-    /// Requests that were foreseen.
+    /// Foreseen requests.
     pub(crate) requests: KnownRequests,
     /// Entities and operations.
     pub(crate) entities: KnownEntities,
@@ -71,7 +74,7 @@ pub(crate) struct Session<'c> {
     kept_back: Vec<(Sql, Params)>,
 }
 
-/// What a request is answered with.
+/// Result of a request to the server.
 enum Answer {
     Done,
     Changed(u64),
@@ -92,7 +95,7 @@ impl<'c> Session<'c> {
             numbers,
             now,
             has_woken: false,
-            // A transaction that is shared is begun and ended by whoever shares it.
+            // The user begins and ends a shared transaction.
             is_begun: !matches!(client, Link::Own(_)),
             runs: HashMap::new(),
             families: KnownFamilies::new(),
@@ -127,15 +130,16 @@ impl<'c> Session<'c> {
         found.ok_or_else(|| Fault::Broken(format!("workflow {name} has no number")))
     }
 
-    /// What is known of a table of the user's; refused if it cannot be used.
+    /// Description of a user's table; an error if it cannot be used.
     pub(crate) async fn get_table(&self, table: &TableRef) -> Result<Arc<UserTable>, Fault> {
         self.tables.get_table(self.client, table).await
     }
 
-    /// Locks and reads everything that is foreseen, so that the operations themselves hardly ever wait.
+    /// Locks and reads everything that is foreseen, so that the operations themselves hardly ever
+    /// wait.
     ///
-    /// One order of locks for all nodes: promises that stand alone, then runs, then families, then keys of promises; entities are looked at by
-    /// operations that look at nothing else.
+    /// The lock order of all nodes: promises without a run, then runs, then families, then keys of
+    /// promises. Operations on entities lock nothing else.
     pub(crate) async fn prepare_for(&mut self, needs: &Needs) -> Result<(), Fault> {
         let mut runs = Vec::with_capacity(needs.runs.len() + needs.promises.len());
         for (workspace, run) in &needs.runs {
@@ -168,7 +172,7 @@ impl<'c> Session<'c> {
             runs.extend(waiters.flat_map(|((workspace, _), runs)| runs.iter().map(|run| (*workspace, *run))));
         }
         self.lock(&runs).await?;
-        // Once more, since only under the locks do they stay as they are.
+        // Read again, since they are stable only under the locks.
         let found = self.read_promises(&promises).await?;
         self.promises.extend(promises.into_iter().map(|place| (place, None)));
         for row in &found {
@@ -198,7 +202,7 @@ impl<'c> Session<'c> {
         families::lock(self, &roots).await
     }
 
-    /// Does what a promise lies under, its run or its own row, belong to this session?
+    /// Returns true if this session holds the lock of a promise: its run or its own row.
     fn is_locked(&self, workspace: WorkspaceRowId, promise: &Promise) -> bool {
         match promise.is_standalone() {
             true => self.alone.contains_key(&(workspace, promise.id.clone())),
@@ -239,7 +243,7 @@ impl<'c> Session<'c> {
         Ok(())
     }
 
-    /// A promise, with its run or itself locked, as it is with the writes of this session.
+    /// A promise under the lock of its run or its own, with the changes of this session.
     pub(crate) async fn find_promise(
         &mut self,
         workspace: WorkspaceRowId,
@@ -256,7 +260,7 @@ impl<'c> Session<'c> {
                 promise(row)
             })?;
             match promise {
-                // Only under the lock does it stay as it is.
+                // It is stable only under the lock.
                 Some(promise) if !self.is_locked(workspace, &promise) => match promise.is_standalone() {
                     true => standalone_promises::lock(self, vec![place.clone()]).await?,
                     false => self.lock(&[(workspace, promise.run)]).await?,
@@ -266,23 +270,23 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// A promise that this session has just written.
+    /// Notes a promise that this session has just written.
     pub(crate) fn note_promise(&mut self, workspace: WorkspaceRowId, promise: Promise) {
         self.promises.insert((workspace, promise.id.clone()), Some(promise));
     }
 
-    /// What this session knows of a promise no longer holds.
+    /// Drops what this session knows of a promise.
     pub(crate) fn forget_promise(&mut self, workspace: WorkspaceRowId, id: &PromiseId) {
         self.promises.remove(&(workspace, id.clone()));
     }
 
-    /// What this session knows of any promise and its key no longer holds.
+    /// Drops what this session knows of all promises and their keys.
     pub(crate) fn forget_promises(&mut self) {
         self.promises.clear();
         self.promise_keys.clear();
     }
 
-    /// Has a locked run seen a signal with this id?
+    /// Returns true if a locked run has seen a signal with this id.
     pub(crate) async fn has_signal_id(
         &mut self,
         workspace: WorkspaceRowId,
@@ -303,7 +307,8 @@ impl<'c> Session<'c> {
         self.signal_ids.insert((workspace, run, id.clone()), true);
     }
 
-    /// Locks runs in the order of their ids and reads them; those that are locked already stay as they are.
+    /// Locks runs in the order of their ids and reads them; runs that are already locked stay as
+    /// they are.
     pub(crate) async fn lock(&mut self, wanted: &[(WorkspaceRowId, RunId)]) -> Result<(), Fault> {
         let mut new: Vec<(WorkspaceRowId, RunId)> =
             wanted.iter().filter(|place| !self.runs.contains_key(place)).copied().collect();
@@ -319,7 +324,8 @@ impl<'c> Session<'c> {
             include_str!("../sql/lock_runs.sql"),
             params![number, workspaces.clone(), ids.clone()],
         );
-        // A statement of its own, so that it sees what was committed while this one waited for the locks.
+        // A separate statement, so that it sees changes that were committed while this one waited
+        // for the locks.
         let found =
             self.query(include_str!("../sql/find_heads.sql"), params![number, workspaces, ids]).await?;
         self.runs.extend(new.into_iter().map(|place| (place, None)));
@@ -330,7 +336,7 @@ impl<'c> Session<'c> {
         Ok(())
     }
 
-    /// A run, locked, as it is with the writes of this session.
+    /// A locked run, with the changes of this session.
     pub(crate) async fn find_head(
         &mut self,
         workspace: WorkspaceRowId,
@@ -340,7 +346,7 @@ impl<'c> Session<'c> {
         Ok(self.runs.get(&(workspace, run)).cloned().flatten())
     }
 
-    /// Writes all of a locked run that can change.
+    /// Writes all mutable columns of a locked run.
     pub(crate) fn write_head(&mut self, stored: StoredHead) {
         let head = &stored.head;
         self.keep_back(
@@ -367,7 +373,7 @@ impl<'c> Session<'c> {
         self.runs.insert((stored.workspace, stored.head.id()), Some(stored));
     }
 
-    /// Notes a run that this session has just inserted; nobody else can see it yet.
+    /// Notes a run that this session has just inserted; it is invisible to others.
     pub(crate) fn note_inserted(&mut self, stored: StoredHead) {
         self.runs.insert((stored.workspace, stored.head.id()), Some(stored));
     }
@@ -387,12 +393,12 @@ impl<'c> Session<'c> {
         );
     }
 
-    /// A write whose outcome nobody needs before the commit.
+    /// Queues a write whose result is not needed before the commit.
     pub(crate) fn keep_back(&mut self, sql: &'static str, params: Params) {
         self.kept_back.push((sql.into(), params));
     }
 
-    /// A write that changes no row if another transaction was faster.
+    /// Queues a write that changes no row if another transaction was faster.
     pub(crate) async fn write_before_rivals(
         &mut self,
         sql: &'static str,
@@ -405,13 +411,14 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Sends what was kept back, and a read that sees it.
+    /// Sends the queued writes, and a read that sees them.
     pub(crate) async fn query(&mut self, sql: impl Into<Sql>, params: Params) -> Result<Vec<Row>, Fault> {
         let answers = self.query_all(vec![(sql.into(), params)]).await?;
         answers.into_iter().next().ok_or_else(|| Fault::Broken("a read was not answered".into()))
     }
 
-    /// Sends what was kept back, and reads that see it, each also what was committed while those before it waited for locks.
+    /// Sends the queued writes, and reads that see them. Each read also sees changes that were
+    /// committed while earlier ones waited for locks.
     pub(crate) async fn query_all(&mut self, reads: Vec<(Sql, Params)>) -> Result<Vec<Vec<Row>>, Fault> {
         let number = reads.len();
         let mut answers = self.send(reads, false).await?;
@@ -422,7 +429,7 @@ impl<'c> Session<'c> {
         answers.drain(answers.len().saturating_sub(number)..).map(rows).collect()
     }
 
-    /// Sends what was kept back.
+    /// Sends the queued writes.
     pub(crate) async fn flush(&mut self) -> Result<(), Fault> {
         entities::write_out(self).await?;
         match self.kept_back.is_empty() {
@@ -431,7 +438,8 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Sends what was kept back, and commits. From `is_committing` on nobody knows the outcome before the answer.
+    /// Sends the queued writes, and commits. From `is_committing` on, the outcome is unknown until
+    /// the response.
     pub(crate) async fn commit(&mut self, is_committing: &AtomicBool) -> Result<(), Fault> {
         entities::write_out(self).await?;
         if !self.is_begun && self.kept_back.is_empty() {
@@ -441,7 +449,8 @@ impl<'c> Session<'c> {
         self.send(Vec::new(), true).await.map(drop)
     }
 
-    /// Everything in one go: the beginning, what was kept back, reads, the commit. Answers with what each is answered with.
+    /// Sends everything at once: the beginning, the queued writes, reads, the commit. Returns each
+    /// result.
     async fn send(&mut self, reads: Vec<(Sql, Params)>, commits: bool) -> Result<Vec<Answer>, Fault> {
         let client = self.client;
         let mut requests: Vec<Request<'_>> = Vec::with_capacity(self.kept_back.len() + reads.len() + 2);
@@ -469,8 +478,9 @@ impl<'c> Session<'c> {
     }
 }
 
-/// Sends all requests before it waits for the first answer: each goes out when it is first polled. Answers with all answers, or
-/// with the first error, since those behind it are only told that the transaction has failed.
+/// Sends all requests before it waits for the first result: each is sent when it is first polled.
+/// Returns all results, or the first error, since later requests only report that the transaction
+/// has failed.
 async fn in_order(mut requests: Vec<Request<'_>>) -> Result<Vec<Answer>, Fault> {
     let mut early = Vec::with_capacity(requests.len());
     for request in &mut requests {

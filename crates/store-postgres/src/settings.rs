@@ -13,7 +13,7 @@ use crate::options::PostgresOptions;
 /// Name and value of a setting.
 pub(crate) type Setting = (&'static str, String);
 
-/// How settings get to the server.
+/// How settings reach the server.
 #[derive(Debug, Clone)]
 pub(crate) enum Settings {
     /// In the startup message.
@@ -70,11 +70,11 @@ pub(crate) async fn apply(client: &Client, settings: &[Setting]) -> Result<(), E
     client.query(include_str!("../sql/apply_settings.sql"), &params).await.map(drop)
 }
 
-/// What every connection of the store begins with.
+/// Settings of every connection of the store.
 ///
-/// - The server gives up before the client does, so that a client rarely has to guess what became of a statement.
-/// - Every statement goes from keys to rows; the planner is told so once instead of being asked each time. With these
-///   settings one plan is right for every batch size and every size of the tables (`plans.rs` tests that).
+/// - The server times out before the client does, so a client rarely faces an unknown outcome.
+/// - Every statement goes from keys to rows, so the settings fix that plan once. With them, one
+///   plan is right for every batch size and table size (`plans.rs` tests that).
 pub(crate) fn own(options: &PostgresOptions) -> Vec<Setting> {
     let ours = vec![
         ("search_path", search_path(options)),
@@ -84,7 +84,7 @@ pub(crate) fn own(options: &PostgresOptions) -> Vec<Setting> {
         ("enable_bitmapscan", "off".into()),
         ("enable_hashjoin", "off".into()),
         ("enable_mergejoin", "off".into()),
-        // Only the number of rows counts: what is looked for lies in memory or is new.
+        // Only the number of rows counts: the rows are in memory or new.
         ("seq_page_cost", "0.01".into()),
         ("random_page_cost", "0.01".into()),
         ("jit", "off".into()),
@@ -92,7 +92,7 @@ pub(crate) fn own(options: &PostgresOptions) -> Vec<Setting> {
     timeouts(options).into_iter().chain(ours).collect()
 }
 
-/// What also the connections begin with that user code shares. Everything else there is the user's.
+/// Settings of connections that user code shares. All other settings there are the user's.
 pub(crate) fn timeouts(options: &PostgresOptions) -> Vec<Setting> {
     let statement = options.deadline.mul_f64(0.8).as_millis().to_string();
     let idle = options.deadline.as_millis().to_string();
@@ -104,12 +104,13 @@ pub(crate) fn timeouts(options: &PostgresOptions) -> Vec<Setting> {
     ]
 }
 
-/// How long a statement waits for what another transaction holds.
+/// How long a statement waits for a lock.
 pub(crate) fn lock_timeout(options: &PostgresOptions) -> Duration {
     options.deadline.mul_f64(0.4)
 }
 
-/// Our tables first, and nobody's temporary ones before them, as they would be if they were not named.
+/// The store's tables first. Temporary tables are last; without an explicit position they would
+/// come first.
 pub(crate) fn search_path(options: &PostgresOptions) -> String {
     format!("{},pg_temp", options.schema)
 }

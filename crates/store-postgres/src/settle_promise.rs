@@ -60,7 +60,7 @@ impl Verb for SettlePromise {
     }
 }
 
-/// Writes a settled promise, and wakes those who wait for it.
+/// Writes a settled promise, and wakes its waiters.
 async fn settle(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -82,7 +82,7 @@ async fn settle(
     Ok(SettleOutcome::Settled { promise, granted: None, waiters })
 }
 
-/// Keeps a settlement whose promise is still to be made.
+/// Stores a settlement whose promise does not exist yet.
 async fn keep_early(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -106,7 +106,7 @@ async fn keep_early(
     }
 }
 
-/// Moves a pending promise to where it stays.
+/// Moves a pending promise to its final state.
 pub(crate) fn write_promise(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,

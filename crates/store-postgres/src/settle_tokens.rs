@@ -1,4 +1,4 @@
-//! Tokens by which strangers settle one promise.
+//! Tokens that settle one promise without a credential.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::read::query;
 use crate::rows;
 use crate::session::{Session, params};
 
-/// Handing one out; answers whether there is such a promise. That is locked, so that the token cannot outlive it.
+/// Issues a token; returns whether the promise exists. The promise is locked, so that the token
+/// cannot outlive it.
 impl Verb for PutSettleToken {
     type Outcome = bool;
 

@@ -1,7 +1,8 @@
-//! Promises that stand alone as a transaction knows them: locked by their own rows, with the runs that wait for them.
+//! Promises without a run, within a transaction: locked by their own rows, with the runs that wait
+//! for them.
 //!
-//! All nodes lock them before runs, in the order of their ids: who settles one then finds everybody who waits for it, and who begins to wait
-//! finds out whether it is settled.
+//! All nodes lock them before runs, in the order of their ids. So a settlement finds every waiter,
+//! and a new waiter sees the settlement.
 
 use std::collections::HashMap;
 
@@ -12,13 +13,14 @@ use crate::interned_names::WorkspaceRowId;
 use crate::rows::{Columns, uuid};
 use crate::session::{Session, params};
 
-/// Where a promise is kept.
+/// Primary key of a promise.
 pub(crate) type PromisePlace = (WorkspaceRowId, PromiseId);
 
-/// Locked promises that stand alone, with the runs that wait for them, as they are with the writes of the transaction.
+/// Locked promises without a run, with the runs that wait for them and the changes of the
+/// transaction.
 pub(crate) type KnownAlone = HashMap<PromisePlace, Vec<RunId>>;
 
-/// Locks promises that stand alone in the order of their ids, and reads who waits for them.
+/// Locks promises without a run in the order of their ids, and reads their waiters.
 pub(crate) async fn lock(session: &mut Session<'_>, mut wanted: Vec<PromisePlace>) -> Result<(), Fault> {
     wanted.retain(|place| !session.alone.contains_key(place));
     wanted.sort_unstable();
@@ -33,7 +35,7 @@ pub(crate) async fn lock(session: &mut Session<'_>, mut wanted: Vec<PromisePlace
         include_str!("../sql/lock_promises.sql"),
         params![number, workspaces.clone(), ids.clone()],
     );
-    // A statement of its own, so that it sees who began to wait before the locks were ours.
+    // A separate statement, so that it sees runs that began to wait before the locks were taken.
     let found =
         session.query(include_str!("../sql/list_waiters.sql"), params![number, workspaces, ids]).await?;
     session.alone.extend(wanted.into_iter().map(|place| (place, Vec::new())));
@@ -45,7 +47,7 @@ pub(crate) async fn lock(session: &mut Session<'_>, mut wanted: Vec<PromisePlace
     Ok(())
 }
 
-/// From now on the run waits for a promise that is locked or that this transaction has made.
+/// From now on the run waits for a promise that is locked or that this transaction has created.
 pub(crate) fn wait_for(session: &mut Session<'_>, workspace: WorkspaceRowId, id: &PromiseId, run: RunId) {
     let waiters = session.alone.entry((workspace, id.clone())).or_default();
     if let Err(place) = waiters.binary_search(&run) {
@@ -55,7 +57,7 @@ pub(crate) fn wait_for(session: &mut Session<'_>, workspace: WorkspaceRowId, id:
     }
 }
 
-/// The run waits for nothing any more.
+/// The run no longer waits for any promise.
 pub(crate) fn stop_waiting(session: &mut Session<'_>, workspace: WorkspaceRowId, run: RunId) {
     let here = session.alone.iter_mut().filter(|((of, _), _)| *of == workspace);
     here.for_each(|(_, waiters)| waiters.retain(|waiter| *waiter != run));

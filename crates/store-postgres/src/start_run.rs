@@ -1,4 +1,4 @@
-//! Making runs exist, one at a time: what the hot path leaves, because something may stand against it.
+//! Creating runs one at a time: starts that the hot path leaves because of a possible conflict.
 
 use hapax_engine::model::{
     ClosePolicy, KeyKind, KeyRecord, KeyTarget, NewRun, RunFacts, RunId, decide_start,
@@ -51,7 +51,7 @@ impl Verb for NewRun {
     }
 }
 
-/// What is refused before anything is looked at.
+/// Checks that need no read.
 pub(crate) fn check_key(facts: &RunFacts) -> Result<(), Fault> {
     match facts.key.is_some() == facts.fingerprint.is_some() {
         true => Ok(()),
@@ -63,7 +63,7 @@ pub(crate) fn refuse_id(run: RunId) -> Fault {
     Fault::Refused(format!("{run} names a run of another workspace"))
 }
 
-/// The workspace in which a run has this id: `own` before any other.
+/// The workspace that already has a run with this id; `own` before any other.
 pub(crate) async fn find_taken(
     session: &mut Session<'_>,
     own: WorkspaceRowId,
@@ -74,14 +74,14 @@ pub(crate) async fn find_taken(
     rows::at_most_one(&found, |mut row| row.get().map(WorkspaceRowId))
 }
 
-/// What a live key says to a start with these facts.
+/// Meaning of a live key for a start.
 pub(crate) enum KeySays {
     /// It names this run, and the fingerprints agree.
     Same(RunId),
     Otherwise(StartOutcome),
 }
 
-/// The answer of a live key.
+/// Compares a live key with a start.
 pub(crate) fn ask_key(record: RunKey, facts: &RunFacts) -> KeySays {
     let RunKey { run, fingerprint, first_seen_at, .. } = record;
     match facts.fingerprint == Some(fingerprint) {
@@ -120,7 +120,7 @@ async fn key_record(
     record.map(run_key).transpose()
 }
 
-/// The key of a run names one.
+/// The run key in a record.
 pub(crate) fn run_key(record: KeyRecord) -> Result<RunKey, Fault> {
     let KeyRecord { target, first_seen_at, expires_at } = record;
     match target {
@@ -129,7 +129,7 @@ pub(crate) fn run_key(record: KeyRecord) -> Result<RunKey, Fault> {
     }
 }
 
-/// Another run that the key of these facts names and still protects.
+/// Another run that the key names and still protects.
 pub(crate) async fn key_holder(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -140,7 +140,7 @@ pub(crate) async fn key_holder(
     Ok(other.map(|record| record.run))
 }
 
-/// The open run that holds the subject of these facts.
+/// The open run with this subject.
 pub(crate) async fn subject_holder(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -153,7 +153,7 @@ pub(crate) async fn subject_holder(
     rows::at_most_one(&found, |mut row| row.run())
 }
 
-/// The end of a run looks for children only if it is marked as having some.
+/// Marks the parent, because the end of a run looks for children only if it is marked.
 async fn mark_parent(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -168,7 +168,7 @@ async fn mark_parent(
     Ok(())
 }
 
-/// Inserts a run that nothing stands against.
+/// Inserts a run without conflicts.
 pub(crate) async fn insert_new(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,
@@ -229,7 +229,7 @@ pub(crate) async fn insert_new(
     Ok(stored)
 }
 
-/// Makes the key of a run name it for as long as it is open.
+/// Assigns a key to a run for as long as it is open.
 pub(crate) async fn take_key(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,

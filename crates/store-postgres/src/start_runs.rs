@@ -12,13 +12,13 @@ use crate::interned_names::{WorkflowRowId, WorkspaceRowId};
 use crate::rows::{self, Columns, uuid};
 use crate::start_run::{KeySays, ask_key, refuse_id};
 
-/// Can only its own id and key stand against it? Everything else reads before it writes.
+/// Returns true if only its own id and key can conflict. Every other start reads first.
 pub(crate) fn is_plain(new: &NewRun) -> bool {
     let facts = &new.facts;
     facts.subject.is_none() && facts.parent.is_none() && facts.key.is_some() == facts.fingerprint.is_some()
 }
 
-/// A start with what was decided about it.
+/// A start with its decision.
 pub(crate) struct Begun<'a> {
     pub(crate) n: i32,
     pub(crate) workspace: WorkspaceRowId,
@@ -58,7 +58,7 @@ pub(crate) struct StartColumns<'a> {
 }
 
 impl<'a> StartColumns<'a> {
-    /// The columns of starts of which no two have the same id or key, given in the order of their keys.
+    /// The columns of starts with distinct ids and keys, in the order of their keys.
     pub(crate) fn new(starts: &'a [Begun<'a>], now: Timestamp) -> Self {
         let mut columns =
             StartColumns { limit: starts.len() as i64, now: millis(now), ..StartColumns::default() };
@@ -125,13 +125,13 @@ impl<'a> StartColumns<'a> {
     }
 }
 
-/// What stands against a start that was not made, as a row of `find_starts.sql` says.
+/// Obstacle to a start, as a row of `find_starts.sql`.
 pub(crate) enum Obstacle {
-    /// This is the answer.
+    /// The answer is known.
     Known(StartOutcome),
-    /// It is refused.
+    /// The start is rejected.
     Refused(Fault),
-    /// Nothing any more: it is to be looked at again.
+    /// The obstacle is gone: read again.
     Gone,
 }
 

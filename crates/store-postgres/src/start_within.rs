@@ -1,4 +1,4 @@
-//! Starting a run in a transaction of the user's: the run is there exactly if that transaction commits.
+//! Starting a run in the user's transaction: the run exists if and only if it commits.
 
 use std::any::Any;
 use std::future::Future;
@@ -31,12 +31,14 @@ use crate::user_tables::UserTables;
 pub trait StartWithin {
     /// Starts the run inside `transaction`: it exists once you commit, and never if you do not.
     ///
-    /// The transaction must be on the database of the store; its `search_path` does not matter, and its role needs the rights that
-    /// the store's own has. Whatever the answer, the transaction can go on and nothing else in it is touched. A key that
-    /// another transaction has taken and not committed is waited for, but not for ever: then the error is
-    /// [`StoreError::Unavailable`]. Your transaction in turn makes others who start with that key wait, so commit it soon.
+    /// The transaction must be on the store's database. Its `search_path` does not matter, and its
+    /// role needs the same rights as the store's. After any result the transaction can continue,
+    /// and the call has changed nothing else in it. If another open transaction has taken the key,
+    /// the call waits for it up to a limit, then returns [`StoreError::Unavailable`]. In turn, your
+    /// transaction makes other starts with that key wait, so commit soon.
     ///
-    /// The handle is of use after the commit. Nodes are told of the run by the commit itself, so that it begins at once.
+    /// Use the handle after the commit. The commit itself notifies the nodes, so the run begins at
+    /// once.
     fn within(
         self,
         transaction: &mut Transaction<'_>,
@@ -57,22 +59,22 @@ impl StartWithin for Start {
     }
 }
 
-/// Makes runs exist in transactions of the user's.
+/// Creates runs in users' transactions.
 #[derive(Debug)]
 pub(crate) struct Guests {
     pub(crate) pools: Arc<Pools>,
     pub(crate) numbers: Arc<InternedNames>,
     pub(crate) tables: Arc<UserTables>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Where our tables are, as `search_path` says it.
+    /// Schema of the store's tables, as `search_path` names it.
     pub(crate) search_path: String,
     pub(crate) lock_timeout: Duration,
-    /// What nodes are told, this one too: it does not know when the user commits.
+    /// Hint for all nodes, including this one, which does not know when the user commits.
     pub(crate) hint: String,
     pub(crate) identity: OnceCell<Identity>,
 }
 
-/// Which store it is, and in which database.
+/// Identity of the store and of its database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity(Uuid, String);
 
@@ -107,7 +109,7 @@ impl Guests {
         }
     }
 
-    /// On a connection of ours, because a number that was once seen must not be taken back by a rollback.
+    /// On a connection of the store, because a rollback must not remove a known number.
     async fn give_numbers(&self, new: &NewRun) -> Result<(WorkspaceRowId, WorkflowRowId), Fault> {
         let held = self.pools.considered.get().await?;
         let workspace = self.numbers.give_workspace(held.link(), &new.facts.workspace).await?;
@@ -117,7 +119,7 @@ impl Guests {
         Ok((workspace, workflow))
     }
 
-    /// Leaves the settings of the transaction as they were; after an error the rollback does.
+    /// Restores the settings of the transaction; after an error the rollback does.
     async fn attempt(
         &self,
         savepoint: &Transaction<'_>,
@@ -139,7 +141,8 @@ impl Guests {
         Ok(outcome)
     }
 
-    /// The numbers of another store would name other workspaces and workflows.
+    /// Checks that the transaction is on this store, because the numbers of another store mean
+    /// other workspaces and workflows.
     async fn check_identity(&self, link: Link<'_>) -> Result<(), Fault> {
         let elsewhere = || Fault::Refused("the transaction is not on the database of this store".into());
         match find_identity(link).await {
@@ -166,7 +169,8 @@ fn check(new: &NewRun) -> Result<(), Fault> {
     }
 }
 
-/// Looks before it writes, and without locks: the run that a key names must not stand still for as long as the transaction.
+/// Reads before it writes, without locks: the run of a key must not be blocked for as long as the
+/// transaction.
 async fn start(
     session: &mut Session<'_>,
     new: &NewRun,

@@ -1,4 +1,4 @@
-//! The store itself: writes go to the lanes, reads and maintenance to connections of their own.
+//! The store itself: writes go to the lanes, reads and maintenance have connections of their own.
 
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
@@ -64,16 +64,16 @@ pub struct PostgresStore {
     lanes: RwLock<Option<Lanes>>,
     works: Arc<Works>,
     guests: Guests,
-    /// One for each piece of user work under way.
+    /// One permit for each piece of user work in progress.
     turns: Arc<Semaphore>,
     transactions: usize,
-    /// Work until everything that was sent is written.
+    /// Tasks that work until everything is written.
     workers: Mutex<JoinSet<()>>,
-    /// End with the store.
+    /// Tasks that end with the store.
     _attendants: JoinSet<()>,
 }
 
-/// Where writes are sent.
+/// Queues for writes.
 #[derive(Debug, Clone)]
 struct Lanes {
     hot: mpsc::Sender<HotOp>,
@@ -83,7 +83,7 @@ struct Lanes {
 }
 
 impl PostgresStore {
-    /// Connects to `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, and makes the tables if they are not there.
+    /// Connects to `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, and creates missing tables.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, OpenError> {
         let Opened { address, place, clock, server_clock } = open(url, &options).await?;
         let pools = Arc::new(Pools::new(&address, &options));
@@ -163,26 +163,28 @@ impl PostgresStore {
         })
     }
 
-    /// Where the database is, without the password.
+    /// Address of the database, without the password.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Reads the server's clock now, which is otherwise done every few seconds.
+    /// Reads the server's clock now, instead of within a few seconds.
     pub async fn read_clock(&self) -> StoreResult<()> {
         let Some(clock) = self.server_clock.clone() else { return Ok(()) };
         self.maintain(|held| async move { Ok(clock.read(&held).await?) }).await
     }
 
-    /// The clock that leases, timers and deadlines are judged by: the server's, unless the options named another.
+    /// The clock for leases, timers and deadlines: the server's, unless the options set another.
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.clock.clone()
     }
 
-    /// Makes a run exist in a transaction of the caller's, by the rules of [`Store::start_run`], so that it is there exactly if that
-    /// transaction commits. [`crate::StartWithin`] is its face for users.
+    /// Creates a run in the caller's transaction, by the rules of [`Store::start_run`], so that it
+    /// exists if and only if that transaction commits. [`crate::StartWithin`] is the interface for
+    /// users.
     ///
-    /// A start that is offered to a driver, or that has a parent, is [`StoreError::Refused`]; so is a transaction on another database.
+    /// Returns [`StoreError::Refused`] for a start that is offered to a driver or has a parent, and
+    /// for a transaction on another database.
     pub async fn start_run_within(
         &self,
         new: NewRun,
@@ -217,7 +219,7 @@ impl PostgresStore {
         self.take_turn(&self.lanes()?.requests, request).await
     }
 
-    /// Writes what concerns entities and their operations.
+    /// Writes a change of entities and their operations.
     pub(crate) async fn move_entity<V: Verb>(&self, request: V) -> StoreResult<V::Outcome>
     where
         V::Outcome: Sync,
@@ -238,7 +240,7 @@ impl PostgresStore {
         hear(told).await
     }
 
-    /// Waits to be let in, but not for ever.
+    /// Waits for room in a lane, up to the deadline.
     async fn enter<T>(&self, lane: &mpsc::Sender<T>, op: T) -> StoreResult<()> {
         match tokio::time::timeout(self.deadline, lane.send(op)).await {
             Ok(Ok(())) => Ok(()),
@@ -259,7 +261,7 @@ impl PostgresStore {
         self.pools.reads.run(self.deadline, read).await.map_err(Fault::into_store_error)
     }
 
-    /// Writes what one statement can write, on a connection of its own.
+    /// Runs a write of one statement, on a connection of its own.
     pub(crate) async fn write_at_once<T: Send + 'static, F>(
         &self,
         work: impl FnOnce(Arc<crate::pools::HeldConnection>) -> F,
@@ -270,12 +272,12 @@ impl PostgresStore {
         self.pools.deliveries.run(self.deadline, work).await.map_err(Fault::into_commit_error)
     }
 
-    /// How long anything may take.
+    /// Longest time of a call.
     pub(crate) fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// Deletes what need not be kept.
+    /// Deletes expired data.
     pub(crate) async fn maintain<T: Send + 'static, F>(
         &self,
         work: impl FnOnce(Arc<crate::pools::HeldConnection>) -> F,
@@ -286,7 +288,7 @@ impl PostgresStore {
         self.pools.maintenance.run(self.deadline, work).await.map_err(Fault::into_commit_error)
     }
 
-    /// Says that somebody lives, on connections that nothing else keeps busy.
+    /// Sends heartbeats, on connections reserved for them.
     pub(crate) async fn renew<T: Send + 'static, F>(
         &self,
         work: impl FnOnce(Arc<crate::pools::HeldConnection>) -> F,
@@ -297,7 +299,7 @@ impl PostgresStore {
         self.pools.renewals.run(self.deadline, work).await.map_err(Fault::into_commit_error)
     }
 
-    /// Does work of the user's, when it is its turn, and records it in the same commit.
+    /// Runs user work in its turn, and records it in the same commit.
     pub(crate) async fn work<R: Record>(&self, request: R) -> StoreResult<R::Outcome> {
         let turn = match tokio::time::timeout(self.deadline, self.turns.clone().acquire_owned()).await {
             Ok(Ok(turn)) => turn,
@@ -308,7 +310,7 @@ impl PostgresStore {
             }
         };
         let works = self.works.clone();
-        // In a task of its own, so that whoever asked may stop waiting at any moment.
+        // In a task of its own, so that the caller may stop waiting at any moment.
         let working = tokio::spawn(async move {
             let outcome = works.transact(&request).await;
             drop(turn);
@@ -331,12 +333,12 @@ impl PostgresStore {
     }
 }
 
-/// The outcome of an operation that a lane has taken.
+/// Waits for the outcome of an operation that a lane has accepted.
 async fn hear<T>(told: oneshot::Receiver<StoreResult<T>>) -> StoreResult<T> {
     told.await.unwrap_or_else(|_| Err(StoreError::Unknown("the store ended before it answered".into())))
 }
 
-/// Reads the server's clock from time to time, for ever.
+/// Reads the server's clock at intervals, until the task is dropped.
 async fn keep_time(clock: Arc<ServerClock>, pools: Arc<Pools>) {
     loop {
         tokio::time::sleep(READ_CLOCK_EVERY).await;
@@ -346,7 +348,7 @@ async fn keep_time(clock: Arc<ServerClock>, pools: Arc<Pools>) {
             Ok(())
         });
         if let Err(fault) = read.await {
-            tracing::debug!(?fault, "the server's clock was not read; the last reading goes on");
+            tracing::debug!(?fault, "the server's clock could not be read; the last reading stays in use");
         }
     }
 }
@@ -408,7 +410,7 @@ impl Store for PostgresStore {
     async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
         renew_leases::check(&request).map_err(Fault::into_store_error)?;
         let (numbers, now) = (self.numbers.clone(), self.now());
-        // An answer after the next renewal is due would be of no use.
+        // A response after the next renewal is due would be useless.
         let deadline = self.deadline.min(request.lease_for / 3).max(Duration::from_millis(100));
         let renewed =
             self.pools.renewals.run(deadline, |held| renew_leases::renew_leases(held, numbers, request, now));
@@ -447,7 +449,8 @@ impl Store for PostgresStore {
 
     async fn purge(&self, request: Purge) -> StoreResult<PurgeOutcome> {
         let now = self.now();
-        // What is not done by half of the time is left for the next pass, so that a slow one never ends without an answer.
+        // After half of the deadline the rest is left for the next pass, so that a slow pass still
+        // returns.
         let until = Instant::now() + self.deadline / 2;
         let purged =
             self.pools.maintenance.run(self.deadline, |held| purge::purge(held, request, now, until));

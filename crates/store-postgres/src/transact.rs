@@ -28,21 +28,22 @@ use crate::user_work::PostgresWork;
 /// A transaction on a connection that user code shares.
 pub(crate) type Shared<'c> = deadpool_postgres::Transaction<'c>;
 
-/// Work, and what records it.
+/// Work and its record.
 pub(crate) trait Record: Send + Sync + 'static {
-    /// What it comes to.
+    /// Outcome of the work.
     type Outcome: Send + 'static;
 
     /// The work, as [`PostgresWork`].
     fn work(&self) -> &(dyn Any + Send + Sync);
 
-    /// What it comes to if the work failed, or its record was refused.
+    /// Outcome if the work failed, or if its record was rejected.
     fn failed(failure: Failure) -> Self::Outcome;
 
-    /// What it comes to if the store refuses the record. The work has written, so it need not be the refusal that it is of the record alone.
+    /// Outcome if the store rejects the record. The work has written, so the error may differ from
+    /// that of a plain record.
     fn refused(why: String) -> Result<Self::Outcome, Fault>;
 
-    /// Writes the record of work that gave `output`.
+    /// Writes the record of work with the result `output`.
     fn record(
         &self,
         works: &Works,
@@ -51,16 +52,16 @@ pub(crate) trait Record: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Recorded<Self::Outcome>, Fault>> + Send;
 }
 
-/// What recording came to.
+/// Result of recording.
 pub(crate) struct Recorded<T> {
     outcome: T,
-    /// Is there anything to be committed?
+    /// Must it be committed?
     stands: bool,
-    /// Has anything become due for whoever claims it first?
+    /// Has any work become due that every node may claim?
     has_woken: bool,
 }
 
-/// Does the work of steps that share a transaction with the store.
+/// Runs the work of steps that share a transaction with the store.
 #[derive(Debug)]
 pub(crate) struct Works {
     pub(crate) pools: Arc<Pools>,
@@ -68,11 +69,11 @@ pub(crate) struct Works {
     pub(crate) tables: Arc<UserTables>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hints: Arc<Hints>,
-    /// Where our tables are, as `search_path` says it.
+    /// Schema of the store's tables, as `search_path` names it.
     pub(crate) search_path: String,
 }
 
-/// How far a transaction has come; what a failure means depends on it.
+/// Progress of a transaction; the meaning of a failure depends on it.
 struct Progress(AtomicU8);
 
 const BEGINNING: u8 = 0;
@@ -80,14 +81,14 @@ const WORKING: u8 = 1;
 const RECORDING: u8 = 2;
 const COMMITTING: u8 = 3;
 
-/// An outcome, and whether the connection is fit for the next.
+/// An outcome, and whether the connection can be reused.
 type Ended<T> = (T, bool);
 
 impl Works {
-    /// Tries until no other transaction is in the way of the record, but not for ever.
+    /// Retries while other transactions interfere with the record, up to a limit.
     ///
-    /// To be turned away costs a step one of its attempts, though its work was never asked. So a server that is on its way back
-    /// is waited for, up to the deadline.
+    /// A rejection costs a step one of its attempts, although its work never ran. So it waits for a
+    /// server that is coming back, up to the deadline.
     pub(crate) async fn transact<R: Record>(&self, request: &R) -> StoreResult<R::Outcome> {
         let Some(work) = request.work().downcast_ref::<PostgresWork>() else {
             return Err(StoreError::Refused("work on this store is given as PostgresWork".into()));
@@ -114,7 +115,8 @@ impl Works {
                 }
                 Err(fault) => fault,
             };
-            // The connection goes, and with it whatever the transaction wrote or locked, unless it was committed.
+            // Dropping the connection also drops the transaction's writes and locks, unless it was
+            // committed.
             drop(held);
             match (progress.0.load(Ordering::Relaxed), fault) {
                 (WORKING, Fault::OutOfTime(_)) => {
@@ -189,7 +191,8 @@ impl Works {
         Ok((outcome, true))
     }
 
-    /// Carries out a request inside the transaction; answers also whether anything has become due for whoever claims it first.
+    /// Executes a request inside the transaction; also returns true if any work has become due that
+    /// every node may claim.
     async fn write<V: Verb>(
         &self,
         transaction: &Shared<'_>,
@@ -206,7 +209,7 @@ impl Works {
         Ok((outcome, session.has_woken))
     }
 
-    /// Outside the transaction, because a number that was once seen must not be taken back by a rollback.
+    /// Outside the transaction, because a rollback must not remove a known number.
     async fn give_numbers(&self, needs: &Needs) -> Result<(), Fault> {
         if needs.names.is_empty() && needs.workspaces.is_empty() {
             return Ok(());
@@ -297,19 +300,19 @@ impl Record for Arc<TransactOperation> {
     }
 }
 
-/// Nothing stands.
+/// Nothing to commit.
 fn none<R: Record>(failure: Failure) -> Recorded<R::Outcome> {
     Recorded { outcome: R::failed(failure), stands: false, has_woken: false }
 }
 
-/// Takes back what failed work has written.
+/// Rolls back the writes of failed work.
 async fn give_up<R: Record>(
     transaction: Shared<'_>,
     own: &str,
     failure: Failure,
 ) -> Result<Ended<R::Outcome>, Fault> {
     match which(&transaction).await {
-        // Nothing was ended: a statement that failed has only spoilt the transaction.
+        // The transaction is not over: a failed statement has only aborted it.
         Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {}
         Err(_) => return Ok((R::failed(failure), false)),
         Ok(found) if found == *own => {}
@@ -324,13 +327,13 @@ async fn which(transaction: &Shared<'_>) -> Result<String, tokio_postgres::Error
     Ok(transaction.query_one(&statement, &[]).await?.get(0))
 }
 
-/// Brings our tables into sight, and the user's out of it; answers which transaction it is.
+/// Makes the store's tables visible and hides the user's; returns the transaction's id.
 async fn enter(transaction: &Shared<'_>, search_path: &str) -> Result<String, tokio_postgres::Error> {
     let statement = transaction.prepare_cached(include_str!("../sql/enter_schema.sql")).await?;
     Ok(transaction.query_one(&statement, &[&search_path]).await?.get(0))
 }
 
-/// Not to be tried again: what the work wrote may be there already.
+/// Must not be retried: the work's writes may already be committed.
 fn ended_early(how: String) -> Failure {
     let why = format!(
         "the work ended its own transaction ({how}), so its writes may be there without a record: leave out \
@@ -339,7 +342,7 @@ fn ended_early(how: String) -> Failure {
     Failure::permanent(why).with_code("transaction_ended")
 }
 
-/// A constraint of the user's that is checked at the end speaks about the work; silence says nothing.
+/// A deferred constraint of the user is about the work; a lost response says nothing about it.
 fn refused_at_commit<R: Record>(fault: Fault) -> StoreResult<R::Outcome> {
     match fault {
         Fault::Sql(error) if judge(&error) != Verdict::Lost => {

@@ -1,4 +1,4 @@
-//! The typed face of actions in the store's transaction.
+//! The typed interface to actions in the store's transaction.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use tokio_postgres::Transaction;
 
 use crate::user_work::PostgresWork;
 
-/// Actions of entity workflows whose writes go into the PostgreSQL database itself: they, the new status and the record are one commit, so
-/// they happen exactly once.
+/// Actions of entity workflows that write to the same PostgreSQL database: the writes, the new
+/// status and the record are one commit, so they happen exactly once.
 pub trait TransactionAction {
     /// Registers such an action. See [`PostgresWork`] for what the work may do.
     ///

@@ -1,4 +1,4 @@
-//! The typed face of steps in the store's transaction.
+//! The typed interface to steps in the store's transaction.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! Tables of the user's: what is known of their columns, and the statements over them.
+//! Users' tables: their column descriptions, and the statements over them.
 //!
-//! These are the only statements that are put together, from files with gaps: only names go into the gaps, those that [`TableRef::check`] has
-//! passed and those of types as the server spells them. Values are always parameters.
+//! Only these statements are built from templates. The only inserted text is names: names that
+//! [`TableRef::check`] has accepted, and type names as the server spells them. Values are always
+//! parameters.
 
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
@@ -14,7 +15,7 @@ use crate::link::Link;
 use crate::pools::Pools;
 use crate::rows::{Columns, collect};
 
-/// What PostgreSQL numbers types by.
+/// PostgreSQL's OID of the type.
 const INT8: i64 = 20;
 const INT2: i64 = 21;
 const INT4: i64 = 23;
@@ -26,7 +27,7 @@ const TIMESTAMPTZ: i64 = 1184;
 const NUMERIC: i64 = 1700;
 const UUID: i64 = 2950;
 
-/// Tables of the store's, in its own schema.
+/// Tables in the store's own schema.
 const OURS: [&str; 29] = [
     "clock_correction",
     "early_settlements",
@@ -59,15 +60,15 @@ const OURS: [&str; 29] = [
     "workspaces",
 ];
 
-/// The tables seen so far. What is known of one is forgotten when a statement fails because it has changed.
+/// Known tables. A description is dropped when a statement fails because the table has changed.
 #[derive(Debug, Default)]
 pub(crate) struct UserTables {
     tables: RwLock<HashMap<TableRef, Arc<UserTable>>>,
-    /// Where user code finds a table that is named without its schema.
+    /// Schemas that user code searches for an unqualified table.
     schemas: OnceCell<Vec<String>>,
 }
 
-/// A table that is fit to be used.
+/// A usable table.
 #[derive(Debug)]
 pub(crate) struct UserTable {
     ids: Ids,
@@ -81,7 +82,7 @@ pub(crate) struct UserTable {
     pub(crate) try_id: Arc<str>,
 }
 
-/// Which texts can be ids in a table.
+/// Texts that can be ids in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ids {
     Whole,
@@ -94,16 +95,17 @@ enum Ids {
 /// A column as the server describes it.
 #[derive(Debug)]
 struct Column {
-    /// As a cast names it.
+    /// Type name for a cast.
     type_name: String,
-    /// The type, or what the domain is made of.
+    /// The type, or the base type of a domain.
     base: i64,
     is_domain: bool,
     is_unique: bool,
 }
 
 impl UserTables {
-    /// Finds out, once, where user code finds its tables. To be called before a transaction needs it.
+    /// Reads, once, the schemas that user code searches. Must be called before a transaction needs
+    /// them.
     pub(crate) async fn learn_schemas(&self, pools: &Pools) -> Result<(), Fault> {
         let learn = || async {
             let held = pools.works.get().await?;
@@ -115,7 +117,7 @@ impl UserTables {
         self.schemas.get_or_try_init(learn).await.map(drop)
     }
 
-    /// Forgets everything; answers whether there was anything.
+    /// Drops all descriptions; returns true if there were any.
     pub(crate) fn forget(&self) -> bool {
         let mut tables = self.tables.write().expect("no holder panics");
         let any = !tables.is_empty();
@@ -123,12 +125,12 @@ impl UserTables {
         any
     }
 
-    /// What is known of a table already.
+    /// Cached description of a table.
     pub(crate) fn find_known(&self, table: &TableRef) -> Option<Arc<UserTable>> {
         self.tables.read().expect("no holder panics").get(table).cloned()
     }
 
-    /// What is known of a table; refused if it cannot be used.
+    /// Description of a table; an error if it cannot be used.
     pub(crate) async fn get_table(&self, link: Link<'_>, table: &TableRef) -> Result<Arc<UserTable>, Fault> {
         if let Some(known) = self.find_known(table) {
             return Ok(known);
@@ -187,7 +189,7 @@ fn columns_of(table: &TableRef) -> impl Iterator<Item = &str> {
     usual.into_iter().chain(&table.data).map(String::as_str)
 }
 
-/// The schema may be any that the server has, so that its quotes are doubled.
+/// The schema may have any name, so quotes are doubled.
 fn quoted_name(schema: &str, name: &str) -> String {
     format!("\"{}\".\"{name}\"", schema.replace('"', "\"\""))
 }
@@ -207,7 +209,7 @@ impl UserTable {
             UUID => Ids::Uuid,
             _ => Ids::Other,
         };
-        // Whole numbers of all sizes compare with each other, so that a column that is made wider still fits.
+        // Integers of all sizes compare with each other, so a widened column still works.
         let id_type = if ids == Ids::Whole { "int8" } else { &id.type_name };
         if ![INT2, INT4, INT8, NUMERIC].contains(&version.base) {
             return refused(&table.version, version, "a whole number, such as bigint");
@@ -255,7 +257,8 @@ impl UserTable {
         })
     }
 
-    /// Can a row have this id? `None` if only the server knows. Each row has one id: other spellings of it, such as 007, name nothing.
+    /// Returns whether a row can have this id; `None` if only the server knows. Each row has one
+    /// id: other spellings, such as 007, name nothing.
     pub(crate) fn may_have(&self, id: &EntityId) -> Option<bool> {
         let text = id.as_str();
         match self.ids {
@@ -266,7 +269,7 @@ impl UserTable {
         }
     }
 
-    /// Refuses a table where an id could name two rows.
+    /// Rejects a table in which an id could name two rows.
     pub(crate) fn check_unique(&self, table: &TableRef) -> Result<(), Fault> {
         let (name, id) = (&table.table, &table.id);
         let why =
@@ -275,12 +278,12 @@ impl UserTable {
     }
 }
 
-/// The infinite has no milliseconds.
+/// Infinite timestamps have no milliseconds.
 fn millis_of_instant(at: &str) -> String {
     format!("CASE WHEN isfinite({at}) THEN floor(extract(epoch FROM {at}) * 1000)::int8 END")
 }
 
-/// A row as the statements give it, as the entity of that kind.
+/// A row of the statements, as an entity of this type.
 pub(crate) fn entity(kind: &Name, table: &TableRef, mut row: Columns<'_>) -> Result<Entity, Fault> {
     let refused = |id: &str, what: &str| {
         Fault::Refused(format!("the row {id} of table {} cannot be used: {what}", table.table))

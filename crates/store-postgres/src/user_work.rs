@@ -11,17 +11,18 @@ use tokio_postgres::Transaction;
 
 type Work = dyn for<'t> Fn(&'t mut Transaction<'_>) -> BoxFuture<'t, Result<Payload, Failure>> + Send + Sync;
 
-/// Work in the store's own transaction: what [`hapax_engine::store::Transact::work`] is for this store.
+/// Work in the store's own transaction: the value of [`hapax_engine::store::Transact::work`] for
+/// this store.
 ///
-/// It has a connection to itself, with the `search_path` that the role, the database or the URL sets, and everything it leaves
-/// behind on that connection (settings, temporary tables, advisory locks) is cleared afterwards. Keep it short and do nothing
-/// in it but SQL: it holds locks, and what takes longer than the store's deadline is cut off and taken back. It must not
-/// end the transaction; should it do so nevertheless, the step fails for good. It may be called more than once, but takes effect
-/// once.
+/// It has a connection to itself, with the `search_path` of the role, the database or the URL.
+/// Everything it leaves on the connection (settings, temporary tables, advisory locks) is cleared
+/// afterwards. Keep it short and do only SQL in it: it holds locks, and work that exceeds the
+/// store's deadline is cut off and rolled back. It must not end the transaction; if it does, the
+/// step fails permanently. It may be called more than once, but takes effect once.
 pub struct PostgresWork(Box<Work>);
 
 impl PostgresWork {
-    /// Work that gives a value, or fails and leaves nothing behind.
+    /// Work that returns a value, or fails and leaves nothing behind.
     pub fn new<T: Serialize + 'static>(
         work: impl for<'t> Fn(&'t mut Transaction<'_>) -> BoxFuture<'t, Result<T, Failure>>
         + Send
@@ -37,7 +38,7 @@ impl PostgresWork {
         }))
     }
 
-    /// Does the work. A panic is a failure like any other: its writes are taken back.
+    /// Runs the work. A panic is a failure like any other: its writes are rolled back.
     pub(crate) async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Payload, Failure> {
         let working = async { (self.0)(transaction).await };
         let done = AssertUnwindSafe(working).catch_unwind().await;

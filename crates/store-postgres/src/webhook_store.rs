@@ -1,4 +1,4 @@
-//! The hook book of the store.
+//! The webhook store.
 
 use async_trait::async_trait;
 use hapax_engine::model::{InboundEvent, InboundEventId, Timestamp};

@@ -1,4 +1,4 @@
-//! The PostgreSQL store does what every store must do.
+//! The conformance suite on the PostgreSQL store.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use hapax_store_postgres::tokio_postgres::{self, Client, NoTls};
 use hapax_store_postgres::{PostgresOptions, PostgresStore, PostgresWork, migrate};
 use serde_json::value::RawValue;
 
-/// What work in a transaction of the store's writes down.
+/// Table that work in a transaction of the store writes to.
 const WRITTEN: &str = "CREATE TABLE written (place bigint GENERATED ALWAYS AS IDENTITY, text text NOT NULL)";
 
 async fn open_store(clock: Arc<ManualClock>, query: &str) -> Candidate {
@@ -35,12 +35,12 @@ async fn make_store(clock: Arc<ManualClock>) -> Candidate {
     open_store(clock, "").await
 }
 
-/// Many thousand requests one after the other, whose answers do not depend on when they reach the disk.
+/// A store for many thousand sequential requests, without waiting for the disk.
 async fn make_hasty_store(clock: Arc<ManualClock>) -> Candidate {
     open_store(clock, "?options=-c%20synchronous_commit%3Doff").await
 }
 
-/// Tables beside those of the store, written through connections of their own.
+/// Tables beside the store's, written through connections of their own.
 #[derive(Debug)]
 struct Tables(Arc<Database>);
 
@@ -74,7 +74,7 @@ impl UserTables for Tables {
 
     fn writing(&self, text: &str, output: &str, fails: bool) -> Option<Box<dyn Any + Send + Sync>> {
         let text = text.to_owned();
-        // As it is spelled.
+        // With its original spelling.
         let output: Box<RawValue> = serde_json::from_str(output).unwrap();
         Some(Box::new(PostgresWork::new(move |transaction| {
             let (text, output) = (text.clone(), output.clone());

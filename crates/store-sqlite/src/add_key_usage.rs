@@ -55,7 +55,7 @@ pub(crate) fn find_key_usage(connection: &Connection, place: &KeyRef) -> Result<
     Ok(found.unwrap_or_default())
 }
 
-/// What the keys of a place name, as their column says it; those of requests have a table of their own.
+/// Number of the key's kind in its column; request keys have a table of their own.
 fn kind(place: &KeyRef) -> Option<i64> {
     match place {
         KeyRef::Run { .. } => Some(KeyKind::Run.code()),

@@ -1,4 +1,4 @@
-//! Whether a table of the user's can be used.
+//! Checks if a user's table can be used.
 
 use hapax_engine::model::TableRef;
 use rusqlite::{Connection, params};

@@ -37,7 +37,7 @@ impl Verb for ClaimOutbox {
     }
 }
 
-/// What is due for a target, the longest due first.
+/// Due messages of a target, the most overdue first.
 fn list_due(
     session: &Session<'_, '_>,
     target: &Name,

@@ -27,7 +27,7 @@ impl Served {
     }
 }
 
-/// A due run; the order of the fields is the order in which runs of one priority are served.
+/// A due run; its fields are in the order that sorts runs of one priority.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     wake_at: Timestamp,

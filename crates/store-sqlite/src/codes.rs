@@ -10,7 +10,7 @@ use crate::fault::Fault;
 
 /// An enum with a number for each variant.
 pub(crate) trait Code: Sized + Copy + 'static {
-    /// What it is, for the error about a number that stands for nothing.
+    /// Name of the enum, for the error about an unknown number.
     const WHAT: &'static str;
 
     /// Every variant.
@@ -182,7 +182,7 @@ impl Code for EffectClass {
     }
 }
 
-/// The numbers rise with what is known: the highest of an attempt counts.
+/// The numbers rise with certainty: the highest of an attempt counts.
 impl Code for Occurrence {
     const WHAT: &'static str = "what is known of an attempt";
     const ALL: &'static [Self] = &Occurrence::ALL;

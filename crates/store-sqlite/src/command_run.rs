@@ -55,7 +55,7 @@ impl Verb for CommandRun {
     }
 }
 
-/// What a failed run must have again before it can go on.
+/// Reasons why a failed run cannot be retried: its key or its subject names another run.
 fn stands_against(session: &mut Session<'_, '_>, head: &RunHead) -> Result<Option<Refusal>, Fault> {
     if let Some(holder) = key_holder(session, &head.facts)? {
         return Ok(Some(Refusal::KeyTaken(holder)));

@@ -114,7 +114,8 @@ fn holds(session: &Session<'_, '_>, workspace: WorkspaceRowId, advance: &RunComm
     }))
 }
 
-/// Why the write does not take effect: it did before, or the run moved on, or it is somebody else's.
+/// Explains why a write did not take effect: it took effect before, the run has moved on, or
+/// another worker holds it.
 fn refuse(
     session: &Session<'_, '_>,
     workspace: WorkspaceRowId,
@@ -135,7 +136,7 @@ fn refuse(
     })
 }
 
-/// What the guarded update of the run came to.
+/// Result of the guarded update of the run.
 enum Guarded {
     /// Version or fence no longer hold; nothing was written.
     Refused,

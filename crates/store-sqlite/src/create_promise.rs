@@ -1,4 +1,4 @@
-//! Making a promise that stands alone.
+//! Creating a promise without a run.
 
 use hapax_engine::model::{PromiseState, WriteToken};
 use hapax_engine::store::{CreateOutcome, CreatePromise};
@@ -31,7 +31,7 @@ impl Verb for CreatePromise {
     }
 }
 
-/// What marks the making of the one that is there.
+/// Token of the existing promise's creation.
 fn find_token(
     session: &Session<'_, '_>,
     workspace: WorkspaceRowId,

@@ -1,5 +1,5 @@
-//! What follows from the end of a run: its key begins to age, its subject is free, its parent hears of it, its
-//! children are asked to cancel.
+//! Consequences of the end of a run: its key begins to age, its subject is free, its parent is
+//! notified, its children are asked to cancel.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,8 @@ use crate::outbox::insert_posts;
 use crate::rows::{self, bytes, failure_text};
 use crate::session::{Session, WorkspaceRowId};
 
-/// Carries out the consequences of the end of a run, also of those that end by it; adds the runs made due to `woken`.
+/// Applies the consequences of the end of a run, and of the runs that end with it; adds the runs
+/// made due to `woken`.
 pub(crate) fn follow_ending(
     session: &mut Session<'_, '_>,
     workspace: WorkspaceRowId,
@@ -52,7 +53,7 @@ pub(crate) fn follow_ending(
     Ok(())
 }
 
-/// Leaves word of the end of a run for those who want to know.
+/// Queues notifications about the end of a run.
 pub(crate) fn announce_ending(
     session: &mut Session<'_, '_>,
     head: &RunHead,
@@ -64,7 +65,7 @@ pub(crate) fn announce_ending(
 
 fn expire_key(session: &Session<'_, '_>, workspace: WorkspaceRowId, head: &RunHead) -> Result<(), Fault> {
     let (Some(key), RunState::Closed { at, ending }) = (&head.facts.key, head.state) else { return Ok(()) };
-    // The key of an open run has no end, so one that is kept for ever needs no write.
+    // The key of an open run has no expiry, so a key that never expires needs no write.
     let Some(expires_at) = decide_key_expiry(head.facts.retention, ending, at) else { return Ok(()) };
     session.prepare(include_str!("../sql/expire_key.sql"))?.execute(params![
         workspace.0,

@@ -25,7 +25,7 @@ impl Verb for AppendEntityNotes {
     }
 }
 
-/// Appends notes, in their order, and those of people to the journal as well.
+/// Appends notes in their order, and people's notes to the journal as well.
 pub(crate) fn insert_entity_notes(
     session: &mut Session<'_, '_>,
     notes: &[EntityJournalEntry],

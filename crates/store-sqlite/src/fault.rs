@@ -1,4 +1,4 @@
-//! What can go wrong inside an operation, and what its caller is told.
+//! Faults of an operation, and the errors of its caller.
 
 use hapax_engine::store::StoreError;
 use rusqlite::ErrorCode;
@@ -10,7 +10,8 @@ pub(crate) enum Fault {
     Sql(rusqlite::Error),
     /// The file holds what the model does not know, or this store has a fault.
     Broken(String),
-    /// User code ended the transaction it was given, and with it that of everybody else in the batch.
+    /// User code ended the transaction it was given, and with it the transaction of the whole
+    /// batch.
     Ended(String),
     /// The request can never succeed. Only to be raised before anything was written.
     Refused(String),
@@ -25,7 +26,7 @@ impl From<rusqlite::Error> for Fault {
 }
 
 impl Fault {
-    /// What SQLite called it, if it was SQLite.
+    /// SQLite's code, if the error is SQLite's.
     pub(crate) fn code(&self) -> Option<ErrorCode> {
         match self {
             Fault::Sql(error) => error.sqlite_error_code(),
@@ -33,7 +34,7 @@ impl Fault {
         }
     }
 
-    /// What the caller is told, given that everything the operation wrote was rolled back.
+    /// Error for the caller, after everything the operation wrote was rolled back.
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Fault::Sql(error) => rolled_back(&error),
@@ -44,7 +45,7 @@ impl Fault {
     }
 }
 
-/// What a caller is told whose write was rolled back because of `error`.
+/// Error for a caller whose write was rolled back because of `error`.
 pub(crate) fn rolled_back(error: &rusqlite::Error) -> StoreError {
     let text = describe(error);
     match error.sqlite_error_code() {
@@ -66,7 +67,7 @@ pub(crate) fn rolled_back(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// What callers are told when COMMIT itself failed with `error`.
+/// Error for callers when COMMIT itself failed with `error`.
 pub(crate) fn commit_failed(error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         // The log was written and may or may not be on the disk.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hapax_engine::store::StoreError;
 
-/// What tells a file from another one at the same path.
+/// Identity of a file, to detect another one at the same path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FileIdentity {
     #[cfg(unix)]

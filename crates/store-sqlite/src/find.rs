@@ -62,7 +62,7 @@ pub(crate) fn promise_by_key(
     rows::at_most_one(find.query(params![workspace.0, key.as_str(), millis(now)])?, promises::promise)
 }
 
-/// What a key stands for, expired or not.
+/// Object of a key, expired or not.
 pub(crate) fn key(
     connection: &Connection,
     workspace: WorkspaceRowId,

@@ -1,4 +1,4 @@
-//! Since when the run that has been due the longest is due.
+//! Due time of the most overdue run.
 
 use hapax_engine::limits::MAX_WORKFLOWS_SCANNED;
 use hapax_engine::model::Timestamp;

@@ -1,4 +1,4 @@
-//! What became of a webhook.
+//! Recording the outcome of a webhook.
 
 use hapax_engine::model::Payload;
 use hapax_engine::store::FinishInboundEvent;

@@ -1,4 +1,5 @@
-//! Ending an operation: the entity's new status, what became of it, its after-effects and notes are one write.
+//! Ending an operation: the entity's new status, the outcome, the after-effects and notes are one
+//! write.
 
 use hapax_engine::model::{
     EntityStorage, FinishFacts, FinishOperation, FinishOperationOutcome, OperationEnd,

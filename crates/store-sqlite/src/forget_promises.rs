@@ -26,7 +26,7 @@ pub(crate) fn forget_promises_of_run(
     Ok(())
 }
 
-/// Deletes one that stands alone.
+/// Deletes a promise without a run.
 pub(crate) fn forget_promise(
     session: &Session<'_, '_>,
     workspace: WorkspaceRowId,

@@ -11,7 +11,7 @@ use crate::job::Verb;
 use crate::operations::operation_bytes;
 use crate::session::Session;
 
-/// What one holder believes to hold; answers with what it does not.
+/// Operations that one holder believes to hold; returns the lost ones.
 pub(crate) struct HearOfOperations {
     pub(crate) owner: OwnerId,
     pub(crate) held: Vec<HeldOperation>,

@@ -1,4 +1,4 @@
-//! What is set up, as rows.
+//! Catalog items, as rows.
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{CatalogItem, CatalogKind, Name, Payload, Version};

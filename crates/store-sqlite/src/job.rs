@@ -10,10 +10,10 @@ use crate::session::Session;
 
 /// A request that writes. It must decide before it writes, so that an expected outcome leaves nothing to undo.
 pub(crate) trait Verb: Send + 'static {
-    /// What it comes to.
+    /// Outcome of the request.
     type Outcome: Send + 'static;
-    /// Does it touch a few rows and nothing else? Then it may be written on the thread of whoever asks for it. Work of users,
-    /// and what goes through a table, is not.
+    /// Does it touch only a few rows? Then it may be written on the caller's thread. User work and
+    /// table scans are not brief.
     const IS_BRIEF: bool = true;
 
     /// Carries it out inside the transaction of the session. May be called again after a rollback.
@@ -39,7 +39,7 @@ pub(crate) struct Job<V: Verb> {
 }
 
 impl<V: Verb> Job<V> {
-    /// A job and where its outcome will be told.
+    /// A job and the receiver of its outcome.
     pub(crate) fn with_reply(request: V) -> (Box<dyn Task>, oneshot::Receiver<StoreResult<V::Outcome>>) {
         let (reply, told) = oneshot::channel();
         (Box::new(Job { request, outcome: None, reply }), told)

@@ -1,11 +1,12 @@
 //! The SQLite store: one file, one writer, group commit.
 //!
-//! All writes of a process flow to one thread that takes everything that waits into one transaction, commits it with
-//! one flush of the disk, and then tells each caller its own outcome ([`SqliteStore`]). Reads have connections of
-//! their own and see every acknowledged write.
+//! All writes of a process flow to one thread. It takes everything that waits into one transaction,
+//! commits it with one flush of the disk, and then answers each caller ([`SqliteStore`]). Reads
+//! have connections of their own and see every acknowledged write.
 //!
-//! One process owns the file: the lock lies beside it in `<file>-owner`, and whoever opens it knows that every lease
-//! in it is dead. With [`SqliteOptions::shared`] several processes of one machine may use it together.
+//! One process owns the file: the lock is beside it in `<file>-owner`, and the process that opens
+//! it knows that every lease in it is dead. With [`SqliteOptions::shared`] several processes of one
+//! machine may use it together.
 
 mod add_key_usage;
 mod append_journal;

@@ -12,13 +12,13 @@ pub(crate) const LINGER: Duration = Duration::from_micros(250);
 pub(crate) const QUICK_COMMIT: Duration = Duration::from_millis(1);
 /// After how many such writes the thread is woken to look at the length of the log.
 pub(crate) const LOOK_AT_LOG_EVERY: u32 = 64;
-/// How often whoever lingers is told to be idle before it looks again.
+/// How often a lingering thread spins before it checks again.
 pub(crate) const BREATH: u32 = 32;
 /// Most operations that wait for the writer; the next caller waits to be let in.
 pub(crate) const MAX_QUEUED: usize = 8_192;
 /// Most reads at the same time, each on a connection of its own.
 pub(crate) const MAX_READERS: usize = 4;
-/// What is found by its key is read on the caller's own thread while reads take less than this.
+/// Key lookups run on the caller's own thread while reads take less than this.
 pub(crate) const QUICK_READ: Duration = Duration::from_millis(1);
 /// Most prepared statements kept per connection: all of ours, those over tables of the
 /// user's, and some of the work that users do on it.

@@ -41,7 +41,7 @@ pub(crate) fn list_evidence(
     let Some(workspace) = find_workspace(connection, &request.workspace)? else { return Ok(Vec::new()) };
     let limit = request.limit.clamp(1, MAX_PAGE) as i64;
     let mut list = connection.prepare_cached(include_str!("../sql/list_evidence.sql"))?;
-    // No attempt is 0, and those of effects that were found by their key are negative.
+    // No attempt is 0, and effects found by their key have negative ones.
     let after = if request.after_try == 0 { i64::MIN } else { request.after_try.into() };
     let found = list.query(params![workspace.0, request.effect.as_str(), after, limit])?;
     rows::collect(found, |row| journal::note(&request.workspace, row))

@@ -12,7 +12,7 @@ use crate::read::{find_workflow, find_workspace};
 use crate::rows::{self, bytes};
 use crate::session::{WorkflowRowId, WorkspaceRowId};
 
-/// What every query of a page has in common.
+/// Common parameters of the page's queries.
 struct Wanted {
     /// Only ids below this one; longer than any id if all are wanted.
     below: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What kind of file it is, and bringing its tables up to date.
+//! Kinds of files, and migration of the tables.
 
 use hapax_engine::store::SchemaState;
 use rusqlite::{Connection, TransactionBehavior};
@@ -21,7 +21,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
 /// The version this program writes.
 pub(crate) const KNOWN_VERSION: i32 = MIGRATIONS.len() as i32;
 
-/// What a file turned out to be.
+/// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Nothing is in it.
@@ -44,12 +44,13 @@ pub(crate) fn look(connection: &Connection) -> rusqlite::Result<Kind> {
     })
 }
 
-/// What a file at `version` lacks.
+/// State of a file at `version`.
 pub(crate) fn state(version: i32) -> SchemaState {
     SchemaState::new(version, MIGRATIONS.iter().map(|(name, _)| *name))
 }
 
-/// Applies what is missing, all or nothing. Another process may have done so meanwhile.
+/// Applies the missing migrations, all or nothing. Another process may have done so in the
+/// meantime.
 pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version: i32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;

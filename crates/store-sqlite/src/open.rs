@@ -108,8 +108,8 @@ pub(crate) fn check_known(path: &Path, version: i32) -> Result<(), OpenError> {
     }
 }
 
-/// The file without links, if it is there. Looks by name only: opening and closing the file here would drop the locks
-/// that another connection of this process holds on it.
+/// The file without links, if it exists. It looks by name only: opening and closing the file here
+/// would drop the locks that another connection of this process holds on it.
 pub(crate) fn find(path: &Path) -> Result<Option<PathBuf>, OpenError> {
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(OpenError::IsFolder { path: path.to_owned() }),
@@ -129,7 +129,7 @@ fn find_or_create(path: &Path) -> Result<PathBuf, OpenError> {
     }
     let mut options = File::options();
     options.write(true).create_new(true);
-    // What runs work on is nobody else's business; SQLite gives the files beside it the same mode.
+    // Inputs of runs are private; SQLite gives the files beside it the same mode.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     match options.open(path) {
@@ -141,7 +141,7 @@ fn find_or_create(path: &Path) -> Result<PathBuf, OpenError> {
     path.canonicalize().map_err(|error| OpenError::from_io(path, &error))
 }
 
-/// Whoever is alone with the file knows that every lease in it is dead.
+/// Wakes leased runs: the only process with the file knows that every lease in it is dead.
 fn wake_leased_runs(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let woken = connection.execute(include_str!("../sql/wake_leased_runs.sql"), [now.as_millis()])?;
     if woken > 0 {
@@ -159,7 +159,7 @@ fn wake_claimed_posts(connection: &Connection, now: Timestamp) -> rusqlite::Resu
     Ok(())
 }
 
-/// The same for requests that were worked on: whoever sends one again takes it over at once.
+/// The same for requests in progress: a retry takes them over at once.
 fn end_holds(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let ended = connection.execute(include_str!("../sql/end_holds.sql"), [now.as_millis()])?;
     if ended > 0 {

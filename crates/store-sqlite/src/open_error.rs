@@ -56,7 +56,7 @@ pub enum OpenError {
         /// The newest version this program knows.
         known: i32,
     },
-    /// A read-only opening found a file that is to be brought up to date first.
+    /// A read-only opening found a file that must be migrated first.
     #[error("{} has schema version {found}, this program reads {known}: open it for writing once to bring it up to date", path.display())]
     Older {
         /// The file.
@@ -66,7 +66,7 @@ pub enum OpenError {
         /// The version this program reads.
         known: i32,
     },
-    /// Somebody else has it open for writing.
+    /// Another process has it open for writing.
     #[error("{} is in use by {who}: stop that process, or talk to it instead; to look only, open read-only", path.display())]
     Owned {
         /// The file.
@@ -79,7 +79,7 @@ pub enum OpenError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// Message of SQLite.
         detail: String,
     },
     /// The file or its folder cannot be written.
@@ -87,7 +87,7 @@ pub enum OpenError {
     NotWritable {
         /// The file.
         path: PathBuf,
-        /// What was said.
+        /// Message of the error.
         detail: String,
     },
     /// The disk is full.
@@ -115,7 +115,7 @@ pub enum OpenError {
     Other {
         /// The file.
         path: PathBuf,
-        /// What was said.
+        /// Message of the error.
         detail: String,
     },
 }

@@ -13,7 +13,7 @@ use crate::promises::insert_promise;
 use crate::rows::bytes;
 use crate::session::{Session, WorkspaceRowId};
 
-/// Opens the promises of a write; answers with those that there is more to know about than that they are open.
+/// Opens the promises of a write; returns the ones with news beyond being open.
 pub(crate) fn open_promises(
     session: &Session<'_, '_>,
     workspace: WorkspaceRowId,
@@ -27,7 +27,7 @@ pub(crate) fn open_promises(
     Ok(opened)
 }
 
-/// What there is to know now about the promises of a write that took effect before.
+/// News about the promises of a write that took effect before.
 pub(crate) fn opened_since(
     session: &Session<'_, '_>,
     workspace: WorkspaceRowId,
@@ -48,7 +48,7 @@ fn open_promise(
     run: RunId,
     promise: &Promise,
 ) -> Result<Option<Promise>, Fault> {
-    // The usual one: nothing stands against it, and nobody needs to be told of it.
+    // The usual case: no conflict, and nothing to report.
     if promise.key.is_none() && !promise.is_standalone() {
         return match insert_promise(session, workspace, promise, None)? {
             true => Ok(None),

@@ -46,7 +46,8 @@ impl SqliteOptions {
     }
 
     pub(crate) fn pages(&self) -> Pages {
-        // Nobody else has a file that we own, so nobody cuts it short; and whoever only looks may be looking at a disk that fails.
+        // No other process truncates a file that this one owns; a read-only opening may be
+        // inspecting a failing disk.
         match self.mapped && !self.shared && !self.read_only {
             true => Pages::Mapped,
             false => Pages::Copied,

@@ -10,7 +10,7 @@ use crate::fault::Fault;
 use crate::rows::{self, Columns, broken, bytes, failure_text};
 use crate::session::{Session, WorkspaceRowId};
 
-/// Keeps after-effects; those that are there already stay as they are.
+/// Inserts after-effects; existing ones stay as they are.
 pub(crate) fn insert_posts(session: &mut Session<'_, '_>, posts: &[OutboxMessage]) -> Result<(), Fault> {
     for post in posts {
         let workspace = session.number_workspace(&post.workspace)?;

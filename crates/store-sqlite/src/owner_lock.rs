@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use hapax_engine::model::Timestamp;
 
-/// Who has a file open for writing.
+/// The process that has a file open for writing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     /// Its process id, if it left one.
@@ -40,7 +40,7 @@ pub(crate) struct OwnerLock {
 /// Why the lock was not taken.
 #[derive(Debug)]
 pub(crate) enum NotTaken {
-    /// Somebody else has it.
+    /// Another process holds it.
     Held(Owner),
     /// The file could not be made, locked or written.
     Io(std::io::Error),
@@ -84,7 +84,7 @@ fn beside(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// What the owner left; it may be just about to write it.
+/// The owner's record; the owner may be about to write it.
 fn read(file: &mut File) -> Owner {
     let mut text = String::new();
     // A few hundred bytes if it is ours; whatever else it is, it is not read to the end.

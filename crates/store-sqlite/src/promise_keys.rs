@@ -1,4 +1,4 @@
-//! Keys that name promises, or are claimed for those that are still to be made.
+//! Keys that name promises, or are claimed for future ones.
 
 use hapax_engine::model::{IdempotencyKey, KeyRecord, Promise, PromiseId};
 use rusqlite::params;

@@ -73,7 +73,7 @@ pub(crate) fn time_out_promise(
     Ok(())
 }
 
-/// The runs that wait for a promise that stands alone.
+/// The runs that wait for a promise without a run.
 pub(crate) fn list_waiters(
     session: &Session<'_, '_>,
     workspace: WorkspaceRowId,

@@ -56,7 +56,7 @@ impl Verb for Purge {
     }
 }
 
-/// Keys that are no longer alive, and with those that were claimed for a promise the settlement that waited for it.
+/// Deletes expired keys, together with early settlements under claimed ones.
 fn delete_expired_keys(session: &Session<'_, '_>, limit: usize) -> Result<PurgeOutcome, Fault> {
     let mut list = session.prepare(include_str!("../sql/list_expired_keys.sql"))?;
     let expired: Vec<(i64, i64, String)> =

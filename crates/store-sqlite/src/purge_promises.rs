@@ -1,4 +1,4 @@
-//! Forgetting promises that stand alone.
+//! Deleting promises without a run.
 
 use hapax_engine::limits::MAX_PURGE;
 use hapax_engine::model::{PromiseId, Timestamp};

@@ -1,4 +1,4 @@
-//! What can be read: each function sees one snapshot of the file.
+//! Reads: each function sees one snapshot of the file.
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{

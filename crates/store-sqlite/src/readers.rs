@@ -61,7 +61,7 @@ impl Readers {
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     ) -> StoreResult<T> {
-        // A task that only looks things up would otherwise never let anything else onto its thread.
+        // Otherwise a task with nothing but lookups would never yield its thread.
         consume_budget().await;
         let is_quick = !self.is_slow.load(Ordering::Relaxed) && has_other_threads();
         let permit = is_quick.then(|| self.permits.clone().try_acquire_owned().ok()).flatten();

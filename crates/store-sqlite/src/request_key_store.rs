@@ -20,7 +20,7 @@ use crate::store::SqliteStore;
 
 #[async_trait]
 impl RequestKeyStore for SqliteStore {
-    /// Looks first: who only has to be told something costs no commit, and does not wait for one.
+    /// Reads first: a replay costs no commit, and does not wait for one.
     async fn begin_request(&self, request: BeginRequest) -> StoreResult<BeginOutcome> {
         let (asked, now) = (request.clone(), self.now());
         let decision = self.readers().find(move |connection| {
@@ -30,7 +30,7 @@ impl RequestKeyStore for SqliteStore {
         let decision = decision.await?;
         match decision.write {
             None => Ok(decision.answer),
-            // Others may have come meanwhile: decided again where it is written.
+            // Another request may have come in the meantime, so the write decides again.
             Some(_) => self.write(request).await,
         }
     }

@@ -80,7 +80,7 @@ fn answer(row: &mut Columns<'_>) -> Result<StoredAnswer, Fault> {
     Ok(StoredAnswer { status, headers, body })
 }
 
-/// Writes a request that somebody takes in hand, in place of what `found` is.
+/// Writes a request that is being handled, in place of `found`.
 pub(crate) fn hold_request(
     session: &Session<'_, '_>,
     workspace: WorkspaceRowId,
@@ -106,7 +106,7 @@ pub(crate) fn hold_request(
         record.summary.path,
         outline,
     ])?;
-    // What was answered under the key was another operation.
+    // The earlier response under the key was for another operation.
     match found {
         Some(StoredRequest {
             number,

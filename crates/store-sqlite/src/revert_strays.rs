@@ -34,7 +34,7 @@ pub(crate) fn list_strays(connection: &Connection, request: &RevertStrays) -> Re
     Ok(ids)
 }
 
-/// Gives back those of the rows that still are strays.
+/// Reverts the rows that are still without an operation.
 pub(crate) struct RevertRows {
     pub(crate) request: RevertStrays,
     pub(crate) ids: Vec<EntityId>,

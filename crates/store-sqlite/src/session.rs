@@ -1,4 +1,5 @@
-//! What an operation works with inside the writer's transaction: the connection, the time, and names as numbers.
+//! Working state of an operation inside the writer's transaction: the connection, the time, and
+//! interned names.
 
 use std::collections::HashMap;
 
@@ -27,7 +28,7 @@ pub(crate) struct InternedNames {
 }
 
 impl InternedNames {
-    /// Forgets all, because a rollback may have taken back some of them.
+    /// Drops all cached numbers, because a rollback may have removed some.
     pub(crate) fn forget(&mut self) {
         self.workspaces.clear();
         self.workflows.clear();

@@ -1,4 +1,4 @@
-//! Tokens by which strangers may settle a promise.
+//! Tokens that settle a promise without a credential.
 
 use hapax_engine::model::PromiseId;
 use hapax_engine::store::{PutSettleToken, SettleToken, TokenDigest};

@@ -46,7 +46,7 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     /// `None` if the file was opened to look only.
     inbox: Option<mpsc::Sender<Message>>,
-    /// `None` if somebody else writes to the file: nobody but the thread may be kept waiting for that.
+    /// `None` if other processes write to the file: only the thread may wait for them.
     pen: Option<WriterHandle>,
     thread: Mutex<Option<JoinHandle<()>>>,
     under_way: AtomicUsize,
@@ -160,7 +160,7 @@ impl<'a> UnderWay<'a> {
         UnderWay(count)
     }
 
-    /// Is nothing else going on that this thread could do meanwhile?
+    /// Is there no other work that this thread could do?
     fn is_alone(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 1 && has_other_threads()
     }
@@ -205,7 +205,7 @@ impl Drop for SqliteStore {
         self.inbox = None;
         let thread = self.thread.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         if let Some(thread) = thread {
-            // A panic of the writer was told to its callers.
+            // The callers have already seen a panic of the writer.
             let _ = thread.join();
         }
     }

@@ -15,7 +15,7 @@ const SAVE: &str = "SAVEPOINT hapax_work";
 const KEEP: &str = "RELEASE hapax_work";
 const TAKE_BACK: &str = "ROLLBACK TO hapax_work";
 
-/// What work and its record came to.
+/// Result of work and its record.
 pub(crate) trait Judged {
     /// Is the work to be kept?
     fn stands(&self) -> bool;
@@ -93,7 +93,7 @@ fn record(
         }
     };
     Ok(match advance.apply(session)? {
-        // A step in a transaction opens no promise, so there is none to tell of.
+        // A step in a transaction opens no promise, so there is no news.
         CommitOutcome::Committed { woken, opened: _ } => {
             TransactOutcome::Done { output, commit: Box::new(advance), woken }
         }

@@ -29,7 +29,7 @@ impl SqliteWork {
         }))
     }
 
-    /// Does the work. A panic is a failure like any other: its writes are taken back.
+    /// Runs the work. A panic is a failure like any other: its writes are rolled back.
     pub(crate) fn run(&self, connection: &Connection) -> Result<Payload, Failure> {
         let _until_done = InUserWork::enter();
         catch_unwind(AssertUnwindSafe(|| (self.0)(connection)))

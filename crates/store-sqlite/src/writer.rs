@@ -1,5 +1,5 @@
-//! What writes: the connection, and what is known about the file. Everything it is given goes into one transaction, is committed
-//! once, and then each caller is told its own outcome.
+//! The writer: its connection, and what it knows about the file. Each batch goes into one
+//! transaction and is committed once; then each caller gets its own outcome.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ enum Trouble {
 }
 
 impl Trouble {
-    /// What callers are told.
+    /// Error for the callers.
     fn told(self) -> StoreError {
         match self {
             Trouble::NotBegun(error) | Trouble::Commit(error) => error,
@@ -80,7 +80,7 @@ impl Writer {
         })
     }
 
-    /// Is it likely to be done sooner than somebody else would be woken for it?
+    /// Is it likely to end before a woken thread could start it?
     pub(crate) fn is_quick(&self) -> bool {
         self.took < QUICK_COMMIT && self.connection.is_some() && !self.is_full
     }

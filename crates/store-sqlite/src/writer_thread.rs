@@ -1,5 +1,5 @@
-//! The thread that writes. It takes everything that waits into one batch. An operation that nothing else competes with need not
-//! wake it: whoever sent it takes the pen and writes it.
+//! The writer thread. It takes everything that waits into one batch. An operation without
+//! competition need not wake it: the caller takes the pen and writes the operation itself.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -12,17 +12,17 @@ use crate::limits::{LINGER, MAX_BATCH, MAX_QUEUED};
 use crate::store::breathe;
 use crate::writer::Writer;
 
-/// What reaches the thread.
+/// Messages to the thread.
 pub(crate) enum Message {
     /// An operation.
     Task(Box<dyn Task>),
     /// See whether the log is long enough to be copied.
     Checkpoint,
-    /// Write what waits, let go of the file, and say so.
+    /// Write everything that waits, close the file, and confirm.
     Close(oneshot::Sender<()>),
 }
 
-/// The writer, for one at a time; nothing is in it once the file is let go of.
+/// The writer, for one user at a time; empty after the file is closed.
 pub(crate) type WriterHandle = Arc<Mutex<Option<Writer>>>;
 
 /// Starts the thread.
@@ -34,7 +34,7 @@ pub(crate) fn spawn(
     let shared = pen.clone();
     let thread = std::thread::Builder::new().name("hapax-sqlite-writer".into()).spawn(move || {
         let closers = run(&shared, inbox);
-        // The file is free before anybody is told so.
+        // The file is closed before the confirmation.
         drop(take(&shared).take());
         for closed in closers {
             let _ = closed.send(());
@@ -43,12 +43,12 @@ pub(crate) fn spawn(
     Ok((sender, pen, thread))
 }
 
-/// Whoever panicked with the pen left a transaction that nobody knows the state of: nothing is written after it.
+/// A panic with the pen left a transaction in an unknown state: nothing is written after it.
 fn take(pen: &WriterHandle) -> MutexGuard<'_, Option<Writer>> {
     pen.lock().expect("whoever writes does not panic")
 }
 
-/// Works until nobody can send any more; answers with those who wait for that.
+/// Works until all senders are gone; returns the callers that wait for that.
 fn run(pen: &WriterHandle, mut inbox: mpsc::Receiver<Message>) -> Vec<oneshot::Sender<()>> {
     let mut messages = Vec::with_capacity(MAX_BATCH);
     let mut batch = Vec::with_capacity(MAX_BATCH);
@@ -74,13 +74,15 @@ fn run(pen: &WriterHandle, mut inbox: mpsc::Receiver<Message>) -> Vec<oneshot::S
     closers
 }
 
-/// Takes everything that waits, or waits for something; false when nobody can send any more.
+/// Takes everything that waits, or waits for a message; false when all senders are gone.
 ///
-/// A run that goes step by step sends its next write as soon as it hears of the last one. To be woken for it would take
-/// about as long as to commit it, so after an operation that was alone the writer lingers a moment before it sleeps.
+/// A sequential run sends its next write as soon as it gets the last outcome. Waking the thread for
+/// it would take about as long as the commit, so after a single operation the writer lingers a
+/// moment before it sleeps.
 ///
-/// Where many send, those who were just told of the last commit are about to send their next write: if fewer wait than went into
-/// that commit, the others get the core for a moment, so that one flush of the disk serves more of them.
+/// With many senders, the callers of the last commit are about to send their next write: if fewer
+/// wait than were in that commit, the others get the core for a moment, so that one flush of the
+/// disk serves more of them.
 fn receive(inbox: &mut mpsc::Receiver<Message>, messages: &mut Vec<Message>, last: usize) -> bool {
     let lingering = Instant::now();
     while last == 1 && lingering.elapsed() < LINGER {

@@ -84,7 +84,7 @@ impl Answer {
         header_of(&self.head, "etag").unwrap_or_default()
     }
 
-    /// Status and code, or status and the state that it tells of: enough for a line.
+    /// Status and code, or status and state in the body, for a log line.
     pub fn brief(&self) -> String {
         let json = self.json();
         let fields = ["code", "status", "pendingRequest", "created", "alreadySettled"];

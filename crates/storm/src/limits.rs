@@ -19,8 +19,8 @@ pub const PROVIDER_WORKS: Duration = Duration::from_millis(2_600);
 pub const REQUEST_HELD: Duration = Duration::from_millis(800);
 /// How late this process may be on a busy machine. Requests that may have waited longer are turned away: nothing happens.
 pub const MOST_LATE: Duration = Duration::from_millis(400);
-/// Time after the last possible send from which on "did not happen" is certain: more than `REQUEST_HELD`, `PROVIDER_WORKS` and
-/// twice `MOST_LATE`.
+/// Time after the last possible send when "did not happen" becomes certain: more than
+/// `REQUEST_HELD`, `PROVIDER_WORKS` and twice `MOST_LATE`.
 pub const SETTLE: Duration = Duration::from_secs(5);
 
 /// Patience of a client with one request.

@@ -18,8 +18,9 @@ use crate::limits::{CLAIM_STALE_AFTER, CLIENT_TIMEOUT, DRAIN, LEASE, START_WITHI
 /// Name of the module that owns the business objects of the storm.
 pub const MODULE: &str = "storm";
 
-/// Starts a node as this very process. Whoever watches it reads from a pipe that only the storm holds: when the storm ends, in whatever way, the node is
-/// killed, also if it is stopped. The name is compared because the number may have gone to another process.
+/// Starts a node as this very process. A watcher reads from a pipe that only the storm holds: when
+/// the storm ends in any way, the watcher kills the node, even a stopped one. It compares the name
+/// because another process may have got the number.
 const WATCHED: &str = r#"
 exec 3<&0 </dev/null
 ( cat <&3; [ "$(cat "/proc/$$/comm")" = hapax ] && kill -KILL $$ ) >/dev/null 2>&1 &

@@ -100,7 +100,8 @@ pub enum WorkKind {
     Flaky,
     /// A note, then a check that is declined once; people retry the run from the note on.
     Redo,
-    /// A claimed stamp, then a check that is declined once; somebody careless retries the run from the stamp on, then people retry what failed.
+    /// A claimed stamp, then a check that is declined once; one careless person retries the run
+    /// from the stamp on, then people retry the failed step.
     Stamped,
     /// A signed webhook that starts a wire.
     Hook,
@@ -254,7 +255,8 @@ fn draw_node(rng: &mut Rng, length: Duration) -> Vec<Timed<NodeFault>> {
     let lease_ms = u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX);
     let mut faults = Vec::new();
     let mut at = gap(rng, 4.0);
-    // The only pause in which a janitor gives a claim back under its holder's feet. Once, and only in a long storm.
+    // The only pause in which a janitor releases a claim while its holder still runs. Once, and
+    // only in a long storm.
     let outlasts_claims = length > CLAIM_STALE_AFTER * 3 && rng.f64() < 0.5;
     while at < length {
         let what = match rng.u32(0..100) {

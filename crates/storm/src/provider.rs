@@ -77,7 +77,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether this request caused the effect, or repeated an earlier one.
+    /// Returns true if this request caused the effect, rather than repeated an earlier one.
     pub fn is_processed(&self) -> bool {
         matches!(self.done, Done::Effect { .. } | Done::Replayed { .. })
     }

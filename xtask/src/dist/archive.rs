@@ -1,4 +1,4 @@
-//! The program alone, for whoever puts it where they want it.
+//! The program alone, for manual installation.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub(super) fn make(release: &Release) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// What the program prints for each shell, by the file that shells look for.
+/// Shell completions, by the file name that each shell expects.
 pub(super) fn completions(release: &Release) -> Result<Vec<(&'static str, String)>> {
     let script = |shell| Tool::new(&release.program).args(["completions", shell]).output();
     SHELLS.into_iter().map(|(shell, file)| Ok((file, script(shell)?))).collect()

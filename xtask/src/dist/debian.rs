@@ -32,7 +32,7 @@ pub(super) fn make(release: &Release) -> Result<PathBuf> {
         put_text(&tree.join(place), script, 0o644)?;
     }
     let kilobytes = size_of(&tree)?.div_ceil(1024).to_string();
-    // A tilde sorts before the end of a version, as a hyphen does not in Debian.
+    // A tilde sorts before the end of a version in Debian; a hyphen does not.
     let version = release.version.replace('-', "~");
     let words = [
         ("VERSION", version.as_str()),

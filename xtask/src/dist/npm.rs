@@ -1,4 +1,4 @@
-//! The npm packages: one that has the command, and one per platform that has the program.
+//! The npm packages: one with the command, and one per platform with the program.
 
 use std::path::{Path, PathBuf};
 

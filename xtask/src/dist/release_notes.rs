@@ -1,4 +1,4 @@
-//! The part of CHANGELOG.md that tells of this version.
+//! The section of CHANGELOG.md for this version.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub(super) fn make(release: &Release) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// What stands between the heading of a version and the next one.
+/// Text between the heading of a version and the next one.
 fn find_notes<'a>(changelog: &'a str, version: &str) -> Option<&'a str> {
     let heading = format!("\n## [{version}]");
     let begin = changelog.find(&heading)? + 1;

@@ -1,4 +1,5 @@
-//! What the program is made of, as CycloneDX reads it: every crate with its licence, its checksum and what it depends on.
+//! The bill of materials in CycloneDX format: every crate with its licence, its checksum and its
+//! dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,7 +22,7 @@ pub(super) fn make(release: &Release) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The bill of materials of the program, given what `cargo metadata` says.
+/// The bill of materials of the program, from the output of `cargo metadata`.
 fn describe(
     metadata: &Value,
     checksums: &BTreeMap<(String, String), String>,
@@ -63,7 +64,7 @@ fn describe(
             "purl": reference(package),
         });
         if let Some(licence) = package["license"].as_str() {
-            // The old way to write a choice.
+            // The old spelling of a choice.
             let expression = licence.replace('/', " OR ");
             component["licenses"] = json!([{ "expression": expression }]);
         }
@@ -90,7 +91,8 @@ fn describe(
     }))
 }
 
-/// The package that an arrow leads to, if it ends up in the program: not what only builds it or only tests it.
+/// The package of a dependency, if it is linked into the program, rather than used only to build or
+/// test it.
 fn linked(dependency: &Value) -> Option<String> {
     let kinds = dependency["dep_kinds"].as_array()?;
     kinds.iter().any(|kind| kind["kind"].is_null()).then(|| text(&dependency["pkg"]))
@@ -104,7 +106,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The checksum of every package in a lock file that came from a registry.
+/// The checksum of every registry package in a lock file.
 fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     let entry = |package: &str| {
         let value = |name: &str| {

@@ -1,13 +1,14 @@
-//! The words that get a request past the first check, as schemathesis reads them.
+//! Dictionaries for schemathesis: words that get a request past the first check.
 
 use serde_json::{Value, json};
 
 use super::seeds::Seeds;
 
-/// How often one of the words is taken for what is in the path, and not something made up.
+/// How often a path parameter uses one of the words instead of generated text.
 const IN_PATHS: f64 = 0.8;
 
-/// Wrong keys are left out: after some the server, rightly, hears nobody from this address for a while.
+/// Wrong keys are left out: after some of them the server correctly blocks this address for a
+/// while.
 pub(super) fn of(seeds: &Seeds) -> String {
     let mut text = String::from("[generation]\nwith-security-parameters = false\n\n[dictionaries]\n");
     for (name, values) in dictionaries(seeds) {
@@ -24,7 +25,7 @@ pub(super) fn of(seeds: &Seeds) -> String {
         ("path.slug", "workspaces", IN_PATHS),
         ("path.workspace", "workspaces", IN_PATHS),
         ("path.ref", "promise_refs", IN_PATHS),
-        // A wrong one is held against the address, like a wrong key.
+        // A wrong one counts against the address, like a wrong key.
         ("path.token", "settle_tokens", 1.0),
         ("path.type", "entity_types", IN_PATHS),
         ("path.stepKey", "entity_steps", IN_PATHS),
@@ -39,7 +40,7 @@ pub(super) fn of(seeds: &Seeds) -> String {
     ] {
         text += &format!("\"{place}\" = {}\n", from(dictionary, probability));
     }
-    // Of several that fit a path only one counts.
+    // If several fit a path, only one counts.
     for (path, parameter, dictionary) in [
         ("workflow-runs", "path.id", "runs"),
         ("workflow-definitions", "path.id", "definitions"),

@@ -1,4 +1,5 @@
-//! What is there before the first request that is made up, so that not everything is about what nobody knows.
+//! Resources that exist before the first generated request, so that not every request names unknown
+//! ids.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -8,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::{CASE_HEADER, Server};
 
-/// How many there are of each.
+/// Number of resources of each kind.
 const MANY: u32 = 6;
-/// How long the janitor may take to find what was left.
-/// A janitor first lets the timeout of the action pass, 30 s: a request of the dead server may be under way for so long.
+/// Longest wait for the janitor. A janitor first lets the timeout of the action pass, 30 s, because
+/// a request of the dead server may still be in progress.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Names and ids of what is there.
+/// Names and ids of existing resources.
 #[derive(Debug, Default)]
 pub(super) struct Seeds {
     pub(super) workspace: String,
@@ -29,15 +30,15 @@ pub(super) struct Seeds {
     pub(super) letters_path: String,
     pub(super) events: Vec<String>,
     pub(super) subscriptions: Vec<String>,
-    /// Those that may be deleted.
+    /// Resources that may be deleted.
     pub(super) doomed: Vec<String>,
     pub(super) deliveries: Vec<String>,
 }
 
-/// Begins steps whose action is never answered, and ends the server in the midst of them; answers their operations, which the next
-/// server's janitor leaves to people.
+/// Begins steps whose action is never answered, and kills the server in the middle; returns their
+/// operations, which the next server's janitor leaves to people.
 pub(super) fn leave_steps_behind(server: Server) -> Result<Vec<String>> {
-    // Nobody takes up the connection, but the system lets it be made.
+    // No program accepts the connection, but the system lets it open.
     let silent = TcpListener::bind("127.0.0.1:0").context("no port can be had")?;
     let url = format!("http://{}/", silent.local_addr()?);
     let document = json!({
@@ -55,13 +56,14 @@ pub(super) fn leave_steps_behind(server: Server) -> Result<Vec<String>> {
         let begun = server.post(&format!("/api/v1/entities/wire/w-{number}/steps/send-it"), &json!({}))?;
         left.push(text(&begun, "/operation/id")?);
     }
-    // The server dies first. Closing the listener resets the connections, and a server that saw that would give the operations back.
+    // The server dies first. Closing the listener resets the connections, and a server that saw
+    // that would release the operations.
     drop(server);
     drop(silent);
     Ok(left)
 }
 
-/// Makes some of everything.
+/// Creates some resources of every kind.
 pub(super) fn sow(server: &Server, left: Vec<String>) -> Result<Seeds> {
     let mut seeds = Seeds {
         workspace: server.workspace.clone(),
@@ -86,7 +88,7 @@ pub(super) fn sow(server: &Server, left: Vec<String>) -> Result<Seeds> {
     Ok(seeds)
 }
 
-/// A receiver at a port where nobody listens: what is sent to it fails at once.
+/// A receiver at a closed port: every delivery to it fails at once.
 fn tell_nobody(server: &Server, seeds: &mut Seeds) -> Result<()> {
     let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let events = ["run.completed", "run.failed", "run.cancelled", "effect.in_doubt"];
@@ -128,7 +130,8 @@ fn make_promises(server: &Server, seeds: &mut Seeds) -> Result<()> {
     Ok(())
 }
 
-/// Tickets that go round for ever: a run closes them, and reopening does nothing else.
+/// Tickets that can be closed and reopened endlessly: a run closes them, and reopening has no
+/// effect.
 fn make_entities(server: &Server, seeds: &mut Seeds) -> Result<()> {
     let document = json!({
         "name": "tickets", "module": "fuzzed", "entity": "ticket", "statusTypes": ["open", "closing", "closed"],
@@ -154,13 +157,14 @@ fn make_entities(server: &Server, seeds: &mut Seeds) -> Result<()> {
     Ok(())
 }
 
-/// Letters from anybody, which settle what has their key. Whoever disables or changes sources does it to parcels: letters go on.
+/// Letters without a signature, which settle the promise with their key. Generated requests that
+/// disable or change sources use parcels, so letters keep working.
 fn take_in_events(server: &Server, seeds: &mut Seeds) -> Result<()> {
     for name in ["parcels", "letters"] {
         let document = json!({
             "name": name,
             "signature": { "scheme": "none", "allowUnsigned": true },
-            // Whatever schemathesis sends has it.
+            // Every request of schemathesis has it.
             "eventId": { "header": CASE_HEADER },
             "actions": [{ "settle": { "key": "{{ body.key }}", "value": "{{ body }}" } }],
         });
@@ -168,14 +172,14 @@ fn take_in_events(server: &Server, seeds: &mut Seeds) -> Result<()> {
         seeds.letters_path = text(&made, "/path")?;
     }
     for number in 0..MANY {
-        // Some are for promises that nobody has made.
+        // Some are for promises that do not exist.
         let told = server.post(&seeds.letters_path, &json!({ "key": format!("order-{}", number * 4) }))?;
         seeds.events.push(text(&told, "/eventId")?);
     }
     Ok(())
 }
 
-/// What is shown there once it is so.
+/// Polls a path until its content fits, and returns it.
 fn until(server: &Server, path: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
     let since = Instant::now();
     loop {

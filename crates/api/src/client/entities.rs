@@ -11,14 +11,14 @@ use crate::{
     ResolveOperation, TakeStep, TakenStep,
 };
 
-/// Which operations to list.
+/// Filter for a list of operations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OperationFilter {
-    /// Only those that stand so.
+    /// Only operations with this status.
     pub status: Option<OperationStatus>,
     /// Only those on entities of this type.
     pub entity_type: Option<String>,
-    /// Only those of this step.
+    /// Only operations of this step.
     pub step: Option<String>,
     /// Only the one under this key.
     pub idempotency_key: Option<String>,
@@ -26,7 +26,7 @@ pub struct OperationFilter {
 
 /// Entity workflows.
 impl Client {
-    /// Uploads an entity workflow; one of its name that says something else is not replaced.
+    /// Uploads an entity workflow. It does not replace a different one of the same name.
     pub async fn create_entity_workflow(
         &self,
         document: Document<'_>,
@@ -40,7 +40,8 @@ impl Client {
         .await
     }
 
-    /// Puts an entity workflow in place of the one of its name, or makes it; `if_version` is the version that is to be replaced.
+    /// Replaces the entity workflow of this name, or creates it. `if_version` is the version to
+    /// replace.
     pub async fn put_entity_workflow(
         &self,
         name: &str,
@@ -69,7 +70,7 @@ impl Client {
         self.call(Ask::read(workflow_path(name, "")?)).await
     }
 
-    /// An entity workflow as a picture.
+    /// Draws an entity workflow.
     pub async fn draw_entity_workflow(
         &self,
         name: &str,
@@ -84,7 +85,7 @@ impl Client {
 
 /// Entities.
 impl Client {
-    /// Makes an entity; the same again is found.
+    /// Creates an entity, or finds the same one.
     pub async fn create_entity(
         &self,
         kind: &str,
@@ -105,7 +106,7 @@ impl Client {
         self.page(format!("/api/v1/entities/{}", segment(kind)?), paging, &query).await
     }
 
-    /// One entity, what is going on with it, and what `requester` may do.
+    /// One entity, its pending operation, and the steps that `requester` may take.
     pub async fn get_entity(
         &self,
         kind: &str,
@@ -117,7 +118,8 @@ impl Client {
         self.call(Ask::read(super::routes::with_query(entity_path(kind, id, "")?, &query))).await
     }
 
-    /// Takes a step with an entity, and waits for it for up to `wait`; if it is under way then, its status says so.
+    /// Takes a step with an entity, and waits up to `wait` for the end. The status says if it is
+    /// still in progress.
     pub async fn take_step(
         &self,
         (kind, id): (&str, &str),
@@ -130,7 +132,7 @@ impl Client {
         self.call(waiting(Ask::change(path, asked, terms)?, wait)).await
     }
 
-    /// Has an irreversible step taken although it may have happened: for managers.
+    /// Forces an irreversible step that may have happened already. For managers.
     pub async fn override_step(
         &self,
         (kind, id): (&str, &str),
@@ -143,7 +145,7 @@ impl Client {
         self.call(waiting(Ask::change(path, asked, terms)?, wait)).await
     }
 
-    /// Says something about an entity.
+    /// Adds a note to an entity.
     pub async fn add_entity_note(
         &self,
         kind: &str,
@@ -154,7 +156,7 @@ impl Client {
         self.call(Ask::change(entity_path(kind, id, "/notes")?, asked, terms)?).await
     }
 
-    /// What was noted about an entity, oldest first.
+    /// Notes on an entity, oldest first.
     pub async fn list_entity_notes(
         &self,
         kind: &str,
@@ -202,7 +204,7 @@ impl Client {
         Ok(self.list_operations(&filter, &Paging::default()).await?.items.into_iter().next())
     }
 
-    /// Decides about an operation in doubt.
+    /// Decides an operation in doubt.
     pub async fn resolve_operation(
         &self,
         id: &str,

@@ -1,46 +1,46 @@
-//! Why a call came to nothing, sorted by what to do about it.
+//! Errors of the client, sorted by what the caller should do.
 
 use std::error::Error;
 use std::io;
 
 use crate::{Code, Problem};
 
-/// Why a call came to nothing.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The client cannot be used as it was set up; nothing was sent.
     #[error("{0}")]
     Setup(String),
-    /// The server refused, and says why.
+    /// The server rejected the request and says why.
     #[error("{0}")]
     Refused(Box<Problem>),
     /// The server was not reached, or the connection was cut before it answered.
     #[error("{detail}")]
     Unreachable {
-        /// What went wrong.
+        /// Cause of the failure.
         detail: String,
         /// Was the request sent? Then it may have been done; under the same key it can be sent again.
         was_sent: bool,
     },
-    /// The server did not prove who it is, or the two found no common way to speak in secret.
+    /// The server could not prove its identity, or TLS negotiation failed.
     #[error("no secure connection: {0}")]
     Tls(String),
-    /// The server points elsewhere, which is not followed: the key would go along.
+    /// The server redirects. The client does not follow, because the API key would go along.
     #[error(
-        "the server answered {status} and points to {location}; if that is the right one, name it as the server"
+        "the server answered {status} and points to {location}; if that is correct, use it as the server"
     )]
     Redirected {
         /// The status.
         status: u16,
-        /// Where it points.
+        /// Target of the redirect.
         location: String,
     },
-    /// What came back is not what such a server answers.
+    /// The response is not one that a Hapax server sends.
     #[error("{detail}")]
     Protocol {
         /// The status, if there was one.
         status: Option<u16>,
-        /// What came.
+        /// Description of the response.
         detail: String,
     },
 }
@@ -64,8 +64,8 @@ impl ClientError {
         }
     }
 
-    /// May the same request, under the same key, fare better in a moment? A server that was never reached is not waited for, unless
-    /// an earlier try did reach it.
+    /// Returns true if the same request, under the same key, may succeed in a moment. The client
+    /// does not wait for a server that was never reached, unless an earlier try reached it.
     pub(super) fn is_passing(&self, was_sent_before: bool) -> bool {
         match self {
             ClientError::Refused(problem) => problem.status == 503 || problem.code == Code::RequestInProgress,
@@ -83,11 +83,11 @@ impl ClientError {
         let is_no_http =
             causes().filter_map(|cause| cause.downcast_ref::<hyper::Error>()).any(hyper::Error::is_parse);
         if is_no_http {
-            let detail = "what answers there does not speak HTTP; if it speaks TLS, name it as https://…";
+            let detail = "the server at this address does not speak HTTP; if it speaks TLS, write the address as https://…";
             return ClientError::Protocol { status: None, detail: detail.into() };
         }
         let detail = match (error.is_connect(), error.is_timeout()) {
-            (true, true) => "the server cannot be reached: it did not take the connection in time".into(),
+            (true, true) => "the server cannot be reached: it did not accept the connection in time".into(),
             (true, false) => format!("the server cannot be reached: {}", chain(error)),
             (false, true) => "the server did not answer in time".into(),
             (false, false) => format!("the connection was cut: {}", chain(error)),
@@ -96,16 +96,17 @@ impl ClientError {
     }
 }
 
-/// Errors of TLS come wrapped in those of input and output.
+/// TLS errors come wrapped in I/O errors.
 fn tls_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     match cause.downcast_ref::<io::Error>() {
-        // One layer for each part that passed it on.
+        // One layer for each library that passed the error on.
         Some(wrapper) => wrapper.get_ref().and_then(|inner| tls_error(inner)),
         None => cause.downcast_ref(),
     }
 }
 
-/// The innermost cause in words: the outer ones say only that something was tried, and repeat the address.
+/// Text of the innermost cause. The outer causes say only that something failed, and repeat the
+/// address.
 pub(super) fn chain(error: &dyn Error) -> String {
     let innermost = std::iter::successors(Some(error), |cause| (*cause).source()).last();
     innermost.map(ToString::to_string).unwrap_or_default()

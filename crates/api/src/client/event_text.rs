@@ -1,4 +1,4 @@
-//! The text of server-sent events, taken apart as it arrives.
+//! Incremental parser of server-sent events.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ pub(super) struct TextEvent {
     pub(super) data: String,
 }
 
-/// Takes bytes and gives events.
+/// Takes bytes and yields events.
 #[derive(Debug, Default)]
 pub(super) struct EventText {
     line: Vec<u8>,
@@ -52,7 +52,7 @@ impl EventText {
         })?;
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
-            // What carries no data is a sign of life.
+            // An event without data is a keep-alive.
             if std::mem::take(&mut self.has_data) {
                 self.ready.push_back(event);
             }
@@ -69,7 +69,7 @@ impl EventText {
                 }
                 self.event.data.push_str(value);
             }
-            // Comments have no name, and others are none of ours.
+            // Comments have no name; other fields are not used.
             _ => {}
         }
         Ok(())

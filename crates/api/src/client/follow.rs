@@ -1,4 +1,4 @@
-//! A run as it happens, over as many connections as that takes.
+//! Live events of a run, over as many connections as needed.
 
 use reqwest::Response;
 use tokio::time::{Instant, sleep, timeout};
@@ -10,18 +10,19 @@ use super::sending::{Ask, read};
 use super::{Client, ClientError};
 use crate::{Run, RunEvent, Step};
 
-/// What happened.
+/// One event of a followed run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Followed {
-    /// To the run as a whole.
+    /// An event of the run as a whole.
     Run(RunEvent),
-    /// To one of its steps.
+    /// A step that changed.
     Step(Box<Step>),
     /// The run has ended; nothing follows.
     End(Box<Run>),
 }
 
-/// Follows one run. It comes again by itself when the server ends a stream or the connection is cut, and goes on where it was.
+/// Follows one run. Reconnects when the server ends a stream or the connection is cut, and
+/// continues where it stopped.
 #[derive(Debug)]
 pub struct Follower {
     client: Client,
@@ -32,7 +33,7 @@ pub struct Follower {
 }
 
 impl Client {
-    /// Follows what happens to the run `id`, from its beginning.
+    /// Follows the run `id` from its beginning.
     pub fn follow_run(&self, id: &str) -> Result<Follower, ClientError> {
         let path = run_path(id, "/events/stream")?;
         Ok(Follower { client: self.clone(), path, seen: None, stream: None, is_over: false })
@@ -40,16 +41,16 @@ impl Client {
 }
 
 impl Follower {
-    /// What happens next; `None` after the end of the run.
+    /// Returns the next event, or `None` after the end of the run.
     pub async fn next(&mut self) -> Result<Option<Followed>, ClientError> {
         let mut pause = FIRST_PAUSE;
-        // A server that is gone for longer than that is not waited for; each event begins the count anew.
+        // Limit for a server that is away. Each event starts the time anew.
         let give_up_at = Instant::now() + self.client.patience;
         let mut was_connected = self.stream.is_some();
         while !self.is_over {
             match self.read_on().await {
                 Ok(Some(event)) => return self.understand(event).map(Some),
-                // The server ended the stream in good order, as it does from time to time.
+                // The server ended the stream normally, as it does from time to time.
                 Ok(None) => was_connected = true,
                 Err(error)
                     if error.is_passing(was_connected || self.seen.is_some())
@@ -116,7 +117,7 @@ impl Follower {
                 serde_json::from_str(&event.data).map(Followed::End).map_err(unknown)
             }
             name => {
-                let detail = format!("the stream tells of {name:?}, which this client does not know");
+                let detail = format!("the stream has an event {name:?}, which this client does not know");
                 Err(ClientError::Protocol { status: None, detail })
             }
         }

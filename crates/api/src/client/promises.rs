@@ -12,28 +12,28 @@ use crate::{
     PromiseStatus, RejectPromise, ResolvePromise, SettledPromise,
 };
 
-/// Which promises to list.
+/// Filter for a list of promises.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PromiseFilter {
     /// Only of this run.
     pub run: Option<String>,
-    /// Only those that stand so now.
+    /// Only promises with this status now.
     pub status: Option<PromiseStatus>,
-    /// Only those that belong to no run.
+    /// Only promises without a run.
     pub stand_alone: bool,
 }
 
-/// What a settlement came to.
+/// Result of a settlement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
-    /// The promise is settled so.
+    /// The promise holds this settlement.
     Promise(Box<SettledPromise>),
-    /// Its key names no promise yet; the settlement is kept for it.
+    /// No promise has this key yet. The settlement is kept for it.
     Kept(KeptSettlement),
 }
 
 impl Client {
-    /// Makes a promise that belongs to no run.
+    /// Creates a promise without a run.
     pub async fn create_promise(&self, asked: &CreatePromise, terms: Terms) -> Result<Promise, ClientError> {
         self.call(Ask::change("/api/v1/promises".into(), asked, terms)?).await
     }
@@ -80,8 +80,8 @@ impl Client {
         self.settle(Ask::change(promise_path(promise, "/reject")?, asked, terms)?).await
     }
 
-    /// Makes a token by which somebody without a credential may settle the promise. It is in the answer, this once; so it is not sent
-    /// twice. The address in the answer is made whole.
+    /// Creates a token that settles the promise without a credential. The response shows the token
+    /// once, so the request is not retried. The address in the response is absolute.
     pub async fn create_settle_token(
         &self,
         promise: &str,
@@ -93,7 +93,7 @@ impl Client {
         Ok(issued)
     }
 
-    /// Settlements that came before their promise and wait for it, in the order of their keys.
+    /// Settlements that wait for their promise, in the order of their keys.
     pub async fn list_early_settlements(
         &self,
         paging: &Paging,

@@ -18,15 +18,15 @@ use crate::{
     RunDetail, RunEvent, RunResult, RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
 };
 
-/// What a part of a path or a query may hold as it is.
+/// Characters that a path segment or a query may hold unencoded.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Which page of a list.
+/// Position and size of a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Paging {
-    /// How many at most; the server has a default and a maximum.
+    /// Most items on the page; the server has a default and a maximum.
     pub limit: Option<usize>,
-    /// Where the page before ended.
+    /// Cursor from the page before.
     pub cursor: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub struct AuditFilter {
     pub credential: Option<String>,
     /// The person named in the request, or the name of the credential.
     pub name: Option<String>,
-    /// What was done, as `what` of an entry spells it.
+    /// Action, spelled like `what` of an entry.
     pub action: Option<String>,
     /// The run it is about.
     pub run: Option<String>,
@@ -70,23 +70,23 @@ impl AuditFilter {
     }
 }
 
-/// Which runs to list.
+/// Filter for a list of runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunFilter {
     /// With one of these statuses; all if empty.
     pub statuses: Vec<RunStatus>,
     /// Of this workflow.
     pub workflow: Option<String>,
-    /// Only those that stand still until people do something.
+    /// Only runs that wait for a person to act.
     pub needs_attention: bool,
 }
 
-/// A thing, and whether this request made it.
+/// A resource, and whether this request created it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Made<T> {
-    /// The thing.
+    /// The resource.
     pub value: T,
-    /// Was it made now? `false`: it was there, and is the same.
+    /// Was it created now? `false`: it already existed, unchanged.
     pub is_new: bool,
 }
 
@@ -160,7 +160,7 @@ impl Client {
         self.call(Ask::change_once("/api/v1/workflow-runs".into(), request)?).await
     }
 
-    /// Starts several runs; each stands for itself.
+    /// Starts several runs. Each succeeds or fails on its own.
     pub async fn create_runs(
         &self,
         asked: &CreateRunBatch,
@@ -234,7 +234,7 @@ impl Client {
         self.call(Ask::change(path, asked, terms)?).await
     }
 
-    /// What a run has come to, after waiting for its end for up to `wait`.
+    /// Result of a run, after waiting up to `wait` for its end.
     pub async fn get_result(&self, id: &str, wait: Duration) -> Result<RunResult, ClientError> {
         let mut ask = Ask::read(run_path(id, "/result")?);
         if !wait.is_zero() {
@@ -243,7 +243,7 @@ impl Client {
         self.call(ask).await
     }
 
-    /// What happened to a run as a whole, oldest first.
+    /// Events of a run as a whole, oldest first.
     pub async fn list_events(&self, id: &str, paging: &Paging) -> Result<Page<RunEvent>, ClientError> {
         self.page(run_path(id, "/events")?, paging, &[]).await
     }
@@ -276,7 +276,7 @@ impl Client {
         self.call(Ask::change(run_path(id, "/notes")?, asked, terms)?).await
     }
 
-    /// What people did in the workspace, oldest first.
+    /// Actions of people in the workspace, oldest first.
     pub async fn list_audit(
         &self,
         filter: &AuditFilter,
@@ -285,12 +285,12 @@ impl Client {
         self.page("/api/v1/audit".into(), paging, &filter.query()).await
     }
 
-    /// Effects in doubt that nobody has ruled on, the longest in doubt first.
+    /// Effects in doubt without a ruling, the oldest doubt first.
     pub async fn list_doubts(&self, paging: &Paging) -> Result<Page<Doubt>, ClientError> {
         self.page("/api/v1/doubts".into(), paging, &[]).await
     }
 
-    /// Decides what is to become of an effect in doubt.
+    /// Decides an effect in doubt.
     pub async fn resolve_doubt(
         &self,
         run: &str,
@@ -305,7 +305,7 @@ impl Client {
 
 /// Idempotency keys.
 impl Client {
-    /// What a key stands for; `credential` is the one whose request key is meant, one's own if absent.
+    /// Looks up a key. `credential` owns the request key; absent, it is the caller's.
     pub async fn get_key(
         &self,
         scope: KeyScope,
@@ -315,7 +315,7 @@ impl Client {
         self.call(Ask::read(key_path(scope, key, "", credential)?)).await
     }
 
-    /// Frees a key before its time, so that it may be used anew.
+    /// Releases a key early, so that it can be used again.
     pub async fn release_key(
         &self,
         scope: KeyScope,
@@ -349,7 +349,8 @@ impl Client {
         self.call(Ask::read(format!("/api/v1/workspaces/{}", segment(id)?))).await
     }
 
-    /// Makes a credential, in one's own workspace if none is named. Its key is in the answer, this once; so it is not sent twice.
+    /// Creates a credential, in the caller's workspace if none is named. The response shows its key
+    /// once, so the request is not retried.
     pub async fn create_credential(
         &self,
         workspace: Option<&str>,
@@ -370,7 +371,7 @@ impl Client {
         self.call(Ask::read(format!("/api/v1/credentials/{}", segment(id)?))).await
     }
 
-    /// Gives a credential a new secret. It is in the answer, this once; so it is not sent twice.
+    /// Gives a credential a new secret. The response shows it once, so the request is not retried.
     pub async fn rotate_credential(
         &self,
         id: &str,
@@ -379,7 +380,7 @@ impl Client {
         self.call(Ask::change_once(format!("/api/v1/credentials/{}/rotate", segment(id)?), asked)?).await
     }
 
-    /// Ends a credential.
+    /// Revokes a credential.
     pub async fn revoke_credential(
         &self,
         id: &str,
@@ -402,12 +403,12 @@ impl Client {
         self.call(Ask::read("/healthz".into())).await
     }
 
-    /// May traffic be sent to it? An answer of `503` is an error, with what is amiss.
+    /// Returns the readiness of the server. A `503` is an error that says which check failed.
     pub async fn get_readiness(&self) -> Result<Readiness, ClientError> {
         self.call(Ask::read("/readyz".into())).await
     }
 
-    /// What is counted, as Prometheus reads it.
+    /// Metrics in the Prometheus text format.
     pub async fn get_metrics(&self) -> Result<String, ClientError> {
         self.send(Ask::read("/metrics".into()).header("accept", "text/plain".into())).await?.text()
     }
@@ -441,10 +442,10 @@ fn key_path(scope: KeyScope, key: &str, rest: &str, credential: Option<&str>) ->
     Ok(with_query(format!("/api/v1/keys/{}/{}{rest}", spelled(&scope), segment(key)?), &query))
 }
 
-/// One part of a path, encoded. Dots alone would be taken for another folder, encoded or not.
+/// One percent-encoded segment of a path. `.` and `..` would name another folder, even encoded.
 pub(super) fn segment(text: &str) -> Result<String, ClientError> {
     match text {
-        "" | "." | ".." => Err(ClientError::Setup(format!("{text:?} names nothing on a server"))),
+        "" | "." | ".." => Err(ClientError::Setup(format!("{text:?} is not a valid path segment"))),
         _ => Ok(utf8_percent_encode(text, KEPT).to_string()),
     }
 }
@@ -465,7 +466,7 @@ pub(super) fn with_query(path: String, query: &[(&'static str, String)]) -> Stri
     target
 }
 
-/// A word as the wire spells it.
+/// A word as spelled on the wire.
 pub(super) fn spelled<T: Serialize>(word: &T) -> String {
     match serde_json::to_value(word) {
         Ok(serde_json::Value::String(word)) => word,

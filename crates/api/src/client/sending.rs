@@ -1,4 +1,4 @@
-//! One call: sent, sent again while that can help, and its answer read.
+//! One call: sends, retries while that can help, and reads the response.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::limits::{ANSWER_TIMEOUT, FIRST_PAUSE, MAX_ANSWER_BYTES, MAX_ECHO_CHAR
 use super::{Client, ClientError, Terms};
 use crate::Problem;
 
-/// What is to be sent.
+/// One request to send.
 #[derive(Debug)]
 pub(super) struct Ask {
     method: Method,
@@ -30,7 +30,7 @@ impl Ask {
         Ask { method: Method::GET, target, body: None, headers: Vec::new(), is_repeatable: true }
     }
 
-    /// A change that is not under a key, because its answer holds a secret; so it is sent once.
+    /// A change without a key, because its response holds a secret; so it is sent once.
     pub(super) fn change_once<T: Serialize>(target: String, body: &T) -> Result<Self, ClientError> {
         let body = serde_json::to_vec(body).map_err(|error| ClientError::Setup(error.to_string()))?;
         Ok(Ask {
@@ -47,7 +47,7 @@ impl Ask {
         Ask::change_once(target, body)?.under(terms)
     }
 
-    /// A change whose body is a text of this kind.
+    /// A change whose body is text of this media type.
     pub(super) fn change_text(
         target: String,
         kind: &'static str,
@@ -68,7 +68,7 @@ impl Ask {
         Ask { method: Method::DELETE, ..Ask::read(target) }.under(terms)
     }
 
-    /// A replacement by a text of this kind, under a key.
+    /// A replacement by text of this media type, under a key.
     pub(super) fn put_text(
         target: String,
         kind: &'static str,
@@ -97,7 +97,7 @@ impl Ask {
     }
 }
 
-/// What came back.
+/// One response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -122,7 +122,8 @@ impl Answer {
 }
 
 impl Client {
-    /// Sends `ask`, again under the same key while that can help, and reads what came back as JSON.
+    /// Sends `ask`, retries it under the same key while that can help, and reads the response as
+    /// JSON.
     pub(super) async fn call<T: DeserializeOwned>(&self, ask: Ask) -> Result<T, ClientError> {
         self.send(ask).await?.json()
     }
@@ -155,7 +156,7 @@ impl Client {
         read(response).await
     }
 
-    /// Sends `ask` once, and gives the answer before its body is read.
+    /// Sends `ask` once, and returns the response before its body is read.
     pub(super) async fn open(&self, ask: &Ask, within: Option<Duration>) -> Result<Response, ClientError> {
         let mut request = self.http.request(ask.method.clone(), format!("{}{}", self.base, ask.target));
         request = match within {
@@ -183,7 +184,7 @@ impl Client {
     }
 }
 
-/// Reads the answer, and makes an error of a refusal.
+/// Reads the response; a rejection becomes an error.
 pub(super) async fn read(mut response: Response) -> Result<Answer, ClientError> {
     let status = response.status();
     if status.is_redirection() {
@@ -209,7 +210,8 @@ fn refusal(status: StatusCode, body: &[u8]) -> ClientError {
     if let Ok(problem) = serde_json::from_slice::<Problem>(body) {
         return ClientError::Refused(Box::new(problem));
     }
-    // A newer server may refuse for reasons that are not known here, and a proxy for its own.
+    // A newer server may use codes that this client does not know, and a proxy may send errors of
+    // its own.
     let said: Option<Value> = serde_json::from_slice(body).ok();
     let said = said.as_ref().and_then(|said| said.get("detail")).and_then(Value::as_str);
     let said: Option<String> = said.map(|said| said.chars().take(MAX_ECHO_CHARS).collect());
@@ -220,7 +222,8 @@ fn refusal(status: StatusCode, body: &[u8]) -> ClientError {
     ClientError::Protocol { status: Some(status.as_u16()), detail }
 }
 
-/// As long as the server asks for, or else a part of `pause` at random, so that many clients do not come back at once.
+/// Wait that the server asks for, or else a random part of `pause`, so that clients do not all come
+/// back at once.
 fn wait_before_next(failure: &ClientError, pause: Duration) -> Duration {
     match failure.problem().and_then(|problem| problem.retry_after) {
         Some(wait) => wait.0,
@@ -228,7 +231,7 @@ fn wait_before_next(failure: &ClientError, pause: Duration) -> Duration {
     }
 }
 
-/// A key that no other request has.
+/// A new unique key.
 fn new_key() -> Result<String, ClientError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {

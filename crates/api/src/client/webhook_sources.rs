@@ -1,4 +1,4 @@
-//! Webhook sources and what came from them, one method per route.
+//! Webhook sources and their events, one method per route.
 
 use super::routes::{Document, Made, Paging, segment, with_reason};
 use super::sending::Ask;
@@ -8,7 +8,7 @@ use crate::{
     ReprocessedWebhooks, WebhookSource, WebhookSourceSummary,
 };
 
-/// Which events to list.
+/// Filter for a list of events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReceivedFilter {
     /// Only of this source.
@@ -19,7 +19,7 @@ pub struct ReceivedFilter {
 
 /// Sources.
 impl Client {
-    /// Uploads a source; one of its name that says something else is not replaced.
+    /// Uploads a source. It does not replace a different one of the same name.
     pub async fn create_source(
         &self,
         document: Document<'_>,
@@ -28,7 +28,7 @@ impl Client {
         self.make(upload("/api/v1/webhook-sources".into(), document, terms)?).await
     }
 
-    /// Replaces what a source says.
+    /// Replaces the document of a source.
     pub async fn replace_source(
         &self,
         name: &str,
@@ -74,7 +74,7 @@ impl Client {
     }
 }
 
-/// What came.
+/// Received events.
 impl Client {
     /// Events, newest first.
     pub async fn list_received(
@@ -88,12 +88,12 @@ impl Client {
         self.page("/api/v1/webhook-events".into(), paging, &query).await
     }
 
-    /// One event with what it carried.
+    /// One event with its headers and body.
     pub async fn get_received(&self, source: &str, event: &str) -> Result<ReceivedWebhook, ClientError> {
         self.call(Ask::read(event_path(source, event, "")?)).await
     }
 
-    /// Processes an event once more, by its source as it is now.
+    /// Processes an event again, with the current source.
     pub async fn reprocess_received(
         &self,
         source: &str,
@@ -104,7 +104,7 @@ impl Client {
         self.call(Ask::change(event_path(source, event, "/reprocess")?, &nothing, terms)?).await
     }
 
-    /// Processes the newest events of a status once more.
+    /// Processes the newest events of a status again.
     pub async fn reprocess_many_received(
         &self,
         asked: &ReprocessWebhooks,

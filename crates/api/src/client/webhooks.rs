@@ -9,17 +9,17 @@ use crate::{
     WebhookDelivery,
 };
 
-/// Which deliveries to list.
+/// Filter for a list of deliveries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeliveryFilter {
     /// Only to this subscription.
     pub subscription: Option<String>,
-    /// Only those that stand there.
+    /// Only deliveries with this status.
     pub status: Option<DeliveryStatus>,
 }
 
 impl Client {
-    /// Makes a subscription. Its secret is in the answer, this once; so it is not sent twice.
+    /// Creates a subscription. The response shows its secret once, so the request is not retried.
     pub async fn create_subscription(
         &self,
         asked: &CreateSubscription,
@@ -27,7 +27,7 @@ impl Client {
         self.call(Ask::change_once("/api/v1/webhook-subscriptions".into(), asked)?).await
     }
 
-    /// Subscriptions, without their secrets and without those that were deleted.
+    /// Subscriptions that are not deleted, without their secrets.
     pub async fn list_subscriptions(&self, paging: &Paging) -> Result<Page<Subscription>, ClientError> {
         self.page("/api/v1/webhook-subscriptions".into(), paging, &[]).await
     }
@@ -37,7 +37,8 @@ impl Client {
         self.call(Ask::read(subscription_path(id, "")?)).await
     }
 
-    /// Gives a subscription a new secret. It is in the answer, this once; so it is not sent twice.
+    /// Gives a subscription a new secret. The response shows it once, so the request is not
+    /// retried.
     pub async fn rotate_subscription(
         &self,
         id: &str,
@@ -66,7 +67,7 @@ impl Client {
         self.call(Ask::delete(with_reason(subscription_path(id, "")?, reason), terms)?).await
     }
 
-    /// Sends a subscription a `test.ping` now, and tells what came of it.
+    /// Sends a subscription a `test.ping` now, and returns the result.
     pub async fn test_subscription(&self, id: &str, terms: Terms) -> Result<TestedSubscription, ClientError> {
         let nothing = serde_json::json!({});
         self.call(Ask::change(subscription_path(id, "/test")?, &nothing, terms)?).await
@@ -84,7 +85,7 @@ impl Client {
         self.page("/api/v1/webhook-deliveries".into(), paging, &query).await
     }
 
-    /// Has a delivery that came to its end be sent once more.
+    /// Redelivers a delivery that was delivered or given up.
     pub async fn redeliver_webhook(
         &self,
         id: &str,
@@ -95,7 +96,7 @@ impl Client {
         self.call(Ask::change(path, asked, terms)?).await
     }
 
-    /// Has many deliveries to one subscription be sent once more.
+    /// Redelivers many deliveries to one subscription.
     pub async fn redeliver_webhooks(
         &self,
         asked: &RedeliverWebhooks,
@@ -104,7 +105,7 @@ impl Client {
         self.call(Ask::change("/api/v1/webhook-deliveries/redeliver".into(), asked, terms)?).await
     }
 
-    /// Has deliveries that were given up be forgotten; answers with them as they were.
+    /// Discards deliveries that were given up; returns them as they were.
     pub async fn discard_webhooks(
         &self,
         asked: &DiscardWebhooks,

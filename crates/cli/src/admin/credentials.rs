@@ -44,11 +44,11 @@ enum Command {
         after_help = "Examples:\n  hapax admin credentials show cred_1\n  hapax admin credentials show cred_1 --json | jq -r .lastUsedAt"
     )]
     Show(ShowOptions),
-    /// Make a credential and print its key, this once.
+    /// Create a credential and print its key, once.
     #[command(after_help = "Examples:\n  hapax admin credentials create billing --role operator\n  \
                       hapax admin credentials create ci --role viewer --json | jq -r .apiKey > key")]
     Create(CreateOptions),
-    /// Give a credential a new secret and print its key, this once.
+    /// Give a credential a new secret and print its key, once.
     #[command(after_help = "Examples:\n  hapax admin credentials rotate cred_1 --overlap 1h --yes")]
     Rotate(RotateOptions),
     /// End a credential.
@@ -155,14 +155,15 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             confirm(&format!("end {} for good", for_people::plain(&id)), server).await?;
             let asked = RevokeCredential { reason };
             let ended = server.connect()?.revoke_credential(&id, &asked, key.terms()).await?;
-            shape.show(&ended, || format!("{} is revoked; within five seconds no node takes it\n", ended.id))
+            shape
+                .show(&ended, || format!("{} is revoked; within five seconds no node accepts it\n", ended.id))
         }
     }
 }
 
 fn show_once(issued: &IssuedCredential, shape: &ShapeOptions) -> Result<()> {
     if shape.shape() == Shape::Table {
-        say("keep the key as you keep a password; it is shown this once");
+        say("keep the key like a password; it is shown only once");
     }
     shape.show(issued, || {
         let IssuedCredential { credential, api_key } = issued;

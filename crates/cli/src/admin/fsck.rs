@@ -1,4 +1,4 @@
-//! `hapax admin fsck`: does a store hold only what it may hold?
+//! `hapax admin fsck`: checks the invariants of a store.
 
 use anyhow::{Result, bail};
 use hapax::fsck::{Report, Violation};

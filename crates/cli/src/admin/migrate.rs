@@ -1,4 +1,4 @@
-//! `hapax admin migrate`: the tables of a store, brought up to date ahead of the programs that use them.
+//! `hapax admin migrate`: upgrades the tables of a store before the programs that use them.
 
 use std::fmt::Write;
 

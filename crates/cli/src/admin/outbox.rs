@@ -1,4 +1,4 @@
-//! `hapax admin outbox`: after-effects, and having one delivered once more.
+//! `hapax admin outbox`: lists and redelivers after-effects.
 
 mod list;
 mod redeliver;
@@ -21,7 +21,7 @@ pub(crate) struct Options {
 enum Command {
     /// List after-effects in the order of their runs.
     List(list::Options),
-    /// Have one that was delivered or given up delivered once more, under the same id.
+    /// Redeliver an after-effect that was delivered or given up, under the same id.
     Redeliver(redeliver::Options),
 }
 

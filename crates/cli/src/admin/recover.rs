@@ -62,14 +62,14 @@ pub(crate) async fn run(options: Options) -> Result<()> {
 impl Options {
     async fn run(self) -> Result<()> {
         if self.store == "memory:" {
-            bail!("memory: keeps nothing that could be recovered; use sqlite:PATH or postgres://…");
+            bail!("memory: stores nothing that could be recovered; use sqlite:PATH or postgres://…");
         }
         if let Some(path) = &self.key_file {
             key_file::check(path)?;
         }
         if let Some(path) = self.store.strip_prefix("sqlite:") {
             let path = path.split('?').next().unwrap_or_default();
-            // To open it would make a new one.
+            // Opening it would create a new one.
             std::fs::metadata(path).with_context(|| format!("there is no store at {path}"))?;
         }
         let store = hapax::open_store(&self.store, Arc::new(SystemClock::new())).await?;
@@ -89,7 +89,7 @@ impl Options {
 
     async fn recover(&self, directory: Option<Directory>) -> Result<RecoveredKey> {
         let directory = directory.context("this store keeps no credentials")?;
-        // The one who decides stands before the machine, and may do with the store whatever they like.
+        // The person has access to the store itself, and may do anything with it.
         let by = Actor::new(self.by.clone(), Rank::Manager);
         let recovered = directory.recover_installation(by, &self.reason, self.revoke_others).await;
         let recovered = recovered.map_err(|problem| anyhow::anyhow!("{problem}"))?;
@@ -98,7 +98,7 @@ impl Options {
             Some(path) => match key_file::write(path, &key) {
                 Ok(()) => (None, Some(path.clone())),
                 Err(error) => {
-                    // It is made, and is shown this once.
+                    // The key exists and can be shown only once.
                     output::say(&format!("hapax: warning: {error:#}; it is printed instead"));
                     (Some(key), None)
                 }

@@ -1,4 +1,4 @@
-//! `hapax admin workspaces`: who owns what on a server.
+//! `hapax admin workspaces`: the workspaces of a server.
 
 use anyhow::Result;
 use hapax_api::{CreateWorkspace, Workspace};
@@ -33,7 +33,7 @@ enum Command {
         after_help = "Examples:\n  hapax admin workspaces list\n  hapax admin workspaces list --json | jq -r .id"
     )]
     List(ListOptions),
-    /// Make a workspace.
+    /// Create a workspace.
     #[command(
         after_help = "Examples:\n  hapax admin workspaces create emea --description 'orders of Europe'"
     )]

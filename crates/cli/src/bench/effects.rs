@@ -147,7 +147,7 @@ impl Engines {
         let part = Load { runs: load.runs.div_ceil(PARTS), ..load };
         let mut figures = [const { Vec::new() }; 3];
         for nth in 0..rounds as usize * PARTS as usize {
-            // None always comes after another.
+            // The order alternates, so that no variant always comes after the same one.
             let mut order = [WITH, WITHOUT, CONTROL];
             order.rotate_left(nth % 3);
             if nth % 2 == 1 {
@@ -235,7 +235,7 @@ async fn time_crashes(report: &mut Report, rounds: u32) -> Result<()> {
 }
 
 fn crash_once() -> Result<(Duration, CrashReport)> {
-    // Workers that are cut off say so aloud, and here it is no news.
+    // Cut-off workers log a warning, which is expected here.
     let _quiet = tracing_subscriber::fmt().with_max_level(LevelFilter::OFF).set_default();
     // Like a test, on one thread.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

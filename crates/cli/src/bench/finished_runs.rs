@@ -19,7 +19,7 @@ const LONG_AGO_MS: i64 = 1_577_836_800_000;
 pub(super) async fn fill(path: &Path, steps: u32, count: u64, keys: Keys, bar: &ProgressBar) -> Result<()> {
     let template = Template::make(path, steps).await?;
     let connection = Connection::open(path)?;
-    // Nothing that is lost here is missed: a fill that is cut off is thrown away.
+    // A lost write does not matter: an interrupted fill is deleted.
     connection.execute_batch("PRAGMA synchronous = OFF; PRAGMA cache_size = -262144;")?;
     let inserts = template.rows().iter().map(|row| connection.prepare(&row.insert_sql()));
     let mut inserts: Vec<Statement<'_>> = inserts.collect::<Result<_, _>>()?;

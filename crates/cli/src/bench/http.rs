@@ -1,7 +1,8 @@
-//! `http`: what creating a run over HTTP costs, beside a handler that does nothing and beside starts without HTTP.
+//! `http`: cost of creating a run over HTTP, compared with a handler that does nothing and with
+//! starts without HTTP.
 //!
-//! All runs are to begin in an hour, those started without HTTP too, so that driving them blurs nothing. Server and client share the
-//! process and its cores.
+//! All runs begin in an hour, also those started without HTTP, so that driving them does not
+//! disturb the measurement. Server and client share the process and its cores.
 
 mod client;
 mod served;
@@ -23,7 +24,7 @@ use super::{Options, progress, rss};
 use client::{Answer, Asking, Connections, Key};
 use served::{Served, WORKFLOW, WORKFLOW_VERSION};
 
-/// When the runs are to begin: long after everything is measured.
+/// When the runs begin: long after the measurement.
 const DELAY: Duration = Duration::from_secs(3600);
 /// Requests of each kind before anything counts.
 const WARM_UP: u64 = 500;
@@ -109,7 +110,7 @@ fn report_of(place: &Place, rss_before: Option<u64>, rounds: &[Figures]) -> Repo
     report
 }
 
-/// One round: everything by turns, so that all of it sees the same machine.
+/// One round: all kinds by turns, so that they see the same machine.
 struct Figures {
     /// A handler that answers as many bytes and does nothing.
     bare: Round,

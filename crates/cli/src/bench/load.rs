@@ -147,7 +147,7 @@ pub(super) async fn drive_workflow(
     Ok(Round { took, per_run })
 }
 
-/// Drives runs that are not counted until the store has nothing left that it pays for only once.
+/// Drives uncounted runs until the one-time costs of the store are paid.
 pub(super) async fn warm_up(opened: &Opened, keys: &Arc<KeySeries>) -> Result<()> {
     for _ in 0..MAX_WARM_UPS {
         drive(&opened.engine, WARM_UP, keys, &ProgressBar::hidden()).await?;

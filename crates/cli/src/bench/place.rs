@@ -155,7 +155,7 @@ impl Opened {
         Opened::open(url, options).await
     }
 
-    /// Is there nothing left that a store pays for only once?
+    /// Are the one-time costs of the store paid?
     pub(super) fn is_warm(&self) -> bool {
         self.log.as_ref().is_none_or(Log::has_grown)
     }

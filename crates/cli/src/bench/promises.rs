@@ -23,8 +23,8 @@ use super::{Options, progress};
 
 const WORKFLOW: &str = "bench-promises";
 const WAKES: u64 = 1_000;
-/// How long nothing happens before a settlement on a quiet store, and before the bare commit it is compared with. A core and a disk that rest
-/// take twice as long for a commit as those that are at it.
+/// Idle time before a settlement on a quiet store, and before the bare commit it is compared with.
+/// An idle core and disk take twice as long for a commit as busy ones.
 const PAUSE: Duration = Duration::from_micros(200);
 /// How many settlements one upon the other take turns with as many bare commits.
 const IN_A_ROW: u64 = 50;
@@ -221,7 +221,7 @@ async fn make(engine: &Engine, range: std::ops::Range<u64>, callers: u32, bar: &
     let make = |engine: Engine, nth| async move {
         let made =
             engine.create_promise(NewPromise { key: Some(key_of(nth)), ..NewPromise::default() }).await?;
-        anyhow::ensure!(matches!(made, CreatePromiseOutcome::Created(_)), "the promise was there before");
+        anyhow::ensure!(matches!(made, CreatePromiseOutcome::Created(_)), "the promise already existed");
         Ok(())
     };
     each(engine, range, callers, bar, make).await

@@ -1,5 +1,5 @@
-//! The rows that the store writes for one run of trivial steps, taken from a file in which it wrote them, so that bare
-//! SQL can write the same again.
+//! The rows that the store writes for one run of trivial steps, copied from a file of the store, so
+//! that bare SQL can write the same rows.
 
 use std::path::Path;
 

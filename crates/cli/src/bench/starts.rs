@@ -101,7 +101,8 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     Ok(report)
 }
 
-/// What one of several nodes does: starts every key, as the others do at the same time, and tells how many runs it created.
+/// Work of one of several nodes: starts every key, at the same time as the others, and returns how
+/// many runs it created.
 pub(super) async fn start_all(
     engine: &Engine,
     options: &NodeOptions,

@@ -1,4 +1,4 @@
-//! What a person sees: the figures while they change, and what they came to.
+//! The display: live figures, and the final result.
 
 use std::time::Duration;
 

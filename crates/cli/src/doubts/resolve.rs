@@ -50,7 +50,7 @@ pub(crate) struct Options {
     /// The effect happened; undo it with the step's compensation. Steps only.
     #[arg(long, group = "decision")]
     compensate: bool,
-    /// Nobody will ever know; the step counts as failed. Steps only.
+    /// The outcome will never be known; the step counts as failed. Steps only.
     #[arg(long, group = "decision")]
     abandon: bool,
     /// Result of the effect, as JSON, or @FILE.
@@ -62,10 +62,10 @@ pub(crate) struct Options {
     /// Who decides, for the audit log. Needed with --store, and where several people share an API key.
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     by: Option<String>,
-    /// Role of the person who decides; on a server the API key tells it.
+    /// Role of the person who decides; on a server, the API key decides.
     #[arg(long, value_enum, default_value_t = Rank::Operator, requires = "store")]
     role: Rank,
-    /// A second person who agrees; on a server the role of the API key decides.
+    /// A second person who agrees; on a server, the role of the API key decides.
     #[arg(long, value_name = "NAME", value_parser = not_blank, requires = "store")]
     seconded_by: Option<String>,
     #[command(flatten)]
@@ -242,7 +242,7 @@ impl Options {
         match self.decision() {
             Decision::DidNotHappen => Some(format!("run {what} again")),
             Decision::Compensate => Some(format!("undo {what}")),
-            Decision::Abandon => Some(format!("count {what} as failed, whatever became of it")),
+            Decision::Abandon => Some(format!("count {what} as failed, whatever its outcome")),
             Decision::Happened => None,
         }
     }
@@ -252,7 +252,7 @@ impl Options {
 fn with_remedy(error: Error) -> anyhow::Error {
     let remedy = match &error {
         Error::NoSuchDoubt { .. } => "`hapax doubts list` shows them as they are now",
-        Error::DoubtResolved { .. } => "`hapax audit` shows by whom and why",
+        Error::DoubtResolved { .. } => "`hapax audit` shows who decided and why",
         Error::Ruling(RulingError::NeedsManager(_)) => "give --role manager or --seconded-by another NAME",
         Error::RulingNotPossible { .. } => "give --happened --result JSON, or --abandon",
         Error::NoSuchRun(_) => "check the run, the --store and the --workspace",

@@ -140,7 +140,7 @@ fn millis(span: std::time::Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Rows for people.
+/// A table for people.
 pub(super) fn table(rows: &[DoubtRow]) -> String {
     if rows.is_empty() {
         return "no effect is in doubt\n".into();

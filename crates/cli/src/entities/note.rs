@@ -70,7 +70,7 @@ pub(super) async fn list(options: NotesOptions, server: &ServerOptions) -> Resul
 
 fn table(notes: &[JournalEntry]) -> String {
     if notes.is_empty() {
-        return "nothing was noted about it\n".into();
+        return "there are no notes\n".into();
     }
     let mut table = for_people::table(["when", "who", "what", "operation", "note"]);
     for note in notes {

@@ -74,7 +74,7 @@ pub(super) struct StepOptions {
 pub(super) struct OverrideOptions {
     #[command(flatten)]
     asked: Asked,
-    /// How you know that it did not happen, or why it is to happen again.
+    /// How you know that it did not happen, or why it must happen again.
     #[arg(long, value_name = "TEXT", value_parser = not_blank)]
     reason: String,
 }
@@ -109,7 +109,7 @@ fn show(taken: &TakenStep, shape: &ShapeOptions) -> Result<()> {
         OperationStatus::Pending => {
             let id = &taken.operation.id;
             Err(NotYet(format!(
-                "{id} is under way; `hapax entities operations show {id}` tells how it stands"
+                "{id} is in progress; `hapax entities operations show {id}` shows its status"
             ))
             .into())
         }

@@ -1,4 +1,4 @@
-//! `hapax entity-workflows`: which steps move which business objects, and who frees what a crash leaves claimed.
+//! `hapax entities workflows`: entity workflows, with the janitors of their claims.
 
 use anyhow::Result;
 use hapax_api::{ClaimCover, DiagramFormat, EntityWorkflow, EntityWorkflowSummary};

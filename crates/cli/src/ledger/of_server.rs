@@ -1,4 +1,4 @@
-//! The ledger as a server tells it.
+//! The ledger of a server.
 
 use std::collections::BTreeMap;
 

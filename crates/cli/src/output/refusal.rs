@@ -35,8 +35,7 @@ pub(crate) fn describe(error: &Error, connection: impl FnOnce() -> Connection) -
             lines.extend(particulars(problem));
         }
         ClientError::Unreachable { was_sent: true, .. } => lines.push(
-            "  the request may have been carried out; look, or send it again under the same --request-key"
-                .into(),
+            "  the request may have been done; check, or send it again under the same --request-key".into(),
         ),
         _ => {}
     }
@@ -76,7 +75,7 @@ fn particulars(problem: &Problem) -> Vec<String> {
         let part = |name: &str| operation.get(name).map(text).unwrap_or_default();
         let (id, step, status) = (part("id"), part("step"), part("status"));
         lines.push(format!(
-            "  operation {id}: {step}, {status}; `hapax entities operations show {id}` tells more"
+            "  operation {id}: {step}, {status}; `hapax entities operations show {id}` shows more"
         ));
     }
     if let Some(failure) = problem.more.get("failure").and_then(|failure| failure.get("message")) {

@@ -80,7 +80,7 @@ fn show(settled: &Settled, shape: &ShapeOptions) -> Result<()> {
         }),
         Settled::Kept(kept) => shape.show(kept, || {
             let key = plain(&kept.idempotency_key);
-            format!("{key} names no promise yet; it is kept for that until {}\n", kept.until)
+            format!("{key} names no promise yet; the settlement is kept for it until {}\n", kept.until)
         }),
     }
 }

@@ -36,7 +36,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
     let asked = CreateSettleToken { expires_in: options.expires_in.map(Into::into) };
     let issued = server.connect()?.create_settle_token(&options.named, &asked).await?;
     if options.shape.shape() == Shape::Table {
-        say("whoever has the address may settle the promise; it is shown this once");
+        say("anyone with the address can settle the promise; it is shown only once");
     }
     options.shape.show(&issued, || format!("url      {}\nexpires  {}\n", issued.url, issued.expires_at))
 }

@@ -38,13 +38,13 @@ pub(super) struct Options {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct Decision {
-    /// Let the run go on.
+    /// Let the run continue.
     #[arg(long)]
     approve: bool,
     /// Reject.
     #[arg(long)]
     reject: bool,
-    /// Let the run go on with this value instead.
+    /// Let the run continue with this value instead.
     #[arg(long, value_name = "JSON", value_parser = object)]
     edit: Option<JsonObject>,
 }

@@ -39,7 +39,7 @@ pub(super) struct Options {
     /// Only runs created since then: 2h for the last two hours, or 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Timestamp>,
-    /// Only runs that stand still until somebody acts.
+    /// Only runs that wait for a person to act.
     #[arg(long)]
     needs_attention: bool,
     /// Read all pages, whatever the limit.

@@ -51,7 +51,7 @@ pub(super) struct Options {
 pub(super) struct CancelOptions {
     #[command(flatten)]
     target: Target,
-    /// Also cancel everything that descends from the run, and let none of it start another child.
+    /// Also cancel all descendants of the run, and keep them from starting more children.
     #[arg(long)]
     descendants: bool,
 }
@@ -61,7 +61,7 @@ pub(super) struct CancelOptions {
 pub(super) struct RetryOptions {
     #[command(flatten)]
     target: Target,
-    /// Forget this step and all that started after it.
+    /// Forget this step and all later ones.
     #[arg(long, value_name = "STEP", value_parser = word)]
     from: Option<String>,
     /// Show what the retry would do to the effects of the run, without changing anything.
@@ -116,24 +116,24 @@ pub(super) async fn cancel(
 ) -> Result<()> {
     let run = plain(&target.run);
     let what = match descendants {
-        true => format!("cancel {run} and everything that descends from it, and undo what they did"),
-        false => format!("cancel {run} and undo what it did"),
+        true => format!("cancel {run} and all its descendants, and undo their effects"),
+        false => format!("cancel {run} and undo its effects"),
     };
     confirm(&what, server).await?;
     let asked = CancelRun { reason: target.reason.clone(), descendants };
     let run = server.connect()?.cancel_run(&target.run, &asked, target.terms()).await?;
-    let done = if descendants { "is to be cancelled with its descendants" } else { "is to be cancelled" };
+    let done = if descendants { "will be cancelled with its descendants" } else { "will be cancelled" };
     target.tell(done, &run)
 }
 
 pub(super) async fn pause(Options { target }: Options, server: &ServerOptions) -> Result<()> {
     let run = server.connect()?.pause_run(&target.run, &target.asked(), target.terms()).await?;
-    target.tell("is to pause", &run)
+    target.tell("will pause", &run)
 }
 
 pub(super) async fn resume(Options { target }: Options, server: &ServerOptions) -> Result<()> {
     let run = server.connect()?.resume_run(&target.run, &target.asked(), target.terms()).await?;
-    target.tell("goes on", &run)
+    target.tell("continues", &run)
 }
 
 pub(super) async fn retry(options: RetryOptions, server: &ServerOptions) -> Result<()> {
@@ -149,7 +149,7 @@ pub(super) async fn retry(options: RetryOptions, server: &ServerOptions) -> Resu
             true => String::new(),
             false => format!("; {} will happen a second time", again.join(", ")),
         };
-        let what = format!("forget {step} of {run} and all that started after it, and run it again{again}");
+        let what = format!("forget {step} of {run} and all later steps, and run them again{again}");
         confirm(&what, server).await?;
     }
     let asked = RetryRun { from_step: from, reason: target.reason.clone(), repeat_effects: repeat_effect };
@@ -171,7 +171,7 @@ fn told_plan(plan: &RetryPlan) -> String {
         told.push_str(&format!("  {what:<14} {}\n", named(effect)));
     }
     if plan.stays_done.is_empty() && plan.runs_again.is_empty() {
-        told.push_str("  no step with an effect is touched\n");
+        told.push_str("  no step with an effect is affected\n");
     }
     if !plan.repeat_effects.is_empty() {
         let named: Vec<String> =

@@ -1,4 +1,4 @@
-//! The steps of a run along its time: one line each, with a bar from when it began to when it ended.
+//! The steps of a run on a time axis: one line each, with a bar from beginning to end.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Timeline {
         }
     }
 
-    /// Takes in how a step stands.
+    /// Updates a step.
     pub(super) fn note(&mut self, step: Step) {
         match self.steps.iter_mut().find(|known| known.id == step.id) {
             Some(known) => *known = step,
@@ -43,7 +43,7 @@ impl Timeline {
         }
     }
 
-    /// Takes in how the run stands.
+    /// Updates the run.
     pub(super) fn note_run(&mut self, run: &Run) {
         *self = Timeline { steps: std::mem::take(&mut self.steps), ..Timeline::of(run) };
     }

@@ -43,7 +43,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
     watch(&server.connect()?, &options.run, &options.shape).await
 }
 
-/// One thing that happened, for programs: exactly one of the three fields is set.
+/// One event, for programs: exactly one of the three fields is set.
 #[derive(Debug, Default, Serialize)]
 struct Told {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,7 +75,7 @@ pub(crate) async fn watch(client: &Client, run: &str, shape: &ShapeOptions) -> R
                 }
             }
         };
-        let Some(happened) = happened else { return Err(anyhow!("the server told of no end of {run}")) };
+        let Some(happened) = happened else { return Err(anyhow!("the stream ended before {run} did")) };
         let end = tell(happened, &mut timeline, shape, is_live)?;
         if let Some(run) = end {
             if let Some(board) = board {
@@ -86,7 +86,7 @@ pub(crate) async fn watch(client: &Client, run: &str, shape: &ShapeOptions) -> R
     }
 }
 
-/// Takes in what happened and tells it, unless it is drawn; gives the run if it has ended.
+/// Processes an event and prints it, unless the timeline is drawn; returns the run if it has ended.
 fn tell(
     happened: Followed,
     timeline: &mut Timeline,
@@ -158,11 +158,11 @@ fn close(run: &Run, timeline: &Timeline, shape: &ShapeOptions) -> Result<()> {
     }
 }
 
-/// Where a run stands after an event, if the event says so.
+/// Status of a run after an event, if the event implies it.
 fn status_after(kind: EventKind) -> Option<RunStatus> {
     match kind {
         EventKind::Started => Some(RunStatus::Pending),
-        // A resume also takes back a pause that was only asked for, and then the run is driven on.
+        // A resume also withdraws a pending pause, and then the run continues.
         EventKind::Claimed | EventKind::TakenOver | EventKind::ContinuedAsNew | EventKind::Resumed => {
             Some(RunStatus::Running)
         }

@@ -1,4 +1,4 @@
-//! A server from its settings: store, engine, hands.
+//! Assembles a server from its settings: store, engine, host services.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub(crate) async fn assemble(
     match Server::launch((*engine).clone(), hands, options).await {
         Ok(server) => Ok(Assembly { server, engine, store_comes_back: is_postgres(store) }),
         Err(error) => {
-            // It may be tried again, with another engine; this one must drive nothing until then.
+            // The caller may retry with another engine; this one must not drive any run until then.
             let _ = tokio::time::timeout(ABANDON_WITHIN, engine.close()).await;
             Err(error.into())
         }

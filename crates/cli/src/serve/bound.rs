@@ -1,5 +1,5 @@
-//! Where the server will listen: taken before anything is opened, so that its own addresses are known in time, and listened on once all
-//! is ready.
+//! Listening addresses: bound before anything is opened, so that the server's own addresses are
+//! known in time, and served once everything is ready.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use super::settings::Settings;
 use crate::limits::LISTEN_BACKLOG;
 
-/// Addresses that are ours; nobody is answered there before they are listened on.
+/// Bound addresses; connections are not answered until the server is ready.
 pub(crate) struct Bound {
     main: Place,
     metrics: Option<Place>,
@@ -22,7 +22,7 @@ struct Place {
 
 enum Socket {
     Taken(TcpSocket),
-    /// Connections wait here until somebody accepts them.
+    /// Connections wait here until they are accepted.
     Listening(std::net::TcpListener),
 }
 
@@ -33,7 +33,7 @@ impl Bound {
         Ok(Bound { main, metrics })
     }
 
-    /// With the port that was taken where any would do.
+    /// With the actual port, if port 0 was requested.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let metrics = self.metrics.as_ref().map(|place| place.address);
         std::iter::once(self.main.address).chain(metrics).collect()
@@ -61,17 +61,17 @@ impl Place {
             let listener = TcpListener::from_std(socket.try_clone()?)?;
             Ok::<_, std::io::Error>((Place { address, socket: Socket::Listening(socket) }, listener))
         };
-        listening().with_context(|| format!("{address} cannot be listened on"))
+        listening().with_context(|| format!("cannot listen on {address}"))
     }
 }
 
 fn bind(wanted: SocketAddr) -> Result<Place> {
     let bound = || {
         let socket = if wanted.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // The connections of a server that ended a moment ago do not keep the next one from its address.
+        // Connections of a server that has just ended do not block the address.
         socket.set_reuseaddr(true)?;
         socket.bind(wanted)?;
         Ok::<_, std::io::Error>(Place { address: socket.local_addr()?, socket: Socket::Taken(socket) })
     };
-    bound().with_context(|| format!("{wanted} cannot be listened on"))
+    bound().with_context(|| format!("cannot listen on {wanted}"))
 }

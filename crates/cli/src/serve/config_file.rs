@@ -14,12 +14,12 @@ const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 pub(super) fn read(path: &Path) -> Result<ServeOptions> {
     let shown = path.display();
     let about = || format!("the configuration {shown} cannot be read");
-    // Checked before it is opened: opening a FIFO would block until somebody writes to it.
+    // Checked before it is opened: opening a FIFO would block until a process writes to it.
     let metadata = std::fs::metadata(path).with_context(about)?;
     ensure!(metadata.is_file(), "the configuration {shown} is not a file");
     ensure!(
         metadata.len() <= MAX_CONFIG_BYTES,
-        "the configuration {shown} has {} bytes; more than {MAX_CONFIG_BYTES} cannot be meant",
+        "the configuration {shown} has {} bytes; the limit is {MAX_CONFIG_BYTES}",
         metadata.len()
     );
     let file = std::fs::File::open(path).with_context(about)?;

@@ -1,4 +1,4 @@
-//! Where documents and webhooks may send requests to: as the settings say, and never to ourselves or our database.
+//! Egress rules from the settings; the server itself and its database are always closed.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -23,7 +23,7 @@ pub(super) async fn egress_policy(
     Ok(ways.opening(settings.workspace_allow.clone())?)
 }
 
-/// Closes the database by name and by each address that its name stands for now.
+/// Closes the database by name and by each of its current addresses.
 async fn close_database(rules: &mut Rules, store: &str) {
     // Opening the store reports what is wrong with the URL.
     let hosts = match is_postgres(store) {

@@ -1,26 +1,26 @@
-//! The reference of all settings, made from what the command line says of them.
+//! The reference of all settings, generated from the command line.
 
 use clap::{Arg, Args, Command};
 
 use super::settings::ServeOptions;
 
-/// Heeded as the specification of OpenTelemetry says; `crates/server/src/otlp/settings.rs` reads them.
+/// Variables of OpenTelemetry's specification; `crates/server/src/otlp/settings.rs` reads them.
 const OF_OPENTELEMETRY: &[(&str, &str)] = &[
     (
         "OTEL_EXPORTER_OTLP_ENDPOINT",
-        "Where spans go, by OTLP over HTTP; nowhere if it is absent. `/v1/traces` is added to it",
+        "Receiver of spans, by OTLP over HTTP; `/v1/traces` is appended. If absent, no spans are sent",
     ),
-    ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "The same, as it is; goes before it"),
+    ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "The same without `/v1/traces`; takes precedence"),
     (
         "OTEL_EXPORTER_OTLP_HEADERS",
-        "Headers that go along, as `name=value,name=value`; `OTEL_EXPORTER_OTLP_TRACES_HEADERS` goes before it",
+        "Headers to send, as `name=value,name=value`; `OTEL_EXPORTER_OTLP_TRACES_HEADERS` takes precedence",
     ),
     (
         "OTEL_EXPORTER_OTLP_PROTOCOL",
-        "Nothing but `http/protobuf`, which needs not be said; `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL` goes before it",
+        "Only `http/protobuf`, which is the default; `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL` takes precedence",
     ),
-    ("OTEL_SERVICE_NAME", "As whom [default: hapax]"),
-    ("OTEL_SDK_DISABLED", "`true`: spans go nowhere, whatever else is said"),
+    ("OTEL_SERVICE_NAME", "Service name of the spans [default: hapax]"),
+    ("OTEL_SDK_DISABLED", "`true`: no spans are sent, whatever the other variables say"),
 ];
 
 /// `docs/configuration.md`.
@@ -29,12 +29,12 @@ fn render() -> String {
     let mut page = String::from(
         "# Configuration\n\n\
          <!-- made from the command line's own description: HAPAX_UPDATE=1 cargo test -p hapax-cli reference -->\n\n\
-         Every setting of `hapax serve`. Flags go before the environment, the environment before the configuration file, the file before the\n\
-         defaults. The file is the one that `--config` names, or else `hapax.toml` in the working directory if it is there, which is told on\n\
-         standard error. It is TOML, with the names below as keys; an unknown key, a wrong type or a value that cannot work is refused with its line or\n\
-         its name before anything is opened. A variable that is set but empty counts as given. A password does not belong on the command line,\n\
-         where everybody on the machine can see it: give the URL of the store in `HAPAX_STORE` or in the file. Spans of time are written `500ms`,\n\
-         `30s`, `5m`, `24h`, `7d`, `1h30m`.\n\n\
+         Every setting of `hapax serve`. Flags override environment variables, variables override the configuration file, and the\n\
+         file overrides the defaults. The file is the one in `--config`, or else `hapax.toml` in the working directory if it\n\
+         exists; standard error names it. It is TOML, with the names below as keys. An unknown key, a wrong type or an impossible\n\
+         value is an error with its line or name, before anything is opened. A variable that is set but empty counts as set. Do\n\
+         not put a password on the command line, where every user of the machine can see it: give the URL of the store in\n\
+         `HAPAX_STORE` or in the file. Durations are written `500ms`, `30s`, `5m`, `24h`, `7d`, `1h30m`.\n\n\
          ```toml\n\
          store = \"postgres://hapax@db.internal/hapax?sslmode=verify-full\"\n\
          listen = \"0.0.0.0:7171\"\n\
@@ -52,25 +52,27 @@ fn render() -> String {
     }
     page.push_str(
         "\n## Where requests go\n\n\
-         Requests of documents and webhooks go to public addresses, to what `allow` opens to all workspaces, and to what `workspace-allow` opens to\n\
-         theirs, such as `acme:10.8.0.0/16`. The server's own addresses and those of its database are closed whatever is said; the name of the database\n\
-         is looked up when the server starts.\n\n\
+         Requests of documents and webhooks may go to public addresses, to the destinations in `allow` (for all workspaces), and\n\
+         to the destinations in `workspace-allow` (for one workspace), such as `acme:10.8.0.0/16`. The addresses of the server\n\
+         and of its database are always closed; the name of the database is resolved when the server starts.\n\n\
          ## Secrets\n\n\
-         A secret belongs to one workspace. `secret://bank-key` in a document of the workspace `acme` is looked for in this order:\n\n\
-         1. the variable `HAPAX_SECRET_ACME__BANK_KEY`: workspace and name in capitals, with two underscores between them, `-` and `.` as `_`;\n\
+         A secret belongs to one workspace. `secret://bank-key` in a document of the workspace `acme` is looked up in this order:\n\n\
+         1. the variable `HAPAX_SECRET_ACME__BANK_KEY`: workspace and name in capitals, joined by `__`, with `-` and `.` as `_`;\n\
          2. the file `acme/bank-key` in `secrets-dir`;\n\
          3. the variable `HAPAX_SECRET__SHARED__BANK_KEY`;\n\
          4. the file `_shared/bank-key` in `secrets-dir`.\n\n\
-         What stands under `_shared` every workspace may use. Variables are for workspaces whose names are\n\
-         made of lower-case letters, digits and single hyphens, so that no two of them share one; others have files. A line end at the end of a file is\n\
-         dropped. A file that others on the machine can read is warned about. `hapax dev` looks in `secrets/` in its folder; its workspace is `dev`.\n\n\
-         Bind a secret to its destinations, so that a document can send it nowhere else: put them into the file `acme/bank-key.destinations`, one on\n\
-         each line, or into the variable `HAPAX_DESTINATIONS_ACME__BANK_KEY`, with commas. A destination is `api.example.com`, `*.example.com` or\n\
-         `https://api.example.com:8443/v1`: https unless it says http, and paths below the given one. A step that would send the secret elsewhere fails with\n\
-         `secret_not_for_destination` before anything is sent. A secret without destinations goes wherever documents say, and `hapax serve` warns about it.\n\
-         Uploads that name secrets need the role admin, and the audit log lists the names.\n\n\
+         Every workspace may use the secrets under `_shared`. Variables work for workspaces whose names are made of lower-case\n\
+         letters, digits and single hyphens, so that no two of them share one; other workspaces need files. A line end at the end\n\
+         of a file is dropped. A file that other users of the machine can read causes a warning. `hapax dev` looks in `secrets/`\n\
+         in its folder; its workspace is `dev`.\n\n\
+         Bind a secret to its destinations, so that a document can send it nowhere else: put them into the file\n\
+         `acme/bank-key.destinations`, one per line, or into the variable `HAPAX_DESTINATIONS_ACME__BANK_KEY`, separated by\n\
+         commas. A destination is `api.example.com`, `*.example.com` or `https://api.example.com:8443/v1`: https unless it says\n\
+         http, and all paths below the given one. A step that would send the secret elsewhere fails with\n\
+         `secret_not_for_destination` before anything is sent. A secret without destinations may be sent anywhere, and the\n\
+         server warns about it. Uploads that name secrets need the role admin, and the audit log lists the names.\n\n\
          ## Logs and traces\n\n\
-         These are said by flag or in the environment only. [operations.md](operations.md#logs) tells what they are about.\n\n\
+         Only flags and environment variables set these. [operations.md](operations.md#logs) explains them.\n\n\
          | flag | environment | what it does |\n|---|---|---|\n",
     );
     let all = crate::arguments::command();

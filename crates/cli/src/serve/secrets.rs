@@ -16,7 +16,7 @@ use crate::bounded_file;
 use crate::limits::{MAX_SECRET_BYTES, MAX_SECRET_WARNINGS, MAX_SHOWN_SECRETS};
 use crate::output::say;
 
-/// Stands for the workspace of secrets that all workspaces may use.
+/// Name in place of the workspace for secrets that all workspaces may use.
 const SHARED: &str = "_shared";
 /// How the file with the destinations of a secret ends.
 const DESTINATIONS: &str = ".destinations";
@@ -76,7 +76,7 @@ impl Sources {
             return Err(Failure::permanent("the name of a secret is made of letters, digits, - and _")
                 .with_code(UNKNOWN_SECRET));
         }
-        // A workspace of this name would own what all may use.
+        // A workspace of this name would own the shared secrets.
         let own = Some(workspace).filter(|workspace| *workspace != SHARED && is_plain(workspace));
         for owner in own.into_iter().chain([SHARED]) {
             if let Some(value) = self.find(owner, name)? {
@@ -87,7 +87,7 @@ impl Sources {
                 });
             }
         }
-        // It may be put there a moment later, so the step is tried again.
+        // The file may appear a moment later, so the step is retried.
         let offered = match own.and_then(|own| variable(SECRET, own, name)) {
             Some(variable) => format!("set {variable}, or put it into"),
             None => "put it into".to_owned(),
@@ -112,11 +112,12 @@ impl Sources {
         if is_open_to_others(&path) {
             self.warn(path);
         }
-        // Editors end files with a line end, which is never meant.
+        // Editors end files with a line end, which is not part of the secret.
         Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 
-    /// Where the secret may be sent, if the operator says so. A list that cannot be read binds the secret to nothing: it is not sent.
+    /// Destinations of the secret, if the operator set any. An unreadable list allows none: the
+    /// secret is not sent.
     fn find_destinations(&self, owner: &str, name: &str) -> Result<Option<Vec<Destination>>, Failure> {
         let unusable = |why: String| {
             let text = format!("the destinations of the secret {name:?} of {owner} cannot be used: {why}");
@@ -157,7 +158,7 @@ impl Sources {
         unbound.into_iter().take(MAX_SECRET_WARNINGS).collect()
     }
 
-    /// Once for each file, however often it is read.
+    /// Warns once per file, however often it is read.
     fn warn(&self, path: PathBuf) {
         let mut warned = self.warned.lock().expect("no holder panics");
         if warned.len() < MAX_SECRET_WARNINGS && !warned.contains(&path) {
@@ -191,7 +192,7 @@ fn name_of(path: &Path) -> Option<&str> {
     path.file_name().and_then(|name| name.to_str())
 }
 
-/// A name of one file or folder, and no way out of where it is looked for.
+/// Returns true for the name of a file or folder that cannot lead outside its folder.
 fn is_plain(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(plain)

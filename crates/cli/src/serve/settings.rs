@@ -1,4 +1,5 @@
-//! Settings of a server. Flags go before the environment, the configuration file and the defaults.
+//! Settings of a server. Flags override environment variables, the configuration file and the
+//! defaults.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,7 +29,7 @@ use super::config_file;
 use crate::bounded_file;
 use crate::limits::MAX_SEALING_KEY_BYTES;
 
-/// Where `hapax serve` and `hapax dev` listen unless told otherwise.
+/// Default address of `hapax serve` and `hapax dev`.
 pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:7171";
 
 const EXAMPLES: &str = "\
@@ -47,7 +48,7 @@ file before the defaults. docs/configuration.md lists everything. SIGTERM, SIGHU
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeOptions {
-    /// Read what the command line and the environment do not say from this file [default: hapax.toml in the working directory, if it is there].
+    /// File for settings that the command line and the environment do not set [default: hapax.toml in the working directory, if it exists].
     #[arg(long, value_name = "FILE", env = "HAPAX_CONFIG")]
     #[serde(skip)]
     pub(crate) config: Option<PathBuf>,
@@ -57,76 +58,81 @@ pub(crate) struct ServeOptions {
     /// Where to listen [default: 127.0.0.1:7171].
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_LISTEN")]
     pub(crate) listen: Option<String>,
-    /// The certificate chain to speak TLS with, PEM.
+    /// Certificate chain for TLS, PEM.
     #[arg(long, value_name = "FILE", env = "HAPAX_TLS_CERT")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// The private key of the certificate, PEM.
     #[arg(long, value_name = "FILE", env = "HAPAX_TLS_KEY")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Listen beyond this machine without TLS, because a proxy in front speaks it; callers are told apart by the last address in its X-Forwarded-For or Forwarded.
+    /// Listen beyond this machine without TLS, because a proxy in front terminates it; the last
+    /// address in its X-Forwarded-For or Forwarded identifies the caller.
     #[arg(long, env = "HAPAX_BEHIND_PROXY", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) behind_proxy: Option<bool>,
-    /// Addresses and networks of the proxies in front, separated by commas: only they are believed about who asks, and the last address that is none of theirs is who does. Whoever connects, if absent and behind-proxy is said; nobody otherwise.
+    /// Addresses and networks of trusted proxies in front, separated by commas: only their headers
+    /// are trusted, and the last address outside them identifies the caller. If absent, every peer
+    /// is a trusted proxy with behind-proxy, and none without.
     #[arg(long, value_name = "NETWORKS", env = "HAPAX_TRUSTED_PROXIES", value_delimiter = ',')]
     pub(crate) trusted_proxies: Option<Vec<String>>,
-    /// Where http steps may go though it is not public: hosts, host:port, addresses, networks; separated by commas.
+    /// Private destinations that http steps may call: hosts, host:port, addresses, networks; separated by commas.
     #[arg(long, value_name = "PLACES", env = "HAPAX_ALLOW", value_delimiter = ',')]
     pub(crate) allow: Option<Vec<String>>,
-    /// Where http steps may not go though it is public, in the same form.
+    /// Public destinations that http steps may not call, in the same form.
     #[arg(long, value_name = "PLACES", env = "HAPAX_DENY", value_delimiter = ',')]
     pub(crate) deny: Option<Vec<String>>,
-    /// Where http steps and webhooks of one workspace may go beside that: WORKSPACE:PLACE; separated by commas.
+    /// Further destinations for the http steps and webhooks of one workspace: WORKSPACE:PLACE; separated by commas.
     #[arg(long, value_name = "PLACES", env = "HAPAX_WORKSPACE_ALLOW", value_delimiter = ',')]
     pub(crate) workspace_allow: Option<Vec<String>>,
-    /// Let http steps go nowhere but to what `allow` names.
+    /// Let http steps call only the destinations in `allow`.
     #[arg(long, env = "HAPAX_ONLY_ALLOWED", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) only_allowed: Option<bool>,
-    /// A folder with the secrets that documents name as `secret://NAME`: WORKSPACE/NAME in it, or _shared/NAME for all workspaces; the environment goes before it.
+    /// Folder with the secrets that documents name as `secret://NAME`: WORKSPACE/NAME in it, or _shared/NAME for all workspaces; environment variables take precedence.
     #[arg(long, value_name = "FOLDER", env = "HAPAX_SECRETS_DIR")]
     pub(crate) secrets_dir: Option<PathBuf>,
-    /// Files with keys that secrets in the store are sealed with, such as those that webhooks are signed with; the first seals, all open.
+    /// Files with keys that seal secrets in the store, such as webhook signing secrets; the first
+    /// seals, all open.
     #[arg(long, value_name = "FILES", env = "HAPAX_SEALING_KEY_FILE", value_delimiter = ',')]
     pub(crate) sealing_key_file: Option<Vec<PathBuf>>,
-    /// How long answers under a request key are given again, at least a day [default: 24h].
+    /// How long the response under a request key is repeated, at least a day [default: 24h].
     #[arg(long, value_name = "SPAN", env = "HAPAX_KEY_RETENTION")]
     pub(crate) key_retention: Option<String>,
     /// In place of `key-retention`: standard for a day, money for 7 days.
     #[arg(long, value_name = "NAME", env = "HAPAX_KEY_PRESET")]
     pub(crate) key_preset: Option<KeyPreset>,
-    /// Say that less than a day is meant, which breaks what callers may count on.
+    /// Allow a retention of less than a day, which breaks the contract with callers.
     #[arg(long, env = "HAPAX_SHORT_KEY_RETENTION", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) short_key_retention: Option<bool>,
-    /// How long an expired request key is refused before it is free [default: 0s].
+    /// How long an expired request key is rejected before it can be used again [default: 0s].
     #[arg(long, value_name = "SPAN", env = "HAPAX_KEY_GRACE")]
     pub(crate) key_grace: Option<String>,
-    /// How long a second request waits for the first of the same [default: 10s].
+    /// How long a second request waits for the first one under the same key [default: 10s].
     #[arg(long, value_name = "SPAN", env = "HAPAX_KEY_WAIT")]
     pub(crate) key_wait: Option<String>,
-    /// Delete ended runs this long after their end, and operations on entities that a newer one of their step took the place of; kept for ever if absent. Keys of runs stay.
+    /// Delete ended runs this long after their end, and operations on entities once a newer one of
+    /// the same step replaced them; if absent, they are never deleted. Keys of runs stay.
     #[arg(long, value_name = "SPAN", env = "HAPAX_KEEP_RUNS")]
     pub(crate) keep_runs: Option<String>,
-    /// How long a lease on a run, or the hold on a request under a key, lasts without renewal: what a node that died was working on is taken up after this [default: 30s].
+    /// How long a lease on a run, or the hold on a request under a key, lasts without renewal. Other nodes take over the work of a dead node after this time [default: 30s].
     #[arg(long, value_name = "SPAN", env = "HAPAX_LEASE")]
     pub(crate) lease: Option<String>,
     /// How many runs to drive at once [default: 10000].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_ACTIVE")]
     pub(crate) max_active: Option<usize>,
-    /// Most runs above a child that a run starts; a deeper one is refused with the failure child_too_deep [default: 32].
+    /// Most runs above a child; a deeper child is rejected with the failure child_too_deep [default: 32].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_CHILD_DEPTH")]
     pub(crate) max_child_depth: Option<u32>,
-    /// Most descendants of one run since it began or last continued as new; further ones are refused with the failure too_many_descendants [default: 10000].
+    /// Most descendants of one run since it began or last continued as new; further ones are rejected with the failure too_many_descendants [default: 10000].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_DESCENDANTS")]
     pub(crate) max_descendants: Option<u64>,
-    /// Most children that runs of one workspace start on this node each second. Those beyond it begin later; one that would have to wait for more than a minute is refused with the failure child_rate_exceeded [default: 1000].
+    /// Most children that runs of one workspace start on this node each second. Further children begin later; a child that would wait for more than a minute is rejected with the failure child_rate_exceeded [default: 1000].
     #[arg(long, value_name = "COUNT", env = "HAPAX_CHILDREN_PER_SECOND")]
     pub(crate) children_per_second: Option<u32>,
     /// Most connections at once [default: 4096].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_CONNECTIONS")]
     pub(crate) max_connections: Option<usize>,
-    /// Most megabytes of request bodies in memory at once, a quarter of it for one address and half of it for one workspace; beyond it requests are answered with 503 [default: 128].
+    /// Most megabytes of request bodies in memory at once, a quarter of it for one address and half of it for one workspace; beyond it, requests get 503 [default: 128].
     #[arg(long, value_name = "MEGABYTES", env = "HAPAX_BODY_MEMORY")]
     pub(crate) body_memory: Option<usize>,
-    /// Most requests of one credential in a second, with as many at once; more are answered with 429. No limit if absent.
+    /// Most requests of one credential per second, and the size of a burst; further ones get 429. No limit if absent.
     #[arg(long, value_name = "COUNT", env = "HAPAX_REQUESTS_PER_SECOND")]
     pub(crate) requests_per_second: Option<u32>,
     /// Most workflow definitions of the installation, each version counted [default: 2000].
@@ -135,10 +141,10 @@ pub(crate) struct ServeOptions {
     /// Most workflow definitions of one workspace, each version counted [default: 500].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_DEFINITIONS_PER_WORKSPACE")]
     pub(crate) max_definitions_per_workspace: Option<usize>,
-    /// Tell Prometheus what is counted on this address of this machine as well, without a key.
+    /// Also serve Prometheus metrics on this address of this machine, without a key.
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_METRICS_LISTEN")]
     pub(crate) metrics_listen: Option<String>,
-    /// Modules whose janitors free what a crash leaves claimed: NAME, or NAME:EVERY:STALE-AFTER; separated by commas [every: 2m, stale-after: 5m]. There is always one called default.
+    /// Modules whose janitors release claims after a crash: NAME, or NAME:EVERY:STALE-AFTER; separated by commas [every: 2m, stale-after: 5m]. There is always one called default.
     #[arg(
         long,
         visible_alias = "module",
@@ -150,10 +156,10 @@ pub(crate) struct ServeOptions {
     /// Tables of the database that entity workflows may use, each for one workspace: WORKSPACE:TABLE; separated by commas. None if absent.
     #[arg(long, value_name = "TABLES", env = "HAPAX_ENTITY_TABLES", value_delimiter = ',')]
     pub(crate) entity_tables: Option<Vec<String>>,
-    /// Write the key of the first start into this file, for its owner alone, instead of printing it.
+    /// Write the key of the first start into this file, readable only by its owner, instead of printing it.
     #[arg(long, value_name = "FILE", env = "HAPAX_KEY_FILE")]
     pub(crate) key_file: Option<PathBuf>,
-    /// How long everything in flight, requests and runs together, may take to end when the server stops [default: 30s].
+    /// How long requests and runs in flight may take to end when the server stops [default: 30s].
     #[arg(long, value_name = "SPAN", env = "HAPAX_DRAIN")]
     pub(crate) drain: Option<String>,
 }
@@ -208,7 +214,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Puts together what was said where, and refuses what cannot work.
+    /// Combines the sources of settings, and rejects impossible ones.
     pub(crate) fn gather(said: ServeOptions) -> Result<Self> {
         let file = match &said.config {
             Some(path) => config_file::read(path)?,
@@ -251,7 +257,7 @@ impl Settings {
         let preset = said.key_preset.or(file.key_preset);
         ensure!(
             retention.is_none() || preset.is_none(),
-            "key-retention and key-preset say the same thing; give one of them"
+            "key-retention and key-preset set the same value; give one of them"
         );
         let retention = retention.unwrap_or_else(|| preset.unwrap_or_default().keep_for());
         let keys = Policy {
@@ -265,9 +271,7 @@ impl Settings {
             false => Policy { keep_for: retention, ..keys },
         };
         if let Err(error) = keys.check() {
-            bail!(
-                "{error} (key-retention, key-grace, key-wait; short-key-retention says that less than a day is meant)"
-            );
+            bail!("{error} (key-retention, key-grace, key-wait; short-key-retention allows less than a day)");
         }
         let defaults = EngineOptions::default();
         let engine = EngineOptions {
@@ -292,7 +296,7 @@ impl Settings {
         // Work of a dead node is taken over together with its runs.
         let keys = Policy { hold_for: engine.lease_for.clamp(MIN_HOLD, MAX_HOLD), ..keys };
         let max_connections = said.max_connections.or(file.max_connections);
-        ensure!(max_connections != Some(0), "max-connections is 0, so nobody could ever ask");
+        ensure!(max_connections != Some(0), "max-connections is 0, so no caller could ever connect");
         let body_memory = match said.body_memory.or(file.body_memory) {
             Some(megabytes) => megabytes.saturating_mul(1024 * 1024),
             None => MAX_BODY_BYTES_IN_MEMORY,
@@ -309,7 +313,10 @@ impl Settings {
             None => Proxies::None,
         };
         let requests_per_second = said.requests_per_second.or(file.requests_per_second).map(NonZeroU32::new);
-        ensure!(requests_per_second != Some(None), "requests-per-second is 0, so nobody could ever ask");
+        ensure!(
+            requests_per_second != Some(None),
+            "requests-per-second is 0, so no request could ever succeed"
+        );
         Ok(Settings {
             store: said.store.or(file.store),
             listen,
@@ -342,7 +349,8 @@ impl Settings {
         })
     }
 
-    /// Refuses modules that would take a living holder for a gone one: what another node does is heard of as often as that node says it.
+    /// Rejects modules that would treat a living holder as gone: other nodes send heartbeats only
+    /// at their own interval.
     pub(crate) fn check_for_several_nodes(&self) -> Result<()> {
         let least = hapax::limits::HEARTBEAT_EVERY * 3;
         let hasty = self.modules.iter().find(|module| module.stale_after < least);
@@ -370,7 +378,7 @@ fn sealing_keys(files: &[PathBuf]) -> Result<Vec<SealingKey>> {
     let read = |path: &PathBuf| {
         let about = || format!("sealing-key-file: {}", path.display());
         let text = bounded_file::read_text(path, MAX_SEALING_KEY_BYTES).with_context(about)?;
-        // Editors end files with a line end, which is never meant.
+        // Editors end files with a line end, which is not part of the key.
         SealingKey::from_secret(text.trim_end().as_bytes()).with_context(about)
     };
     files.iter().map(read).collect()
@@ -433,10 +441,10 @@ fn workspace_places(texts: &[String]) -> Result<BTreeMap<WorkspaceId, Vec<Place>
     Ok(places)
 }
 
-/// A span of time as people write it: `24h`, `5m`, `1h30m`.
+/// A duration as people write it: `24h`, `5m`, `1h30m`.
 fn span(name: &str, text: Option<String>) -> Result<Option<Duration>> {
     let Some(text) = text else { return Ok(None) };
-    // Nothing at all is a span as well, for what can be turned off.
+    // Zero is a duration as well, for settings that can be turned off.
     if matches!(text.as_str(), "0" | "0s") {
         return Ok(Some(Duration::ZERO));
     }
@@ -490,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_believed_about_who_asks_unless_a_proxy_is_told_of() {
+    fn forwarding_headers_are_ignored_unless_a_proxy_is_configured() {
         let proxies = |file: &str| with_file(file, ServeOptions::default()).unwrap().proxies;
         assert_eq!(proxies(""), Proxies::None);
         assert_eq!(proxies("behind-proxy = true"), Proxies::WhoeverConnects);

@@ -18,8 +18,8 @@ use crate::limits::{FIRST_STORE_PAUSE, LONGEST_STORE_PAUSE, WAITING_DRAIN};
 use crate::output;
 use crate::store_url::is_postgres;
 
-/// Assembles the server, and waits for its database as long as that is away. What cannot come right by itself, such as a wrong password or a database
-/// that does not exist, is an error at once.
+/// Assembles the server, and waits while its database is away. A permanent error, such as a wrong
+/// password or a missing database, is returned at once.
 pub(super) async fn assemble_patiently(
     store: &str,
     settings: &Settings,
@@ -44,7 +44,7 @@ pub(super) async fn assemble_patiently(
             let (listening, listener, metrics) = bound.listen()?;
             bound = listening;
             let address = bound.addresses()[0];
-            output::say(&format!("hapax: alive on {address}, and not ready before the database is there"));
+            output::say(&format!("hapax: alive on {address}, and not ready until the database is reachable"));
             waiting = Some(Waiting::begin(listen, listener, metrics));
         }
         pause = wait_after(&error, pause).await;

@@ -35,7 +35,7 @@ enum Command {
         after_help = "Examples:\n  hapax webhooks deliveries list --subscription sub_1\n  hapax webhooks deliveries list --status dead --json | jq -r .id"
     )]
     List(ListOptions),
-    /// Have one that was delivered or given up sent once more, under the same webhook-id; or many of a subscription.
+    /// Redeliver one webhook, under the same webhook-id, or many of a subscription.
     #[command(
         after_help = "Examples:\n  hapax webhooks deliveries redeliver ID --reason 'the receiver is up again'\n  hapax webhooks deliveries redeliver --subscription SUB --status dead --limit 100 --reason 'the receiver is up again'"
     )]
@@ -124,7 +124,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         }
         Command::Redeliver(options) => redeliver(options, server).await,
         Command::Discard(DiscardOptions { subscription, limit, reason, by, key, shape }) => {
-            let what = format!("forget webhooks that were given up for {}", for_people::plain(&subscription));
+            let what = format!("discard the dead webhooks of {}", for_people::plain(&subscription));
             confirm(&what, server).await?;
             let asked = DiscardWebhooks { subscription_id: subscription, limit, reason, by };
             let gone = server.connect()?.discard_webhooks(&asked, key.terms()).await?.items;

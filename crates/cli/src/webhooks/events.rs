@@ -35,17 +35,17 @@ enum Command {
         after_help = "Examples:\n  hapax webhooks events list --source stripe-payments\n  hapax webhooks events list --status unmatched --json"
     )]
     List(ListOptions),
-    /// Show one event with what it carried.
+    /// Show one event with its headers and body.
     #[command(
         after_help = "Examples:\n  hapax webhooks events show stripe-payments evt_1 --json | jq -r .rawBody"
     )]
     Show(OneOptions),
-    /// Process one event once more.
+    /// Process one event again.
     #[command(after_help = "Examples:\n  hapax webhooks events reprocess stripe-payments evt_1")]
     Reprocess(OneOptions),
-    /// Process the newest events of a status once more, the oldest of them first.
+    /// Process the newest events of a status again, oldest first.
     #[command(
-        after_help = "Examples:\n  hapax webhooks events reprocess-many --status failed --source stripe-payments --limit 20\n\nIf there are more before them, it says with which --cursor to go on."
+        after_help = "Examples:\n  hapax webhooks events reprocess-many --status failed --source stripe-payments --limit 20\n\nIf there are earlier ones, the output names the --cursor to continue with."
     )]
     ReprocessMany(ManyOptions),
 }
@@ -55,7 +55,7 @@ struct ListOptions {
     /// Only of this source.
     #[arg(long, value_name = "NAME", value_parser = word)]
     source: Option<String>,
-    /// Only those with this status: received, applied, ignored, unmatched or failed.
+    /// Only events with this status: received, applied, ignored, unmatched or failed.
     #[arg(long, value_name = "STATUS", value_parser = status)]
     status: Option<ReceivedStatus>,
     #[command(flatten)]
@@ -83,13 +83,13 @@ struct ManyOptions {
     /// Only of this source.
     #[arg(long, value_name = "NAME", value_parser = word)]
     source: Option<String>,
-    /// Those with this status.
+    /// Only events with this status.
     #[arg(long, value_name = "STATUS", value_parser = status)]
     status: ReceivedStatus,
     /// Maximum number of items.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     limit: u64,
-    /// Go on before the events that were processed the last time; it said with what.
+    /// Continue where the last call stopped; it printed the cursor.
     #[arg(long, value_name = "TEXT", value_parser = word)]
     cursor: Option<String>,
     #[command(flatten)]

@@ -188,7 +188,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         Command::Disable(SteerOptions { id, reason, key, shape }) => {
             let asked = change_to(ActivationStatus::Disabled, reason);
             let steered = server.connect()?.change_subscription(&id, &asked, key.terms()).await?;
-            shape.show(&steered, || format!("{} is told nothing until it is enabled\n", steered.id))
+            shape.show(&steered, || format!("{} receives nothing until it is enabled\n", steered.id))
         }
         Command::Rotate(RotateOptions { id, overlap, shape }) => {
             let what = format!("give {} a new secret, so that the old one ends", for_people::plain(&id));
@@ -206,7 +206,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             shape.show(&tested, || told(&tested))?;
             ensure!(
                 tested.delivered,
-                "the test did not arrive; mend the receiver or the address, and try again"
+                "the test did not arrive; repair the receiver or the address, and try again"
             );
             Ok(())
         }
@@ -215,7 +215,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
 
 fn show_once(issued: &IssuedSubscription, shape: &ShapeOptions) -> Result<()> {
     if shape.shape() == Shape::Table && issued.subscription.public_key.is_none() {
-        say("give the secret to the receiver, and keep it as you keep a password; it is shown this once");
+        say("give the secret to the receiver, and keep it like a password; it is shown only once");
     }
     shape.show(issued, || {
         let IssuedSubscription { subscription, secret } = issued;

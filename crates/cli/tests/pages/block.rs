@@ -9,7 +9,7 @@ pub struct Block {
     pub body: String,
 }
 
-/// What a page does with a block.
+/// How the test treats a block of a page.
 #[derive(Debug)]
 pub enum Kind {
     Script {

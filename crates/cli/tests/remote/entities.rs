@@ -121,7 +121,8 @@ async fn an_entity_is_made_once_listed_and_shown() {
         .exits(2);
 }
 
-/// S2.44, S2.18: the same key is told what is recorded, and so is a retry of a step that says so.
+/// S2.44, S2.18: the same key gets the recorded outcome, and so does a retry of a step with `retry:
+/// returns`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_double_click_is_told_what_the_first_one_did() {
     let server = TestServer::with_invoice("INV-1").await;

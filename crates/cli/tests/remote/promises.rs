@@ -29,7 +29,7 @@ async fn a_promise_is_made_found_and_settled() {
     assert_eq!(key["holder"]["id"], "order/7");
 }
 
-/// G4.1: what comes early is kept, seen, and given to the run that makes its promise.
+/// G4.1: an early settlement is kept, listed, and given to the run that creates its promise.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_early_settlement_is_seen_until_its_run_comes() {
     let server = TestServer::start().await;

@@ -31,7 +31,7 @@ async fn a_workspace_and_its_keys_live_and_end() {
         server.hapax_as(&key, &["admin", "workspaces", "show", "emea", "--json"]).await.ok().json()["id"],
         "emea"
     );
-    // Things of another workspace are not found.
+    // Resources of another workspace are not found.
     server.hapax_as(&key, &["admin", "workspaces", "show", "acme"]).await.exits(5);
     let listed = server.hapax_as(&key, &["admin", "credentials", "list"]).await.ok().out;
     assert!(listed.contains(&id) && !listed.contains(&key), "{listed}");

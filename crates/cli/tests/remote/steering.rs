@@ -89,7 +89,7 @@ async fn a_retry_shows_what_it_would_do_and_repeats_only_what_is_named() {
     assert!(audit.contains("repeat_allowed") && audit.contains("the paper was empty"), "{audit}");
 }
 
-/// The same key, the same answer: a request that is sent again is not done again.
+/// The same key gets the same response: a repeated request is not done twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_key_makes_a_second_command_the_first() {
     let server = TestServer::start().await;
@@ -145,7 +145,7 @@ async fn a_doubt_is_decided_through_the_server_and_on_record() {
     let happened: Vec<&str> = happened.iter().map(String::as_str).collect();
     let decided = server.hapax_as(&operator, &happened).await.ok().json();
     assert_eq!(decided["resolution"], "happened");
-    // Who they say they are, and the credential that says so.
+    // The name in the request, and the credential behind it.
     assert_eq!(decided["by"]["name"], "ada (operator)");
     server.hapax_as(&operator, &happened).await.exits(6);
     assert_eq!(server.hapax(&["doubts", "list"]).await.ok().out, "no effect is in doubt\n");

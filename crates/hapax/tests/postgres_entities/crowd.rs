@@ -1,4 +1,5 @@
-//! 500 calls from three processes on one entity: one enters the action, and the others are told which operation was first.
+//! 500 calls from three processes on one entity: one enters the action, and the others get the id
+//! of its operation.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -58,7 +59,7 @@ async fn caller_process() {
             file.write_all(format!("{}\n", call.operation).as_bytes()).unwrap();
             let mut finish = finish.clone();
             async move {
-                // Whoever loses is to lose while it is under way.
+                // The others should lose while it is in progress.
                 let _ = finish.wait_for(|word| word == "finish").await;
                 ActionAnswer::done(json!({ "closed": true }))
             }

@@ -182,7 +182,7 @@ async fn doomed_process() {
     panic!("it was to be killed: {outcome:?}");
 }
 
-/// What stands before the process is killed and after it, and what in the end.
+/// Records before the process is killed, after it, and in the end.
 struct Story {
     id: &'static str,
     step: &'static str,

@@ -26,7 +26,7 @@ impl Process {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                // The test runner says things of its own, also before what we say.
+                // The test runner prints lines of its own, also before this program's output.
                 let Some(at) = line.find('{') else { continue };
                 let Ok(said) = serde_json::from_str(&line[at..]) else { continue };
                 if heard.send(said).is_err() {
@@ -69,14 +69,14 @@ pub fn say(said: &Value) {
     out.flush().unwrap();
 }
 
-/// Within such a process: the last word that it was told.
+/// Within such a process: the last word that it received.
 pub fn words() -> watch::Receiver<String> {
     let (tell, told) = watch::channel(String::new());
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
             tell.send_replace(line);
         }
-        // Who started it is gone.
+        // The parent process is gone.
         std::process::exit(1);
     });
     told

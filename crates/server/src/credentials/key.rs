@@ -1,7 +1,8 @@
 //! The text of an API key: `hpx_<id>_<secret><checksum>`.
 //!
-//! The id finds the credential and is no secret. The secret has 256 random bits, so that a plain SHA-256 of it may be stored.
-//! The checksum lets a mistyped key be refused, and a leaked one be found by scanners, without asking anybody.
+//! The id finds the credential and is not secret. The secret has 256 random bits, so a plain
+//! SHA-256 of it may be stored. With the checksum, the server rejects a mistyped key, and scanners
+//! find a leaked one, without a lookup.
 
 use std::fmt;
 
@@ -12,9 +13,9 @@ use subtle::ConstantTimeEq;
 
 use crate::base62;
 
-/// What every key begins with.
+/// Prefix of every key.
 pub const PREFIX: &str = "hpx_";
-/// What the id of every credential begins with.
+/// Prefix of every credential id.
 const CREDENTIAL_PREFIX: &str = "cred_";
 /// Characters of an id.
 pub const ID_CHARS: usize = 16;
@@ -25,18 +26,18 @@ pub const CHECKSUM_CHARS: usize = 6;
 /// Characters of a key.
 pub const KEY_CHARS: usize = PREFIX.len() + ID_CHARS + 1 + SECRET_CHARS + CHECKSUM_CHARS;
 
-/// The id of a credential, as keys spell it: lower-case letters and digits.
+/// The id of a credential in its key: lower-case letters and digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId(String);
 
 impl KeyId {
-    /// The id, if `text` is one.
+    /// Reads an id.
     pub fn parse(text: &str) -> Option<Self> {
         let is_id_char = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         (text.len() == ID_CHARS && text.bytes().all(is_id_char)).then(|| KeyId(text.to_owned()))
     }
 
-    /// The id within that of a credential, which says what it is in front.
+    /// The key id within a credential id, which has a prefix.
     pub fn of_credential(credential: &Name) -> Option<Self> {
         credential.as_str().strip_prefix(CREDENTIAL_PREFIX).and_then(Self::parse)
     }
@@ -59,12 +60,12 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// What is stored of a secret.
+/// Stored hash of a secret.
 #[derive(Clone, Copy)]
 pub struct SecretHash([u8; 32]);
 
 impl SecretHash {
-    /// A hash as it was stored.
+    /// A stored hash.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         SecretHash(bytes)
     }
@@ -74,13 +75,13 @@ impl SecretHash {
         &self.0
     }
 
-    /// Are they the same? Takes as long whatever the answer. For an id that nobody has, compare with
-    /// [`SecretHash::of_nobody`], so that it takes as long there too.
+    /// Compares two hashes in constant time. For an unknown id, compare with
+    /// [`SecretHash::of_nobody`], so that it takes the same time.
     pub fn matches(&self, other: &SecretHash) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 
-    /// A hash that no secret has a chance to have.
+    /// A hash that no secret has.
     pub fn of_nobody() -> Self {
         SecretHash([0; 32])
     }
@@ -97,7 +98,7 @@ impl fmt::Debug for SecretHash {
 #[error("the operating system gives no random numbers, so no key can be made; look at its logs")]
 pub struct NoRandomness;
 
-/// Why a text is no key. Callers only ever hear `unauthorized`.
+/// Parse error of a key. Callers only ever see `unauthorized`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an API key of this server: it begins with {PREFIX} and has {KEY_CHARS} characters")]
 pub struct NotAKey;
@@ -118,7 +119,7 @@ impl ApiKey {
         Self::generate_for(KeyId(id.collect()))
     }
 
-    /// A new key under an id that exists: what a rotation gives out.
+    /// A new key under an existing id, for a rotation.
     pub fn generate_for(id: KeyId) -> Result<Self, NoRandomness> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(|_| NoRandomness)?;
@@ -127,7 +128,7 @@ impl ApiKey {
         Ok(ApiKey { id, text: SecretString::from(text) })
     }
 
-    /// Reads a key exactly as it was given out: no spaces, no line end.
+    /// Reads a key exactly as it was issued: no spaces, no line end.
     pub fn parse(text: &str) -> Result<Self, NotAKey> {
         if text.len() != KEY_CHARS || !text.is_ascii() {
             return Err(NotAKey);
@@ -137,7 +138,7 @@ impl ApiKey {
         let (id, secret) = rest.split_once('_').ok_or(NotAKey)?;
         let id = KeyId::parse(id).ok_or(NotAKey)?;
         let is_secret = secret.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        // A checksum is no secret: whoever has the rest can compute it.
+        // The checksum is not secret: it can be computed from the rest.
         match is_secret && base62::is_number(given, crc32(body.as_bytes())) {
             true => Ok(ApiKey { id, text: SecretString::from(text.to_owned()) }),
             false => Err(NotAKey),
@@ -149,7 +150,7 @@ impl ApiKey {
         &self.id
     }
 
-    /// What is stored of it, and compared.
+    /// Hash of the secret, for storage and comparison.
     pub fn hash(&self) -> SecretHash {
         let text = self.text.expose_secret();
         let secret = &text[KEY_CHARS - CHECKSUM_CHARS - SECRET_CHARS..KEY_CHARS - CHECKSUM_CHARS];
@@ -179,7 +180,8 @@ fn crc32(bytes: &[u8]) -> u32 {
         .fold(u32::MAX, |crc, byte| CRC_OF_BYTE[((crc ^ u32::from(*byte)) & 0xFF) as usize] ^ (crc >> 8))
 }
 
-/// What each byte makes of a sum: every request with a key is checked, and a byte at a time is eight times as fast as a bit.
+/// Table for CRC-32: every request with a key is checked, and a byte at a time is eight times as
+/// fast as a bit.
 const CRC_OF_BYTE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -221,7 +223,7 @@ mod tests {
 
     /// RELIABILITY, HTTP: Auth with trailing newline and other malformed keys.
     #[test]
-    fn what_is_not_exactly_a_key_is_none() {
+    fn malformed_keys_are_rejected() {
         let key = ApiKey::generate().unwrap();
         let text = key.reveal();
         let last = if text.ends_with('0') { '1' } else { '0' };

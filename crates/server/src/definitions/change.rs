@@ -1,4 +1,5 @@
-//! Archiving and deleting definitions. Each change is in the audit log, and counts on this node at once.
+//! Archives and deletes definitions. Each change is in the audit log, and takes effect on this node
+//! at once.
 
 use std::sync::Arc;
 
@@ -16,14 +17,14 @@ use crate::errors::{of_invalid, of_store};
 use crate::identity::Acting;
 use crate::limits::{MAX_COUNTED_OPEN_RUNS, MAX_DESCRIPTION_CHARS};
 
-/// How often a change that met another one is tried anew.
+/// How often a change is retried after a conflict.
 const TRIES: u32 = 5;
 
 /// Statuses of runs that have not ended.
 const OPEN: [RunStatus; 4] = [RunStatus::Pending, RunStatus::Running, RunStatus::Waiting, RunStatus::Paused];
 
 impl Definitions {
-    /// Archives a definition, or takes it out of the archive. The same again changes nothing.
+    /// Archives or unarchives a definition. Repeating the request changes nothing.
     pub(crate) async fn change(
         &self,
         identity: &Acting,
@@ -53,7 +54,7 @@ impl Definitions {
         let open = self.count_open_runs(&identity.workspace, &found).await?;
         if open > 0 {
             let detail = format!(
-                "{open} run(s) of {} have not ended, and need it; nothing was deleted. Archive it, wait for them or cancel them, then \
+                "{open} open run(s) of {} need it; nothing was deleted. Archive it, wait for them or cancel them, then \
                  delete it.",
                 found.selector()
             );
@@ -62,7 +63,7 @@ impl Definitions {
         self.put(identity, id, Lifecycle::Deleted, expected, &with_reason("deleted", reason)).await
     }
 
-    /// Makes a definition that was deleted again, with the content it had.
+    /// Recreates a deleted definition with the same content.
     pub(super) async fn revive(
         &self,
         identity: &Acting,
@@ -91,7 +92,7 @@ impl Definitions {
         }
     }
 
-    /// Writes another place in its life; anew on what is there, if another change came first and no revision was expected.
+    /// Writes the next lifecycle state. Retries after a conflict if no revision was expected.
     async fn put(
         &self,
         identity: &Acting,
@@ -142,7 +143,7 @@ impl Definitions {
                 | PutOutcome::Missing => {}
             }
         }
-        let detail = "Others keep changing the definition. Send the request again.";
+        let detail = "Other requests keep changing the definition. Send the request again.";
         Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
     }
 }

@@ -1,4 +1,4 @@
-//! Credentials: keys that are shown once and kept as a hash.
+//! Credentials: keys that are shown once and stored as a hash.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ use crate::credentials::key::{ApiKey, KeyId, SecretHash};
 use crate::errors::{of_invalid, of_store};
 use crate::limits::{MAX_CREDENTIALS_PER_WORKSPACE, MAX_KEY_OVERLAP};
 
-/// How often a change that met another one is tried anew.
+/// How often a change is retried after a conflict.
 const TRIES: u32 = 5;
 
-/// What is asked of a new credential.
+/// Properties of a new credential.
 #[derive(Debug, Clone)]
 pub struct NewCredential {
-    /// For people.
+    /// Name for people.
     pub name: String,
-    /// What it may do.
+    /// Role of the credential.
     pub role: Role,
-    /// On whose behalf it asks.
+    /// Requester that it acts for.
     pub requester: Option<String>,
-    /// How long it lives; `None` is for ever.
+    /// Lifetime; `None` never expires.
     pub lives_for: Option<Duration>,
 }
 
-/// What is kept of a credential. The secret itself is nowhere.
+/// Stored part of a credential. The secret itself is not stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Kept {
     name: String,
@@ -40,7 +40,7 @@ struct Kept {
     requester: Option<String>,
     #[serde(with = "hash_as_hex")]
     secret: SecretHash,
-    /// The secret before the last rotation, and until when it counts.
+    /// The secret before the last rotation, and when it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     old_secret: Option<OldSecret>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,7 @@ struct Kept {
     last_used_at: Option<i64>,
 }
 
-/// A secret that counts for a while longer.
+/// An old secret that is valid for a while longer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct OldSecret {
     #[serde(with = "hash_as_hex")]
@@ -83,12 +83,12 @@ mod hash_as_hex {
     }
 }
 
-/// A credential as it is kept.
+/// A stored credential.
 #[derive(Debug, Clone)]
 pub struct StoredCredential {
     /// Its id.
     pub id: Name,
-    /// The workspace it is good for.
+    /// Workspace of the credential.
     pub workspace: WorkspaceId,
     created_at: Timestamp,
     version: Version,
@@ -96,27 +96,27 @@ pub struct StoredCredential {
 }
 
 impl StoredCredential {
-    /// For people.
+    /// Name for people.
     pub fn name(&self) -> &str {
         &self.kept.name
     }
 
-    /// What it may do.
+    /// Role of the credential.
     pub fn role(&self) -> Role {
         self.kept.role
     }
 
-    /// Is it neither revoked nor expired at `now`?
+    /// Returns true if it is neither revoked nor expired at `now`.
     pub fn is_alive(&self, now: Timestamp) -> bool {
         self.kept.revoked_at.is_none() && self.kept.expires_at.is_none_or(|at| now.as_millis() < at)
     }
 
-    /// On whose behalf it asks.
+    /// Requester that it acts for.
     pub fn requester(&self) -> Option<&str> {
         self.kept.requester.as_deref()
     }
 
-    /// Is this key one of its own, at `now`? Takes as long whichever secret it is, and if none.
+    /// Returns true if the key is valid at `now`. Takes the same time for any secret.
     pub fn admits(&self, key: &ApiKey, now: Timestamp) -> bool {
         let now = now.as_millis();
         let given = key.hash();
@@ -130,12 +130,12 @@ impl StoredCredential {
         (is_current | is_old) & is_alive
     }
 
-    /// When it was last used, as far as that was written down.
+    /// Recorded time of the last use.
     pub fn last_used_at(&self) -> Option<Timestamp> {
         self.kept.last_used_at.map(Timestamp::from_millis)
     }
 
-    /// As it is shown: without its secret.
+    /// The wire form, without its secret.
     pub fn shown(&self) -> api::Credential {
         let time = |ms: Option<i64>| ms.map(|ms| Timestamp::from_millis(ms).to_string());
         api::Credential {
@@ -164,7 +164,7 @@ impl StoredCredential {
 }
 
 impl Directory {
-    /// Makes a credential and the key that is shown once.
+    /// Creates a credential and its key, which is shown once.
     pub async fn create_credential(
         &self,
         workspace: &WorkspaceId,
@@ -182,7 +182,7 @@ impl Directory {
         self.insert_credential(workspace, new, by, "created").await
     }
 
-    /// Makes one, however many there are; `what` is what the audit log says of it.
+    /// Creates one without checking the limit; `what` is its text in the audit log.
     pub(super) async fn insert_credential(
         &self,
         workspace: &WorkspaceId,
@@ -216,12 +216,15 @@ impl Directory {
             PutOutcome::Put(item) => Ok((StoredCredential::of(&item)?, key)),
             other => {
                 tracing::error!(?other, "a fresh credential id was taken");
-                Err(Problem::new(Code::Internal, "The credential could not be made. Send the request again."))
+                Err(Problem::new(
+                    Code::Internal,
+                    "The credential could not be created. Send the request again.",
+                ))
             }
         }
     }
 
-    /// Gives a credential a new secret; the old one counts for `overlap` longer.
+    /// Gives a credential a new secret; the old one stays valid for `overlap`.
     pub async fn rotate_credential(
         &self,
         workspace: &WorkspaceId,
@@ -231,12 +234,12 @@ impl Directory {
     ) -> Result<(StoredCredential, ApiKey), Problem> {
         if overlap > MAX_KEY_OVERLAP {
             let days = MAX_KEY_OVERLAP.as_secs() / 86_400;
-            let detail = format!("The old secret may count for at most {days} days longer.");
+            let detail = format!("The old secret may stay valid for at most {days} days.");
             return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/overlap"));
         }
         let found = self.get_credential(workspace, id).await?;
         if found.kept.revoked_at.is_some() {
-            return Err(Problem::new(Code::NotFound, "The credential was revoked; make a new one."));
+            return Err(Problem::new(Code::NotFound, "The credential was revoked; create a new one."));
         }
         let key = ApiKey::generate_for(key_id(&found.id)?).map_err(no_random)?;
         let until = self.store.now().plus(overlap).as_millis();
@@ -249,7 +252,7 @@ impl Directory {
         Ok((changed, key))
     }
 
-    /// Ends a credential, for good.
+    /// Revokes a credential permanently.
     pub async fn revoke_credential(
         &self,
         workspace: &WorkspaceId,
@@ -266,7 +269,10 @@ impl Directory {
             return Ok(found);
         }
         if found.role() == Role::Admin && !self.has_other_admin(workspace, &found.id).await? {
-            return Err(Problem::new(Code::LastAdmin, "Make another credential with the role admin first."));
+            return Err(Problem::new(
+                Code::LastAdmin,
+                "Create another credential with the role admin first.",
+            ));
         }
         let now = self.store.now().as_millis();
         let what = reason.map_or("revoked".into(), |reason| format!("revoked: {reason}"));
@@ -275,13 +281,17 @@ impl Directory {
                 kept.revoked_at.get_or_insert(now);
             })
             .await?;
-        // The other admin may have been revoked at the same moment; whoever sees that there is none left takes it back.
+        // The other admin may have been revoked at the same moment. If no admin is left, this
+        // revocation is undone.
         if found.role() == Role::Admin && !self.has_other_admin(workspace, &found.id).await? {
             self.change(workspace, id, by, "revocation taken back: the last admin", |kept| {
                 kept.revoked_at = None;
             })
             .await?;
-            return Err(Problem::new(Code::LastAdmin, "Make another credential with the role admin first."));
+            return Err(Problem::new(
+                Code::LastAdmin,
+                "Create another credential with the role admin first.",
+            ));
         }
         Ok(revoked)
     }
@@ -297,7 +307,7 @@ impl Directory {
         }))
     }
 
-    /// Writes down that a credential was used, about when. Losing to another change does not matter.
+    /// Records roughly when a credential was used. Losing to another change does not matter.
     pub async fn note_use(&self, credential: &StoredCredential) {
         let mut kept = credential.kept.clone();
         kept.last_used_at = Some(self.store.now().as_millis());
@@ -314,7 +324,7 @@ impl Directory {
         let _ = self.put(request).await;
     }
 
-    /// The credential that a key names, in whatever workspace.
+    /// Finds the credential of a key, in any workspace.
     pub async fn find_credential_of(&self, key: &ApiKey) -> Result<Option<StoredCredential>, Problem> {
         let found = self.catalog().find_item(CatalogKind::Credential, &key.id().credential()).await;
         found.map_err(|error| of_store(&error))?.as_ref().map(StoredCredential::of).transpose()
@@ -352,7 +362,7 @@ impl Directory {
         items.iter().map(StoredCredential::of).collect()
     }
 
-    /// Is there any credential at all?
+    /// Returns true if there is no credential at all.
     pub async fn is_empty(&self) -> Result<bool, Problem> {
         let request = ListCatalogItems {
             workspace: None,
@@ -365,7 +375,7 @@ impl Directory {
         Ok(items.is_empty())
     }
 
-    /// Changes what is kept; anew on what is there, if another change came first.
+    /// Changes the stored credential. Retries after a conflict.
     async fn change(
         &self,
         workspace: &WorkspaceId,
@@ -393,7 +403,7 @@ impl Directory {
         }
         Err(Problem::new(
             Code::StoreUnavailable,
-            "Others keep changing the credential. Send the request again.",
+            "Other requests keep changing the credential. Send the request again.",
         )
         .retry_after(1))
     }
@@ -406,5 +416,5 @@ fn key_id(item: &Name) -> Result<KeyId, Problem> {
 
 fn no_random(error: impl std::fmt::Display) -> Problem {
     tracing::error!(%error, "the operating system gives no random bytes");
-    Problem::new(Code::Internal, "No secret could be made. Report `traceId` to the operator.")
+    Problem::new(Code::Internal, "No secret could be created. Report `traceId` to the operator.")
 }

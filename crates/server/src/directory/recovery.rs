@@ -1,4 +1,4 @@
-//! A way back in for whoever has the store, when all admin keys of the installation are lost.
+//! Recovery of admin access from the store, when all admin keys of the installation are lost.
 
 use hapax_api::{Problem, Role};
 use hapax_engine::model::{Actor, HumanText, Name, WorkspaceId};
@@ -21,8 +21,9 @@ pub struct Recovered {
 }
 
 impl Directory {
-    /// Makes an admin credential of the installation, and revokes all others if `revoke_others` says so. The audit log of the installation says who did
-    /// it and why. For whoever can open the store itself: nobody is asked for a key.
+    /// Creates an admin credential of the installation, and revokes all others if `revoke_others`
+    /// is set. The audit log of the installation records who did it and why. Access to the store is
+    /// the only authorization.
     pub async fn recover_installation(
         &self,
         by: Actor,

@@ -10,7 +10,7 @@ use super::{Directory, body_of, said};
 use crate::errors::{of_invalid, of_store};
 use crate::identity::INSTALLATION;
 
-/// What is kept of a workspace, beside its name and its times.
+/// Stored part of a workspace, without its name and its times.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Kept {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -18,7 +18,7 @@ struct Kept {
 }
 
 impl Directory {
-    /// Makes a workspace; the one that is there if it says the same.
+    /// Creates a workspace, or returns the existing one if it is the same.
     pub async fn create_workspace(
         &self,
         asked: &api::CreateWorkspace,
@@ -34,7 +34,7 @@ impl Directory {
         self.ensure_workspace(&id, asked.description.clone(), by).await
     }
 
-    /// Makes a workspace of this id unless it is there; tells whether it was made.
+    /// Creates a workspace with this id unless it exists; says if it was created.
     pub async fn ensure_workspace(
         &self,
         id: &WorkspaceId,
@@ -58,7 +58,7 @@ impl Directory {
             }
             PutOutcome::Exists(_) | PutOutcome::NameTaken(_) => Err(Problem::new(
                 Code::NameTaken,
-                format!("There is a workspace {id} already, which says something else."),
+                format!("A workspace {id} with different content already exists."),
             )),
             PutOutcome::Stale(_) | PutOutcome::Missing => unreachable!("nothing was expected to be there"),
         }

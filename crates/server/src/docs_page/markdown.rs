@@ -1,4 +1,5 @@
-//! The little Markdown that descriptions use, as HTML: paragraphs, lists, code, links and strong words.
+//! The subset of Markdown in descriptions, as HTML: paragraphs, lists, code, links and strong
+//! words.
 
 /// Text for HTML, in elements and quoted attributes.
 pub(super) fn escape(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! One operation: what it takes, what it answers, how it fails, and an example.
+//! One operation: parameters, responses, errors, and an example.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub(super) fn render(page: &mut String, description: &Value, operation: &Describ
     page.push_str("</div></article>");
 }
 
-/// A long path may break after a slash.
+/// Adds break opportunities after the slashes of a path.
 fn with_breaks(path: &str) -> String {
     escape(path).replace('/', "/<wbr>")
 }

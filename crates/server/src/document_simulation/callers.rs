@@ -1,4 +1,5 @@
-//! Those who upload documents on one node, and those who use them on another as soon as the upload is acknowledged.
+//! Callers that upload documents on one node, and callers that use them on another as soon as the
+//! upload is acknowledged.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +23,7 @@ use crate::uploaded::Uploaded;
 
 const KIND: &str = "invoice";
 const ENTITY_WORKFLOW: &str = "invoices";
-/// Entity documents are counted from here, so that they are not taken for definitions.
+/// First number of entity documents, so that they are not mistaken for definitions.
 const FIRST_ENTITY_DOCUMENT: u64 = 1_000;
 const MOST_TRIES: u32 = 3;
 
@@ -30,11 +31,11 @@ pub struct Callers {
     world: Arc<World>,
     fleet: Arc<Fleet>,
     office: Arc<Office>,
-    /// Those who are not done.
+    /// Callers that are not finished.
     open: AtomicUsize,
     /// Runs that were acknowledged, with the version of their document.
     runs: Mutex<BTreeMap<RunId, u64>>,
-    /// Entities of which somebody was told that they are paid.
+    /// Entities whose payment was acknowledged to a caller.
     paid: Mutex<Vec<String>>,
 }
 
@@ -70,7 +71,7 @@ impl Callers {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Some node that lives. A caller whose node dies in the middle never hears from it.
+    /// Any living node. A caller whose node dies in the middle never hears from it.
     async fn any(&self) -> Member {
         loop {
             sleep(self.world.span(Duration::from_millis(200))).await;
@@ -80,7 +81,7 @@ impl Callers {
         }
     }
 
-    /// Asks one node after the other until one answers for good.
+    /// Asks one node after the other until one gives a final answer.
     async fn ask<T, F>(&self, what: &str, ask: impl Fn(Member) -> F) -> Option<(T, Member)>
     where
         F: Future<Output = Asked<T>>,
@@ -135,7 +136,8 @@ impl Callers {
         }
     }
 
-    /// Replaces the document of invoices again and again. Once a replacement is acknowledged, invoices that are made then are paid under it.
+    /// Replaces the document of invoices repeatedly. After each acknowledged replacement, new
+    /// invoices must be paid under it.
     async fn replace_and_pay(self: Arc<Self>, replacements: u64) {
         let world = self.world.clone();
         let mut expected: Option<Version> = None;
@@ -162,7 +164,7 @@ impl Callers {
         }
     }
 
-    /// Makes an invoice and pays it, each time on some node.
+    /// Creates an invoice and pays it, each time on a random node.
     async fn pay(&self, invoice: &str) {
         let made = self.ask("an invoice", async |member| {
             of_error(member.engine.create_entity(KIND, invoice, "open", &json!({})).await.map(drop))
@@ -196,7 +198,8 @@ impl Callers {
         }
     }
 
-    /// Each run was carried out by the document it was started with, and whoever was told that an invoice is paid was told the truth.
+    /// Checks that each run used the document it was started with, and that every acknowledged
+    /// payment happened.
     pub fn check(&self) -> Result<(), String> {
         let runs = every_run(&self.world.store);
         for (run, version) in self.runs.lock().unwrap().iter() {
@@ -222,12 +225,12 @@ impl Callers {
     }
 }
 
-/// What came of a question.
+/// Result of a request.
 enum Asked<T> {
     Answered(T),
     /// Ask again.
     Later,
-    /// It should have been answered.
+    /// It should have succeeded.
     Refused(String),
 }
 
@@ -286,7 +289,7 @@ fn definition(version: u64) -> Value {
     json!({ "name": "order", "version": version, "steps": [step("charge"), ship] })
 }
 
-/// Documents with an even number claim the invoice before they pay it, others do not.
+/// Documents with an even number claim the invoice before they pay it; odd ones do not.
 fn entity_document(number: u64) -> Value {
     let mut pay = json!({
         "step_id": 10, "step_key": "pay", "status": "open", "successful_state": "paid", "effect": "idempotent",

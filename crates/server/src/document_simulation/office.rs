@@ -1,4 +1,5 @@
-//! What each node has beside its engine: the definitions and entity workflows of the server, and a line to the provider.
+//! Server parts of each simulated node: its definitions and entity workflows, and a connection to
+//! the provider.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,7 +21,7 @@ use crate::entities::Entities;
 use crate::options::EntityTables;
 
 pub const MODULE: &str = "sales";
-/// A request of this kind is an effect anew each time: the provider ignores its key.
+/// The provider ignores the key of such a request, so each request is a new effect.
 pub const IGNORES_KEYS: &str = "ship";
 
 /// The documents that one node knows.
@@ -29,13 +30,13 @@ pub struct Desk {
     pub entities: Arc<Entities>,
 }
 
-/// The desks of all nodes, and what the provider was asked under which document.
+/// The parts of all nodes, and the requests that the provider received under each document.
 pub struct Office {
     world: Arc<World>,
     desks: Mutex<BTreeMap<String, Arc<Desk>>>,
     /// Requests that were sent: operation, document, and the node that sent it.
     sent: Mutex<Vec<(String, u64, String)>>,
-    /// The least document under which anything may begin for an operation.
+    /// The oldest document that an operation may still use.
     least: Mutex<BTreeMap<String, u64>>,
     /// The node on which each definition was uploaded.
     uploaded_on: Mutex<BTreeMap<u64, String>>,
@@ -52,7 +53,7 @@ impl Office {
         })
     }
 
-    /// Opens the desk of a fresh node, as a server does when it is launched.
+    /// Opens the documents of a fresh node, as a server does at launch.
     pub fn open(self: &Arc<Self>, member: &Member) {
         let line = Line { office: self.clone(), node: member.node.clone() };
         let hands = Arc::new(HostServices::new().http(Arc::new(line)));
@@ -72,7 +73,7 @@ impl Office {
         self.desks.lock().unwrap()[&member.node.name].clone()
     }
 
-    /// From now on nothing begins for `op` under an earlier document.
+    /// From now on, no operation on `op` may begin under an earlier document.
     pub fn expect_at_least(&self, op: &str, document: u64) {
         self.least.lock().unwrap().insert(op.to_string(), document);
     }
@@ -81,14 +82,14 @@ impl Office {
         self.uploaded_on.lock().unwrap().insert(document, node.name.clone());
     }
 
-    /// Documents that somebody began something under.
+    /// Number of documents that were used.
     pub fn documents(&self) -> u64 {
         let sent = self.sent.lock().unwrap();
         let all: std::collections::BTreeSet<u64> = sent.iter().map(|(_, document, _)| *document).collect();
         all.len() as u64
     }
 
-    /// Requests of nodes that had been told of the definition by another.
+    /// Number of requests from nodes that read the definition from another node.
     pub fn loaded(&self) -> usize {
         let uploaded_on = self.uploaded_on.lock().unwrap();
         let by_another = |(_, document, node): &&(String, u64, String)| {
@@ -103,7 +104,7 @@ impl Office {
         sent.iter().filter(|(of, ..)| of == op).map(|(_, document, _)| *document).collect()
     }
 
-    /// Nothing began under rules that were already replaced.
+    /// Checks that no operation began under a replaced document.
     pub fn check(&self) -> Result<(), String> {
         let least = self.least.lock().unwrap();
         for (op, document, node) in self.sent.lock().unwrap().iter() {
@@ -117,7 +118,7 @@ impl Office {
     }
 }
 
-/// Learns all there is, then what changes, for as long as the node lives.
+/// Reads all documents, then their changes, for as long as the node lives.
 async fn learn<L: CatalogWatcher>(learner: Arc<L>) {
     let this = Arc::downgrade(&learner);
     drop(learner);
@@ -132,7 +133,7 @@ async fn learn<L: CatalogWatcher>(learner: Arc<L>) {
     keep_learning(this).await;
 }
 
-/// The way from one node to the provider.
+/// Connection of one node to the provider.
 struct Line {
     office: Arc<Office>,
     node: Arc<Node>,
@@ -162,12 +163,12 @@ impl HttpCaller for Line {
         let op = body["op"].as_str().unwrap_or_default().to_string();
         let document = body["document"].as_u64().unwrap_or(0);
         let kind = call.url.rsplit('/').next().unwrap_or_default().to_string();
-        // A step of a run sends the fence of its lease, an entity action the number of its try.
+        // A step of a run sends the fence of its lease; an entity action sends its attempt number.
         let fence = header("Hapax-Fence").and_then(|(_, number)| number.parse().ok());
         let number = fence.filter(|_| !key.starts_with("run_"));
         let _inside = world.provider.enter_action(world, &key, number, kind != IGNORES_KEYS);
         world.may_pause(node).await;
-        // As the sender of the server does before each write.
+        // The server's sender also checks this before each write.
         if !call.hold.is_held() {
             return Err(HttpFault::NoLongerHeld);
         }
@@ -201,7 +202,7 @@ impl HttpCaller for Line {
 }
 
 impl Line {
-    /// Answers a probe with what has happened so far.
+    /// Answers a probe with the effects so far.
     async fn look_up(&self, call: &HttpCall) -> Result<HttpAnswer, HttpFault> {
         let key = call.url.rsplit('/').next().unwrap_or_default().replace("%3A", ":");
         let found = self.office.world.provider.look_up(&key);

@@ -1,4 +1,4 @@
-//! People: they rule on what is in doubt, by what the provider knows.
+//! People, who rule on doubts by the provider's records.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub async fn attend(world: Arc<World>, fleet: Arc<Fleet>) {
     }
 }
 
-/// What is true of the effect, as a ruling; none while it may yet happen.
+/// The correct ruling for an effect; none while the effect may still happen.
 fn ruling(world: &World, key: &str) -> Option<Ruling> {
     let resolution = match world.provider.truth(key) {
         Truth::Happened(output) => Resolution::Happened { output },

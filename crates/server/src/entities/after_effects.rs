@@ -1,4 +1,4 @@
-//! After-effects of steps that are requests or runs: carried out by the outbox, under one key each.
+//! After-effects of steps that are requests or runs. The outbox delivers each under one key.
 
 use std::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::Entities;
 
 impl Entities {
-    /// Receives, from now on, the after-effects that documents ask for.
+    /// Registers a receiver for the after-effects of documents.
     pub(crate) fn receive_after_effects(self: &Arc<Self>) -> Result<(), Error> {
         for target in [HTTP_TARGET, WORKFLOW_TARGET] {
             let this = Arc::downgrade(self);
@@ -71,7 +71,8 @@ async fn carry_out(this: Weak<Entities>, delivery: Delivery, payload: Value) -> 
     }
 }
 
-/// The run that an after-effect starts has one id however often it is delivered: beside that of its operation in time.
+/// Id of the run that an after-effect starts. It is the same for every delivery, and sorts by time
+/// next to its operation.
 fn run_of(operation: &str, delivery: &str) -> RunId {
     let digest = Sha256::digest(delivery);
     let low = u128::from(u64::from_be_bytes(digest[..8].try_into().expect("eight bytes")));

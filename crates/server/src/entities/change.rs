@@ -1,4 +1,5 @@
-//! Entity workflows come in and are replaced: checked, judged by what runs here, and kept under one id for each type of entity.
+//! Uploads and replacements of entity workflows: checked against this server, and stored under one
+//! id per entity type.
 
 use std::sync::Arc;
 
@@ -21,19 +22,20 @@ use crate::errors::{of_invalid, of_store, problem_of};
 use crate::limits::{MAX_ENTITY_WORKFLOWS, MAX_ENTITY_WORKFLOWS_PER_WORKSPACE};
 use crate::uploaded::{Uploaded, with_secrets};
 
-/// How often a change that met another one is tried anew.
+/// How often a change is retried after a conflict.
 const TRIES: u32 = 5;
 
-/// What an upload came to.
+/// Result of an upload.
 pub(crate) enum Uploading {
-    /// It is there now.
+    /// It was created.
     Made(Arc<StoredWorkflow>),
-    /// It was there, and says the same or was replaced.
+    /// It already exists and is the same, or was replaced.
     Found(Arc<StoredWorkflow>),
 }
 
 impl Entities {
-    /// Checks an entity workflow and keeps it. One of its name that says the same is found; another one is not replaced.
+    /// Checks an entity workflow and stores it. The same document is found; a different one of the
+    /// same name is not replaced.
     pub(crate) async fn create(
         &self,
         workspace: &WorkspaceId,
@@ -44,7 +46,8 @@ impl Entities {
         self.put_new(workspace, &checked, by).await
     }
 
-    /// Puts an entity workflow in place of the one of its name, or makes it. `expected` is the version that is to be replaced, if it matters.
+    /// Replaces the entity workflow of this name, or creates it. `expected` is the version to
+    /// replace, if the caller gave one.
     pub(crate) async fn replace(
         &self,
         workspace: &WorkspaceId,
@@ -65,17 +68,17 @@ impl Entities {
         for _ in 0..TRIES {
             let Some(found) = self.find(workspace, name).await? else {
                 if expected.is_some() {
-                    let detail =
-                        "There is no such entity workflow to replace; leave `If-Match` away to make it.";
+                    let detail = "There is no such entity workflow to replace; omit `If-Match` to create it.";
                     return Err(Problem::new(Code::NotFound, detail));
                 }
                 match self.put_new(workspace, &checked, by.clone()).await {
-                    // Somebody made it meanwhile.
+                    // Another request created it in the meantime.
                     Err(problem) if problem.code == Code::NameTaken => continue,
                     answer => return answer,
                 }
             };
-            // The same again stands, whatever version it was sent for: its first answer may have been lost.
+            // The same document is accepted for any expected version: its first response may have
+            // been lost.
             if found.kept.document.get() == checked.canonical() {
                 return Ok(Uploading::Found(found));
             }
@@ -89,7 +92,7 @@ impl Entities {
             }
             if found.workflow().entity != workflow.entity {
                 let detail = format!(
-                    "{name} moves entities of type {} and keeps doing so; give a workflow for {} a name of its own.",
+                    "{name} moves entities of type {}, and that cannot change; give a workflow for {} a name of its own.",
                     found.workflow().entity,
                     workflow.entity
                 );
@@ -104,7 +107,7 @@ impl Entities {
                 | PutOutcome::Missing => {}
             }
         }
-        let detail = "Others keep changing the entity workflow. Send the request again.";
+        let detail = "Other requests keep changing the entity workflow. Send the request again.";
         Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
     }
 
@@ -128,7 +131,7 @@ impl Entities {
                     true => Err(Problem::new(
                         Code::NameTaken,
                         format!(
-                            "The entity workflow {} says something else; replace it with PUT /api/v1/entity-workflows/{0} and \
+                            "The entity workflow {} has different content; replace it with PUT /api/v1/entity-workflows/{0} and \
                              `If-Match: \"{}\"`.",
                             found.name(),
                             found.version.get()
@@ -150,13 +153,13 @@ impl Entities {
                 tracing::error!(?other, "an entity workflow was to be new, and was found to be old");
                 Err(Problem::new(
                     Code::Internal,
-                    "The entity workflow could not be made. Send the request again.",
+                    "The entity workflow could not be created. Send the request again.",
                 ))
             }
         }
     }
 
-    /// Checks the document by itself, and by what there is here: the operator's tables, actions, janitors.
+    /// Checks the document by itself, and against this server's tables, actions and janitors.
     async fn check(&self, workspace: &WorkspaceId, uploaded: &Uploaded) -> Result<CheckedEntity, Problem> {
         let checked = uploaded.check_entity(self.hands.of(workspace))?;
         let workflow = checked.document().workflow();
@@ -183,12 +186,14 @@ impl Entities {
         Ok(checked)
     }
 
-    /// A claim that is held under the document as it is now must go on to be freed when the document names another module.
+    /// A claim under the current document must still have a janitor when the document names another
+    /// module.
     async fn check_open_claims(&self, workspace: &WorkspaceId, next: &EntityWorkflow) -> Result<(), Problem> {
         let Some(book) = self.store.entity_store() else { return Ok(()) };
         let modules = self.engine.modules();
         let open = book.list_open_claims(MAX_PAGE).await.map_err(|error| of_store(&error))?;
-        // Another node may have been given the document, and this one not yet know of it: then its name tells.
+        // Another node may have stored the document, and this one may not know it yet. Then the
+        // name identifies it.
         let of_this = |claim: &OpenClaim| {
             let known = self.find_by_type(workspace, next.entity.as_str());
             claim.workflow == next.name || known.is_some_and(|known| *known.name() == claim.workflow)
@@ -257,7 +262,7 @@ impl Entities {
     }
 }
 
-/// Refuses for one reason that only the server can see.
+/// An error that only the server can detect.
 fn refused(path: &str, rule: &str, why: String) -> Problem {
     let detail = format!("1 problem(s); the first, at {path:?}: {why}");
     let problem = api::DefinitionProblem { path: path.into(), rule: rule.into(), message: why };

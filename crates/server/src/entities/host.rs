@@ -1,4 +1,4 @@
-//! What stands behind an uploaded entity workflow: its validations and its requests, by the hands of the server.
+//! Server side of an uploaded entity workflow: its validations and its requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use hapax_engine::model::{Entity, Name, OperationEnd, Payload, ProbeAnswer};
 use hapax_engine::runtime::{ActionAnswer, EntityHost, StepCall};
 use serde_json::{Value, json};
 
-/// Judges and acts by one version of a document.
+/// Validates and acts by one version of a document.
 pub(super) struct DocumentHost {
     checked: Arc<CheckedEntity>,
     hands: Arc<HostServices>,
@@ -76,7 +76,7 @@ impl EntityHost for DocumentHost {
     }
 }
 
-/// What the expressions of a step see.
+/// Variables for the expressions of a step.
 fn seen(call: &StepCall) -> EntityCall {
     let Entity { entity, status, version, data, .. } = &call.entity;
     EntityCall {

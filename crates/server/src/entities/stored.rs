@@ -1,4 +1,4 @@
-//! An entity workflow as it is kept, and as it is shown.
+//! The stored form and the wire form of an entity workflow.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use serde_json::value::RawValue;
 
 use crate::uploaded::shown_problem;
 
-/// What is kept of an entity workflow, beside its times.
+/// Stored part of an entity workflow, without its times.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Kept {
     /// The document in its canonical form.
     pub(super) document: Box<RawValue>,
 }
 
-/// An entity workflow, ready to be used.
+/// An entity workflow, ready for use.
 #[derive(Debug)]
 pub(crate) struct StoredWorkflow {
     pub(super) id: Name,
@@ -57,7 +57,7 @@ impl StoredWorkflow {
         self.checked.document()
     }
 
-    /// The workflow as the engine knows it.
+    /// The engine's form of the workflow.
     pub(crate) fn workflow(&self) -> &EntityWorkflow {
         self.checked.document().workflow()
     }
@@ -74,7 +74,7 @@ impl StoredWorkflow {
         self.version
     }
 
-    /// As lists show it; `modules` are those whose janitors run here.
+    /// Summary for lists; `modules` have janitors on this server.
     pub(crate) fn summary(&self, modules: &BTreeSet<Name>) -> api::EntityWorkflowSummary {
         let workflow = self.workflow();
         let covered_by = modules.contains(&workflow.module).then(|| workflow.module.to_string());
@@ -97,7 +97,7 @@ impl StoredWorkflow {
         }
     }
 
-    /// As it is shown alone.
+    /// Full wire form.
     pub(crate) fn shown(&self, modules: &BTreeSet<Name>) -> Result<api::EntityWorkflow, Problem> {
         let document = api::RawJson::from_text(self.kept.document.get().to_owned());
         let document = document.map_err(|error| Problem::new(Code::StoreBroken, error.to_string()))?;

@@ -1,4 +1,5 @@
-//! The entity workflows that this node knows: all of them, and changes of other nodes within a second.
+//! The entity workflows that this node knows: all of them, with changes of other nodes within a
+//! second.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -17,12 +18,12 @@ use crate::catalog_watcher::{CatalogWatcher, Looked};
 use crate::errors::{of_store, problem_of};
 
 impl Entities {
-    /// How many are known here.
+    /// Number of workflows known here.
     pub(crate) fn count(&self) -> usize {
         self.known.read().expect("no holder panics").len()
     }
 
-    /// The workspaces that have one.
+    /// The workspaces with an entity workflow.
     pub(crate) fn workspaces(&self) -> BTreeSet<WorkspaceId> {
         let known = self.known.read().expect("no holder panics");
         known.values().map(|workflow| workflow.workspace.clone()).collect()
@@ -33,7 +34,7 @@ impl Entities {
         self.engine.modules()
     }
 
-    /// The one that moves entities of this type, if it is known here.
+    /// The workflow for entities of this type, if it is known here.
     pub(super) fn find_by_type(&self, workspace: &WorkspaceId, kind: &str) -> Option<Arc<StoredWorkflow>> {
         self.known.read().expect("no holder panics").get(&id_of(workspace, kind)).cloned()
     }
@@ -57,7 +58,7 @@ impl Entities {
         workspace: &WorkspaceId,
         name: &str,
     ) -> Result<Option<Arc<StoredWorkflow>>, Problem> {
-        // What cannot be a name is not looked for.
+        // A malformed name cannot exist.
         if Name::new("name of an entity workflow", name).is_err() {
             return Ok(None);
         }
@@ -90,7 +91,7 @@ impl Entities {
         Ok(found)
     }
 
-    /// Takes an item in and tells the engine of it, unless a newer version of it is known.
+    /// Caches an item and registers it with the engine, unless a newer version is known.
     pub(super) async fn learn(&self, item: &CatalogItem) -> Result<Arc<StoredWorkflow>, Problem> {
         if let Some(known) = self.find_newer(item) {
             return Ok(known);
@@ -136,7 +137,7 @@ impl CatalogWatcher for Entities {
     }
 }
 
-/// Brings entity workflows that another node was given a moment ago.
+/// Reads entity workflows that another node stored a moment ago.
 pub(super) struct Loader(pub(super) Weak<Entities>);
 
 #[async_trait]
@@ -149,7 +150,7 @@ impl LoadEntityWorkflow for Loader {
         };
         match entities.learn(&item).await {
             Err(problem) if problem.retryable => Err(StoreError::Unavailable(problem.detail)),
-            // What cannot be used is not known here; whoever uploaded it was told why.
+            // An unusable document is skipped; the uploader saw the error.
             Err(problem) => {
                 tracing::error!(workflow = %item.id, %problem, "an entity workflow cannot be used here");
                 Ok(())
@@ -159,7 +160,7 @@ impl LoadEntityWorkflow for Loader {
     }
 }
 
-/// The id follows from what it moves, so that there is one for each type of entity.
+/// The id is derived from the entity type, so there is one workflow per type.
 pub(super) fn id_of(workspace: &WorkspaceId, kind: &str) -> Name {
     let digest = Sha256::digest(format!("{workspace}\n{kind}"));
     let hex: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,4 +1,5 @@
-//! Does what an event asks for. Every action is named by the event, so that doing it twice is doing it once.
+//! Executes the actions of an event. Every action is named after the event, so repeating it has no
+//! second effect.
 
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ use crate::errors::{of_invalid, of_store, problem_of};
 use crate::settling::settle;
 
 impl Hooks {
-    /// Does what `event` asks for and was not done before, and writes down what came of it. If the store cannot be reached nothing is written down: the event
-    /// stays as it is, and is processed again.
+    /// Executes the pending actions of `event` and records the outcome. If the store is
+    /// unreachable, nothing is recorded: the event stays as it is, and is processed again.
     pub(super) async fn process(
         &self,
         source: &StoredSource,
@@ -33,10 +34,8 @@ impl Hooks {
     ) -> Result<InboundEventStatus, Problem> {
         let earlier = Outcome::of_hook(hook);
         let outcome = match event.filtered {
-            Filtered::Held => Outcome::ignored("the filter of the source does not let it through"),
-            Filtered::Failed { why } => {
-                Outcome::failed(format!("the filter of the source cannot tell: {why}"))
-            }
+            Filtered::Held => Outcome::ignored("the filter of the source rejects it"),
+            Filtered::Failed { why } => Outcome::failed(format!("the filter of the source failed: {why}")),
             Filtered::Passed => {
                 let mut outcome = Outcome::default();
                 for plan in event.actions {
@@ -49,7 +48,7 @@ impl Hooks {
         self.finish(hook, &outcome.after(earlier)).await
     }
 
-    /// Writes down what came of an event; if somebody else did so first, that counts.
+    /// Records the outcome of an event, unless another node did so first.
     pub(super) async fn finish(
         &self,
         hook: &InboundEvent,
@@ -113,8 +112,9 @@ impl Hooks {
         Ok(done.named(name))
     }
 
-    /// What became of a settlement that is kept until `until`. It is not sent again: were it used up by a promise whose key has expired, it
-    /// would settle the next one of that key.
+    /// Outcome of a settlement that is kept until `until`. It is not sent again: if a promise had
+    /// used it and its key had expired, a second settlement would settle the next promise with that
+    /// key.
     async fn look_for_kept(
         &self,
         workspace: &WorkspaceId,
@@ -124,7 +124,7 @@ impl Hooks {
         let found = self.store.find_key(workspace, KeyKind::Promise, &IdempotencyKey::new(key)?).await?;
         let now = self.store.now();
         let used = ActionOutcome::new("settle", ActionResult::Applied)
-            .because("it was kept for its promise, and was used when that was made");
+            .because("it was kept for its promise, and used when the promise was created");
         Ok(match found.filter(|record| record.is_live(now)).map(|record| record.target) {
             Some(KeyTarget::Nothing) => waits_for(key, until),
             Some(KeyTarget::Promise(promise)) => used.of_promise(promise),
@@ -155,11 +155,11 @@ impl Hooks {
         match settle(&self.engine, &self.metrics, workspace, promise, wish, keep_for, None).await {
             Ok(SettlePromiseOutcome::Settled(promise)) => Ok(applied.of_promise(promise.id)),
             Ok(SettlePromiseOutcome::AlreadySettled(promise)) => {
-                Ok(applied.of_promise(promise.id).because("it was settled so before"))
+                Ok(applied.of_promise(promise.id).because("it already had this settlement"))
             }
             Ok(SettlePromiseOutcome::KeptEarly { until }) => Ok(waits_for(key, until)),
             Err(Error::NoSuchPromise(_)) => {
-                let detail = format!("no promise has the key {key:?}, and it is kept for none a second time");
+                let detail = format!("no promise has the key {key:?}, and an event is kept only once");
                 Ok(ActionOutcome::new("settle", ActionResult::Unmatched).because(detail))
             }
             Err(error) => Err(error),
@@ -176,7 +176,7 @@ impl Hooks {
     ) -> Result<ActionOutcome, Error> {
         let mut started = self.try_start(workspace, workflow, version, key, input).await;
         if matches!(started, Err(Error::UnknownWorkflow(_))) {
-            // Another node may have been given it a moment ago.
+            // Another node may have stored it a moment ago.
             self.definitions.learn_recent().await;
             started = self.try_start(workspace, workflow, version, key, input).await;
         }
@@ -249,7 +249,7 @@ fn waits_for(key: &str, until: Timestamp) -> ActionOutcome {
     ActionOutcome::new("settle", ActionResult::Unmatched).because(detail).kept(until)
 }
 
-/// What an action is done under: the same for the same event, as long as its source says the same.
+/// Name of an action: the same for the same event, as long as its source is unchanged.
 fn name_of(planned: &Planned) -> String {
     match planned {
         Planned::Settle { key, .. } | Planned::Start { key, .. } => key.clone(),
@@ -258,7 +258,7 @@ fn name_of(planned: &Planned) -> String {
     }
 }
 
-/// Can it be done once the store, or this server, is well again?
+/// Returns true if the action may succeed once the store or this server has recovered.
 fn is_for_later(error: &Error) -> bool {
     match error {
         Error::Store(StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Broken(_))

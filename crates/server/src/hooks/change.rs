@@ -1,4 +1,5 @@
-//! Making and changing sources. Each change is in the audit log, and counts on this node at once.
+//! Creates and changes sources. Each change is in the audit log, and takes effect on this node at
+//! once.
 
 use std::sync::Arc;
 
@@ -20,20 +21,21 @@ use crate::limits::{
 };
 use crate::uploaded::Uploaded;
 
-/// How often a change that met another one is tried anew.
+/// How often a change is retried after a conflict.
 const TRIES: u32 = 5;
 
-/// What an upload came to.
+/// Result of an upload.
 pub(crate) enum Uploading {
-    /// It is there now.
+    /// It was created.
     Made(Arc<StoredSource>),
-    /// It was there, and says the same.
+    /// It already exists, unchanged.
     Found(Arc<StoredSource>),
 }
 
 impl Hooks {
-    /// Checks a source and keeps it under a new id. One of its name that says the same is found; another one is not replaced, unless it was
-    /// deleted: then it is made again under the id it had, so that what came to it stays a duplicate.
+    /// Checks a source and stores it under a new id. The same document is found; a different one of
+    /// the same name is not replaced. A deleted source is recreated under its old id, so that its
+    /// events are still recognized as duplicates.
     pub(crate) async fn create_source(
         &self,
         workspace: &WorkspaceId,
@@ -63,7 +65,7 @@ impl Hooks {
         Err(keeps_changing())
     }
 
-    /// Keeps a source under a fresh id, or answers with the one that has its name.
+    /// Stores a source under a fresh id, or returns the one that has its name.
     async fn put_new(
         &self,
         workspace: &WorkspaceId,
@@ -86,13 +88,14 @@ impl Hooks {
             PutOutcome::NameTaken(item) => Ok(Err(self.learn(&item)?)),
             other @ (PutOutcome::Exists(_) | PutOutcome::Stale(_) | PutOutcome::Missing) => {
                 tracing::error!(?other, "a fresh source id was taken");
-                let detail = "The source could not be made. Send the request again.";
+                let detail = "The source could not be created. Send the request again.";
                 Err(Problem::new(Code::Internal, detail))
             }
         }
     }
 
-    /// Replaces what a source says; its id, and so its address, stays. `expected` is the version that is to be replaced, if it matters.
+    /// Replaces the document of a source; its id, and so its address, stays. `expected` is the
+    /// version to replace, if the caller gave one.
     pub(crate) async fn replace_source(
         &self,
         workspace: &WorkspaceId,
@@ -110,7 +113,7 @@ impl Hooks {
         self.change_source(workspace, name, expected, by, "replaced", Change::Replace { document }).await
     }
 
-    /// Enables, disables or deletes a source. The same again changes nothing.
+    /// Enables, disables or deletes a source. Repeating the request changes nothing.
     pub(crate) async fn steer_source(
         &self,
         workspace: &WorkspaceId,
@@ -135,7 +138,7 @@ impl Hooks {
         self.change_source(workspace, name, expected, by, &what, Change::RunCommand { to, reason }).await
     }
 
-    /// Changes what is kept; anew on what is there, if another change came first and no version was expected.
+    /// Changes a stored source. Retries after a conflict if no version was expected.
     async fn change_source(
         &self,
         workspace: &WorkspaceId,
@@ -168,7 +171,7 @@ impl Hooks {
         Err(keeps_changing())
     }
 
-    /// Keeps something else of a source, unless it is not any more as it was found.
+    /// Writes a stored source, unless it has changed in the meantime.
     async fn put_source(
         &self,
         found: &StoredSource,
@@ -206,7 +209,8 @@ impl Hooks {
         Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "webhookSources"))
     }
 
-    /// Names of deleted sources stay taken, so that no event is taken in a second time; so there is an end to them, too.
+    /// Checks the limit on names. Names of deleted sources stay taken, so that no event is accepted
+    /// twice; they count too.
     async fn check_names(&self, workspace: &WorkspaceId, name: &str) -> Result<(), Problem> {
         if self.find_source(workspace, name).await?.is_some() {
             return Ok(());
@@ -224,7 +228,7 @@ impl Hooks {
             names += items.len();
             if names >= MAX_SOURCE_NAMES_PER_WORKSPACE {
                 let detail = format!(
-                    "This workspace has had webhook sources of {MAX_SOURCE_NAMES_PER_WORKSPACE} names. Make one under the name of one that was deleted."
+                    "This workspace has used {MAX_SOURCE_NAMES_PER_WORKSPACE} names of webhook sources, which is the limit. Use the name of a deleted source again."
                 );
                 return Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "webhookSourceNames"));
             }
@@ -242,27 +246,27 @@ impl Hooks {
     }
 }
 
-/// What somebody wants of a source that is there.
+/// Requested change of an existing source.
 #[derive(Debug)]
 enum Change<'a> {
-    /// Another document.
+    /// A new document.
     Replace { document: Box<RawValue> },
-    /// Another state, and why.
+    /// A new status, and the reason.
     RunCommand { to: SourceStatus, reason: Option<&'a str> },
 }
 
-/// What becomes of it.
+/// Result of a change.
 #[derive(Debug, Clone)]
 enum Changed {
-    /// It is to be kept so.
+    /// Write this.
     To(Kept),
-    /// It is so.
+    /// Nothing to change.
     Not,
-    /// It was deleted: nobody changes it any more. Whoever makes one under its name makes it again.
+    /// It was deleted and cannot be changed. Creating a source of that name recreates it.
     Gone,
 }
 
-/// Decides what becomes of a change of what is kept. To delete what was deleted is to find it so.
+/// Decides the result of a change. Deleting a deleted source changes nothing.
 fn decide_change(kept: &Kept, change: &Change<'_>) -> Changed {
     match (kept.state, change) {
         (SourceStatus::Deleted, Change::RunCommand { to: SourceStatus::Deleted, .. }) => Changed::Not,
@@ -285,7 +289,7 @@ fn decide_change(kept: &Kept, change: &Change<'_>) -> Changed {
 
 fn name_taken(by: &StoredSource) -> Problem {
     let detail = format!(
-        "The source {} says something else; replace it with PUT /api/v1/webhook-sources/{0} and `If-Match: \"{}\"`.",
+        "The source {} has different content; replace it with PUT /api/v1/webhook-sources/{0} and `If-Match: \"{}\"`.",
         by.name(),
         by.version.get()
     );
@@ -293,16 +297,16 @@ fn name_taken(by: &StoredSource) -> Problem {
 }
 
 fn keeps_changing() -> Problem {
-    let detail = "Others keep changing the source. Send the request again.";
+    let detail = "Other requests keep changing the source. Send the request again.";
     Problem::new(Code::StoreUnavailable, detail).retry_after(1)
 }
 
-/// Not to be guessed, because it is all that stands in an address; what proves a webhook is its signature.
+/// A random id. It makes the address hard to guess; the signature is what authenticates a webhook.
 fn fresh_id() -> Result<Name, Problem> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         tracing::error!(%error, "the operating system gives no random bytes");
-        Problem::new(Code::Internal, "No id could be made. Report `traceId` to the operator.")
+        Problem::new(Code::Internal, "No id could be created. Report `traceId` to the operator.")
     })?;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Name::new("source id", &format!("whk_{hex}")).expect("hex digits are a plain word"))

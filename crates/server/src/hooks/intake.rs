@@ -1,4 +1,4 @@
-//! Takes webhooks in: believed, made durable, and only then answered with a 2xx.
+//! Accepts webhooks: verified, stored, and only then answered with a 2xx.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,28 +35,29 @@ pub(crate) enum Named {
     },
 }
 
-/// What was sent.
+/// A received request.
 #[derive(Debug)]
 pub(crate) struct Sent<'a> {
     pub(crate) headers: &'a HeaderMap,
-    /// Byte for byte.
+    /// Body, byte for byte.
     pub(crate) body: &'a [u8],
-    /// From where, if that is known.
+    /// Address of the sender, if known.
     pub(crate) address: Option<IpAddr>,
 }
 
-/// What its sender is told.
+/// Response to the sender.
 #[derive(Debug)]
 pub(crate) enum Intake {
-    /// It is durable.
+    /// It is stored.
     Taken(api::WebhookReceipt),
-    /// The provider asked whether somebody is there.
+    /// The provider sent a challenge to check the endpoint.
     Challenged(String),
 }
 
 impl Hooks {
-    /// The source that an address names, before anything is read of what it was sent. One that another node was given a moment ago is found in the
-    /// store; a store that is away is our own trouble, and no reason to tell anybody that there is no such source.
+    /// Finds the source that an address names, before the body is read. If another node has just
+    /// created the source, it is read from the store. If the store is unreachable, that is a server
+    /// error and not a 404.
     pub(crate) async fn find_named(
         &self,
         named: &Named,
@@ -69,7 +70,7 @@ impl Hooks {
                 self.find_by_name(&workspace, name)
             }
         };
-        // Whoever guesses too often has no more questions asked to the store.
+        // After too many failures from an address, the store is not queried for it.
         let may_look = address.is_none_or(|it| self.strangers.check(it, None, Instant::now()).is_ok());
         if known.is_some() || !may_look {
             return Ok(known);
@@ -83,7 +84,8 @@ impl Hooks {
         })
     }
 
-    /// Reads what was sent to a source that is not there, keeps nothing of it, and refuses it as if it had been checked.
+    /// Reads and drops a request to an unknown source, and rejects it in the same way as a failed
+    /// signature check.
     pub(crate) async fn refuse_stranger(&self, body: Body, address: Option<IpAddr>) -> Refused {
         let mut digest = DecoyDigest::new();
         if let Err(refused) = read_pieces(body, MAX_WEBHOOK_BYTES, |piece, _| digest.update(&piece)).await {
@@ -93,7 +95,7 @@ impl Hooks {
         self.disbelieve(&Disbelieved::UnknownSource, None, address)
     }
 
-    /// Takes a webhook in. Whatever keeps it from being believed, its sender is told the same.
+    /// Accepts a webhook. Every failed verification gets the same response.
     pub(crate) async fn take_in(
         self: &Arc<Self>,
         source: Arc<StoredSource>,
@@ -120,8 +122,9 @@ impl Hooks {
         Ok(Intake::Taken(api::WebhookReceipt { event_id: event.id, status }))
     }
 
-    /// The source as it believes what was sent. One that does not may have been replaced on another node a moment ago, so what is known here is
-    /// compared with the store before anybody is refused; a store that is away is our own trouble.
+    /// Finds the source that verifies the request. A failing source may have been replaced on
+    /// another node a moment ago, so the cached one is compared with the store before the request
+    /// is rejected. An unreachable store is a server error.
     async fn believe(
         &self,
         source: Arc<StoredSource>,
@@ -130,7 +133,7 @@ impl Hooks {
         let Err(why) = self.verify(&source, sent.headers, sent.body, self.store.now()).await else {
             return Ok(source);
         };
-        // Whoever guesses too often has no more questions asked to the store.
+        // After too many failures from an address, the store is not queried for it.
         let may_look = sent.address.is_none_or(|it| self.strangers.check(it, None, Instant::now()).is_ok());
         let newer = match may_look {
             true => self.find_source_by_id(source.id.as_str()).await?,
@@ -145,8 +148,9 @@ impl Hooks {
         }
     }
 
-    /// One answer for everything; whoever fails too often is told to wait. What is signed well is never held up by what others at the
-    /// same address send, because many senders share one.
+    /// One response for every failure; a sender that fails too often must wait. A valid signature
+    /// is never delayed by the failures of others at the same address, because many senders share
+    /// one.
     fn disbelieve(
         &self,
         why: &Disbelieved,
@@ -173,10 +177,10 @@ impl Hooks {
             Some(source) => (source.name(), source.workspace.as_str()),
             None => ("", ""),
         };
-        tracing::warn!(source = name, workspace, reason = why.code(), %why, "a webhook was not believed");
+        tracing::warn!(source = name, workspace, reason = why.code(), %why, "a webhook failed verification");
         Refused::new(
             Code::WebhookSignatureInvalid,
-            "There is no such source, or the webhook is not signed as it asks for, or was signed too long ago. Nothing was stored.",
+            "The source does not exist, or the signature is wrong or too old. Nothing was stored.",
         )
     }
 
@@ -197,7 +201,8 @@ impl Hooks {
         self.book()?.receive_event(new).await.map_err(|error| of_store(&error))
     }
 
-    /// Processes it now if that is quick; it goes on without its sender, and is swept up should this process die.
+    /// Processes the event now if that is quick. Otherwise it continues without the sender, and the
+    /// sweeper takes over if this process dies.
     async fn process_soon(
         self: &Arc<Self>,
         source: Arc<StoredSource>,
@@ -208,7 +213,7 @@ impl Hooks {
         let task = tokio::spawn(async move { hooks.process(&source, &hook, event).await });
         match tokio::time::timeout(PROCESS_WEBHOOK_WITHIN, task).await {
             Ok(Ok(Ok(status))) => receipt_of(status),
-            // It is durable, and the sweeper comes.
+            // It is stored, and the sweeper will process it.
             Ok(Ok(Err(_)) | Err(_)) | Err(_) => ReceiptStatus::Received,
         }
     }
@@ -224,7 +229,7 @@ fn receipt_of(status: InboundEventStatus) -> ReceiptStatus {
     }
 }
 
-/// For whoever holds the secret: what is wrong with what they sent.
+/// Error for a sender with a valid signature: explains what is wrong with the body.
 fn cannot_be_read(unreadable: &Unreadable) -> Problem {
     let code = match unreadable {
         Unreadable::TooLarge => Code::PayloadTooLarge,

@@ -1,4 +1,4 @@
-//! What came in, for people: listed, looked at, and processed once more.
+//! Received events, for people: list, show, and process again.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::outcome::{ActionResult, Outcome};
 use crate::errors::of_store;
 use crate::limits::WEBHOOKS_READ_AT_ONCE;
 
-/// Which events are meant.
+/// Filter for events.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EventFilter {
     pub(crate) source: Option<String>,
@@ -22,8 +22,8 @@ pub(crate) struct EventFilter {
 }
 
 impl Hooks {
-    /// Events of a workspace before a place, newest first, and the place where the page ends. They are read a few at a time, because
-    /// each comes with its body.
+    /// Events of a workspace before a position, newest first, and the position where the page ends.
+    /// They are read a few at a time, because each comes with its body.
     pub(crate) async fn list_events(
         &self,
         workspace: &WorkspaceId,
@@ -73,7 +73,7 @@ impl Hooks {
         found.ok_or_else(absent)
     }
 
-    /// Processes an event once more, by its source as it is now.
+    /// Processes an event again, with the current source.
     pub(crate) async fn reprocess(
         self: &Arc<Self>,
         workspace: &WorkspaceId,
@@ -93,7 +93,8 @@ impl Hooks {
         self.get_event(workspace, source, event).await
     }
 
-    /// Processes the newest events of a kind before a place once more, the oldest of them first; answers where the next ones are.
+    /// Processes the newest events of a status before a position again, oldest first; returns the
+    /// position of the next ones.
     pub(crate) async fn reprocess_many(
         self: &Arc<Self>,
         workspace: &WorkspaceId,
@@ -112,7 +113,7 @@ impl Hooks {
     }
 }
 
-/// As lists show it.
+/// Summary for lists.
 pub(crate) fn shown(hook: &InboundEvent) -> api::ReceivedWebhookSummary {
     let status = match hook.status {
         InboundEventStatus::Received => ReceivedStatus::Received,
@@ -134,7 +135,7 @@ pub(crate) fn shown(hook: &InboundEvent) -> api::ReceivedWebhookSummary {
     }
 }
 
-/// With what it carried.
+/// Full form, with headers and body.
 pub(crate) fn shown_whole(hook: &InboundEvent) -> api::ReceivedWebhook {
     api::ReceivedWebhook {
         summary: shown(hook),

@@ -1,37 +1,37 @@
-//! What was done about an event, as it is kept; and what that makes of the event. Pure.
+//! Recorded outcome of an event, and the resulting status. Pure.
 
 use hapax_engine::model::{InboundEvent, InboundEventStatus, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_EARLIER_ACTIONS;
 
-/// What was done about an event.
+/// Outcome of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Outcome {
-    /// Why no action was looked at, if so.
+    /// Why no action was considered, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) detail: Option<String>,
-    /// Was that because nobody wanted it, or because nobody could tell?
+    /// Did that fail, rather than match nothing?
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) failed: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) actions: Vec<ActionOutcome>,
-    /// What was done by the source as it was before, when the event was processed then.
+    /// Actions of earlier versions of the source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     earlier: Vec<ActionOutcome>,
 }
 
-/// What came of one action.
+/// Outcome of one action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ActionOutcome {
     pub(super) action: String,
     pub(super) result: ActionResult,
-    /// What it was done under, by which it is known again: the key of a promise or a run, the id of a signal.
+    /// Name that identifies the action: the key of a promise or a run, or the id of a signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// Until when a settlement is kept for its promise, in milliseconds since 1970.
+    /// Expiry of a kept settlement, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kept_until: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,46 +42,46 @@ pub(super) struct ActionOutcome {
     pub(super) run_id: Option<String>,
 }
 
-/// The same in one word.
+/// Result of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ActionResult {
-    /// It is done, now or before.
+    /// It is done, now or earlier.
     Applied,
-    /// Its `when` does not hold.
+    /// Its `when` is false.
     Skipped,
-    /// What it is for is not there.
+    /// Its target does not exist.
     Unmatched,
-    /// It could not be done.
+    /// It failed.
     Failed,
 }
 
-/// What processing an event before has left to do of an action.
+/// Work that earlier processing has left for an action.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Before<'a> {
-    /// Everything.
+    /// All of it.
     Open {
-        /// May a settlement be kept for a promise that is not there yet? An event is kept for one once, so that an old one never settles
-        /// what is promised later.
+        /// May a settlement be kept for a future promise? An event is kept at most once, so that an
+        /// old one never settles a later promise.
         may_keep: bool,
     },
-    /// It was kept for a promise that was not there, until then.
+    /// Kept for a promise that did not exist.
     Kept {
-        /// Until when.
+        /// Expiry of the kept settlement.
         until: Timestamp,
     },
-    /// Nothing. What it was done under may be forgotten, so it must not be tried.
+    /// None. Its name may have been forgotten, so the action must not be repeated.
     Done(&'a ActionOutcome),
 }
 
 impl Outcome {
-    /// What is known of an event that was processed before; nothing, if it was not.
+    /// Outcome of earlier processing; empty if there was none.
     pub(super) fn of_hook(hook: &InboundEvent) -> Self {
         let known = hook.outcome.as_ref().and_then(|outcome| outcome.to().ok());
         known.unwrap_or_default()
     }
 
-    /// What it leaves to do of an action that is done under `name`.
+    /// Work left for an action with the name `name`.
     pub(super) fn before(&self, action: &str, name: &str) -> Before<'_> {
         let known = || self.actions.iter().chain(&self.earlier);
         let is_it = |one: &&ActionOutcome| {
@@ -99,7 +99,7 @@ impl Outcome {
         Before::Open { may_keep: !known().any(is_settled) }
     }
 
-    /// With what was done before and is not told of here, so that it stays known.
+    /// Adds earlier actions that this outcome lacks, so that they stay known.
     #[must_use]
     pub(super) fn after(mut self, before: Outcome) -> Self {
         let is_worth_it =
@@ -115,17 +115,17 @@ impl Outcome {
         self
     }
 
-    /// Nobody wanted the event.
+    /// No action matched the event.
     pub(super) fn ignored(detail: impl Into<String>) -> Self {
         Outcome { detail: Some(detail.into()), ..Outcome::default() }
     }
 
-    /// Nobody can tell what is to be done about the event.
+    /// The actions of the event could not be determined.
     pub(super) fn failed(detail: impl Into<String>) -> Self {
         Outcome { detail: Some(detail.into()), failed: true, ..Outcome::default() }
     }
 
-    /// What that makes of the event: the worst of its actions, because somebody has to look at it.
+    /// Status of the event: the worst of its actions, because a person must look at it.
     pub(super) fn status(&self) -> InboundEventStatus {
         let any = |result| self.actions.iter().any(|action| action.result == result);
         match () {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_under_a_name_is_known_by_it_whatever_the_source_said_in_between() {
+    fn a_finished_action_is_recognized_by_name_after_its_source_changed() {
         let done = settled(ActionResult::Applied, "a");
         let first = Outcome { actions: vec![done.clone()], ..Outcome::default() };
         assert_eq!(first.before("settle", "a"), Before::Done(&done));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_known_with_its_time_and_what_failed_is_to_be_done() {
+    fn kept_settlements_keep_their_expiry_and_failed_actions_run_again() {
         let until = Timestamp::from_millis(7);
         let actions =
             vec![settled(ActionResult::Unmatched, "a").kept(until), settled(ActionResult::Failed, "c")];
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_of_the_past_is_bounded() {
+    fn remembered_actions_are_bounded() {
         let mut outcome = Outcome::default();
         for number in 0..2 * MAX_EARLIER_ACTIONS {
             let actions = vec![settled(ActionResult::Applied, &number.to_string())];

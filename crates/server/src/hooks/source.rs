@@ -1,4 +1,4 @@
-//! A source as it is kept, and as it is shown.
+//! The stored form and the wire form of a source.
 
 use hapax_api as api;
 use hapax_api::{Code, Problem, SourceStatus};
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::uploaded::shown_problem;
 
-/// What is kept of a source, beside its times.
+/// Stored part of a source, without its times.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Kept {
     pub(super) state: SourceStatus,
@@ -19,7 +19,7 @@ pub(super) struct Kept {
     pub(super) document: Box<RawValue>,
 }
 
-/// A source, ready to be used.
+/// A source, ready for use.
 #[derive(Debug)]
 pub(crate) struct StoredSource {
     pub(super) id: Name,
@@ -77,7 +77,7 @@ impl StoredSource {
         self.changed_at
     }
 
-    /// As lists show it.
+    /// Summary for lists.
     pub(crate) fn summary(&self) -> api::WebhookSourceSummary {
         api::WebhookSourceSummary {
             id: self.id.to_string(),
@@ -93,7 +93,7 @@ impl StoredSource {
         }
     }
 
-    /// As it is shown alone.
+    /// Full wire form.
     pub(crate) fn shown(&self) -> Result<api::WebhookSource, Problem> {
         let document = api::RawJson::from_text(self.kept.document.get().to_owned());
         let document = document.map_err(|error| Problem::new(Code::StoreBroken, error.to_string()))?;

@@ -1,4 +1,4 @@
-//! The sources that this node knows: all of them, and changes of other nodes within a second.
+//! The sources that this node knows: all of them, with changes of other nodes within a second.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use crate::errors::of_store;
 use crate::limits::CATALOG_OVERLAP;
 
 impl Hooks {
-    /// How many are known here.
+    /// Number of sources known here.
     pub(crate) fn count(&self) -> usize {
         self.known.read().expect("no holder panics").by_id.values().filter(|one| !one.is_deleted()).count()
     }
 
-    /// The source of this id that is known here, in whatever workspace.
+    /// The source with this id that this node knows, in any workspace.
     pub(super) fn find_by_id(&self, id: &str) -> Option<Arc<StoredSource>> {
         let id = Name::new("source id", id).ok()?;
         self.known.read().expect("no holder panics").by_id.get(&id).cloned()
     }
 
-    /// The source of this name that is known here.
+    /// The source with this name that this node knows.
     pub(super) fn find_by_name(&self, workspace: &WorkspaceId, name: &str) -> Option<Arc<StoredSource>> {
         let known = self.known.read().expect("no holder panics");
         let id = known.by_name.get(&(workspace.clone(), name.to_owned()))?;
         known.by_id.get(id).cloned()
     }
 
-    /// One source of a workspace, as it is in the store now, if it was not deleted.
+    /// One source of a workspace, read from the store, unless it is deleted.
     pub(crate) async fn get_source(
         &self,
         workspace: &WorkspaceId,
@@ -42,13 +42,13 @@ impl Hooks {
         found.filter(|found| !found.is_deleted()).ok_or_else(no_such_source)
     }
 
-    /// The same, also if it was deleted.
+    /// One source of a workspace, read from the store, even if it is deleted.
     pub(super) async fn find_source(
         &self,
         workspace: &WorkspaceId,
         name: &str,
     ) -> Result<Option<Arc<StoredSource>>, Problem> {
-        // What cannot be a name is not looked for.
+        // A malformed name cannot exist.
         if Name::new("source name", name).is_err() {
             return Ok(None);
         }
@@ -56,7 +56,7 @@ impl Hooks {
         item.map_err(|error| of_store(&error))?.map(|item| self.learn(&item)).transpose()
     }
 
-    /// The source of this id, in whatever workspace, as it is in the store now, also if it was deleted.
+    /// The source with this id, in any workspace, read from the store, even if it is deleted.
     pub(super) async fn find_source_by_id(&self, id: &str) -> Result<Option<Arc<StoredSource>>, Problem> {
         let Ok(id) = Name::new("source id", id) else { return Ok(None) };
         let item = self.catalog().find_item(CatalogKind::Source, &id).await;
@@ -84,7 +84,7 @@ impl Hooks {
         Ok((found?.into_iter().filter(|one| !one.is_deleted()).collect(), next))
     }
 
-    /// Takes an item in, unless a newer version of it is known.
+    /// Caches an item, unless a newer version is known.
     pub(super) fn learn(&self, item: &CatalogItem) -> Result<Arc<StoredSource>, Problem> {
         if let Some(known) = self.known.read().expect("no holder panics").by_id.get(&item.id)
             && known.version == item.version
@@ -101,7 +101,7 @@ impl Hooks {
         Ok(found)
     }
 
-    /// Forgets those that were deleted so long ago that nobody still holds one from before.
+    /// Removes deleted sources from the cache once no caller can hold an older version.
     fn forget_buried(&self) {
         let deadline = self.store.now().minus(CATALOG_OVERLAP);
         let mut known = self.known.write().expect("no holder panics");

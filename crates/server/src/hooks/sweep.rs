@@ -1,4 +1,5 @@
-//! Takes up events that were made durable and not processed, because whoever took them in died or could not reach the store.
+//! Processes stored events that were left behind because the receiving process died or could not
+//! reach the store.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::limits::{
 };
 
 impl Hooks {
-    /// Takes them up for as long as the server lives.
+    /// Sweeps for as long as the server lives.
     pub(crate) async fn keep_sweeping(this: Weak<Self>) {
         loop {
             tokio::time::sleep(SWEEP_WEBHOOKS_EVERY).await;
@@ -28,9 +29,10 @@ impl Hooks {
         }
     }
 
-    /// Takes up those that have waited longer than anybody who is alive would let them; answers how many were processed. It goes on where
-    /// the last sweep ended, and begins anew at the end: one that cannot be processed keeps nobody from those behind it. Two nodes may take up
-    /// the same: it happens once all the same.
+    /// Processes events that have waited longer than a living process would leave them; returns how
+    /// many. It continues where the last sweep ended, and wraps around at the end, so an event that
+    /// fails does not block later ones. If two nodes process the same event, its actions still
+    /// happen once.
     pub(crate) async fn sweep(self: &Arc<Self>) -> Result<usize, Problem> {
         let Some(book) = self.store.webhook_store() else { return Ok(0) };
         let now = self.store.now();
@@ -46,7 +48,8 @@ impl Hooks {
             }
             match self.process_again(hook.clone()).await {
                 Ok(_) => processed += 1,
-                // The others would meet the same; the next sweep begins behind this one, should it be the only one.
+                // The other events would fail too. The next sweep begins behind this one, in case
+                // only this one fails.
                 Err(problem) if problem.code == Code::StoreUnavailable => return Err(problem),
                 Err(problem) => self.put_off(&hook, &problem).await?,
             }
@@ -57,7 +60,8 @@ impl Hooks {
         Ok(processed)
     }
 
-    /// Leaves an event that could not be processed for later, with why; gives it up if that was often enough.
+    /// Postpones an event that could not be processed, with the reason; marks it as failed after
+    /// too many tries.
     async fn put_off(&self, hook: &InboundEvent, problem: &Problem) -> Result<(), Problem> {
         let attempts = hook.attempts + 1;
         let (event, source) = (hook.id.event.as_str(), hook.id.source.as_str());
@@ -69,11 +73,11 @@ impl Hooks {
         let outcome = Some(Payload::of(&why).map_err(|invalid| of_invalid(&invalid))?);
         let (id, attempts, status) = (hook.id.clone(), hook.attempts, InboundEventStatus::Received);
         let written = self.book()?.finish_event(FinishInboundEvent { id, attempts, status, outcome }).await;
-        // If it was not, somebody else has been at it.
+        // If the write was refused, another node has processed it.
         written.map(drop).map_err(|error| of_store(&error))
     }
 
-    /// Processes an event by its source as it is now, whether that is enabled or not.
+    /// Processes an event with the current source, enabled or not.
     pub(super) async fn process_again(
         self: &Arc<Self>,
         hook: InboundEvent,
@@ -81,14 +85,14 @@ impl Hooks {
         let (hooks, again) = (self.clone(), hook.clone());
         match tokio::spawn(async move { hooks.read_and_process(&again).await }).await {
             Ok(processed) => processed,
-            // It would panic again; whoever looks at it finds it.
-            Err(_) => self.finish(&hook, &Outcome::failed("the server failed; its log tells more")).await,
+            // It would panic again; a person will find it in the list.
+            Err(_) => self.finish(&hook, &Outcome::failed("the server failed; its log has the cause")).await,
         }
     }
 
     async fn read_and_process(&self, hook: &InboundEvent) -> Result<InboundEventStatus, Problem> {
         let Some(source) = self.find_source(&hook.id.workspace, hook.id.source.as_str()).await? else {
-            return self.finish(hook, &Outcome::failed("there is no such source any more")).await;
+            return self.finish(hook, &Outcome::failed("the source no longer exists")).await;
         };
         let Ok(headers) = hook.headers.to() else {
             return self.finish(hook, &Outcome::failed("its headers cannot be read any more")).await;
@@ -101,7 +105,7 @@ impl Hooks {
     }
 }
 
-/// When an event that was put off is taken up again: after twice the time each time, up to a limit.
+/// When a postponed event is due: the wait doubles each time, up to a limit.
 fn due_at(hook: &InboundEvent) -> Timestamp {
     match hook.attempts {
         0 => hook.received_at,

@@ -1,4 +1,5 @@
-//! Whether a webhook is believed. Strangers learn nothing from the answer, nor, as far as we can help it, from how long it takes.
+//! Verification of webhooks. The response tells a stranger nothing, nor, as far as possible, does
+//! the time it takes.
 
 use hapax_documents::UNKNOWN_SECRET;
 use hapax_engine::model::{FailureClass, Timestamp};
@@ -12,22 +13,23 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::Hooks;
 use super::source::StoredSource;
 
-/// Why a webhook is not believed: for the log and the metrics, never for its sender.
+/// Why verification failed: for the log and the metrics, never for the sender.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Disbelieved {
-    /// Nobody set such a source up.
+    /// There is no such source.
     #[error("there is no such source")]
     UnknownSource,
-    /// It is signed well, but its source is disabled.
+    /// The signature is valid, but the source is disabled.
     #[error("the source is disabled")]
     Disabled,
-    /// The source has no secret that could be used, and trying again would not change that.
+    /// The source has no usable secret, and a retry would not change that.
     #[error("no secret of the source can be used: {0}")]
     NoSecret(String),
-    /// A secret that might have signed it could not be read. That is a trouble of ours, so its sender is asked to come again.
+    /// A secret that may have signed it could not be read. That is a server error, so the sender is
+    /// asked to retry.
     #[error("a secret of the source cannot be read now: {0}")]
     SecretUnavailable(String),
-    /// It is not signed as it should be.
+    /// The signature is invalid.
     #[error(transparent)]
     Signature(#[from] Refused),
 }
@@ -60,7 +62,7 @@ pub(crate) const DISBELIEVED: [&str; 11] = [
     "no_match",
 ];
 
-/// A signature that never holds, checked in place of one that is not there, so that both take about as long.
+/// A fake signature to check where there is no real one, so that both cases take about as long.
 pub(super) struct Decoy {
     verifier: Verifier,
     headers: HeaderMap,
@@ -85,7 +87,7 @@ impl Decoy {
     }
 }
 
-/// Reads a body of which nothing is kept, with about as much work as checking a signature over it.
+/// Reads and drops a body, with about as much work as checking a signature.
 pub(super) struct DecoyDigest(Hmac<Sha256>);
 
 impl DecoyDigest {
@@ -102,18 +104,18 @@ impl DecoyDigest {
     }
 }
 
-/// The secrets of a source, as far as they could be had.
+/// The secrets of a source that could be read.
 #[derive(Default)]
 struct Secrets {
     usable: Vec<SecretString>,
-    /// Not set up, or of no use: a matter of configuration.
+    /// Not configured, or unusable.
     missing: Vec<String>,
-    /// There, as far as we know, but not to be had now.
+    /// Configured, but unreadable at the moment.
     unreadable: Vec<String>,
 }
 
 impl Hooks {
-    /// Is it from `source`, byte for byte, and not sent long ago?
+    /// Verifies that the request is from `source`, unchanged, and recent.
     pub(super) async fn verify(
         &self,
         source: &StoredSource,
@@ -122,7 +124,7 @@ impl Hooks {
         now: Timestamp,
     ) -> Result<(), Disbelieved> {
         let believed = self.verify_known(source, headers, body, now).await;
-        // Nothing was compared in these cases.
+        // No signature was compared in these cases.
         if matches!(
             believed,
             Err(Disbelieved::NoSecret(_)
@@ -185,7 +187,8 @@ impl Hooks {
                 Err(failure) => secrets.unreadable.push(failure.message().to_owned()),
             }
         }
-        // While secrets are rotated one of them may not be there yet, or no longer. If none is there, this node lacks what it should have.
+        // During a rotation one of the secrets may be missing. If all are missing, this node is
+        // misconfigured.
         match secrets.usable.is_empty() {
             true => secrets.unreadable.extend(absent),
             false => secrets.missing.extend(absent),

@@ -1,4 +1,4 @@
-//! One line of a log: bounded, and safe whatever is in it.
+//! One line of a log: bounded, and safe for any content.
 
 use std::fmt::{self, Write};
 
@@ -9,12 +9,12 @@ use tracing::field::{Field, Visit};
 use super::LogFormat;
 use crate::limits::{MAX_LOG_LINE_BYTES, MAX_LOG_VALUE_BYTES};
 
-/// What a line that was cut ends with, and the longest end of any line.
+/// End of a line that was cut, and the longest end of any line.
 const CUT_JSON: &str = ",\"cut\":true}\n";
 const CUT_PRETTY: &str = " …\n";
 const RESERVED: usize = CUT_JSON.len();
 
-/// A line being written. Fields that no longer fit are left out, and it says so.
+/// A line being written. Fields that no longer fit are left out, and the line says so.
 pub(super) struct Line {
     format: LogFormat,
     text: String,
@@ -77,7 +77,7 @@ impl Line {
     }
 }
 
-/// A value as text, cut before it is too long: what is written beyond is never kept.
+/// A value as text, cut at its limit; the rest is never stored.
 struct Bounded(String);
 
 impl Write for Bounded {
@@ -89,7 +89,7 @@ impl Write for Bounded {
         }
         self.0.push_str(&text[..text.floor_char_boundary(room)]);
         self.0.push('…');
-        // Nothing more is wanted.
+        // Stops the writer.
         Err(fmt::Error)
     }
 }
@@ -141,7 +141,7 @@ fn escape(out: &mut String, value: &str) {
     }
 }
 
-/// Characters that make a terminal or an editor show something else than what is there.
+/// Characters that make a terminal or an editor display misleading text.
 fn turns_text(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

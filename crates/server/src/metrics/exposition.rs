@@ -43,7 +43,8 @@ impl Family<'_> {
         self.write("", labels, &value);
     }
 
-    /// The series of one histogram: cumulative buckets, sum and count. `counts` has one more than `bounds`, for what is beyond.
+    /// The series of one histogram: cumulative buckets, sum and count. `counts` has one more than
+    /// `bounds`, for the overflow.
     pub(super) fn histogram(&mut self, labels: &[(&str, &str)], bounds: &[f64], counts: &[u64], sum: f64) {
         let mut cumulative = 0;
         for (place, count) in counts.iter().enumerate() {

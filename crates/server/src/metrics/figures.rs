@@ -1,4 +1,4 @@
-//! Figures that only the store knows, read at most once in a while however often somebody scrapes.
+//! Figures that only the store knows, cached for a while however often they are scraped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ struct Last {
     seen: Option<(Instant, StoreFigures)>,
 }
 
-/// What the store holds, over all workspaces.
+/// Contents of the store, over all workspaces.
 #[derive(Debug, Clone)]
 pub(super) struct StoreFigures {
     pub(super) repeats: BTreeMap<EffectClass, RepeatCount>,
@@ -48,11 +48,11 @@ pub(super) struct StoreFigures {
     pub(super) oldest_unprocessed_hook_at: Option<Timestamp>,
 }
 
-/// What is known of the store.
+/// Result of reading the store.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) is_up: bool,
-    /// As it was last seen, which may be long ago if it is down.
+    /// The last figures, which may be old if the store is down.
     pub(super) figures: Option<StoreFigures>,
     pub(super) age: Duration,
 }
@@ -62,7 +62,7 @@ impl Figures {
         Figures { store, last: Mutex::default() }
     }
 
-    /// Those who scrape at once wait for one look at the store.
+    /// Concurrent scrapes share one read of the store.
     pub(super) async fn read(&self, entities: &Entities) -> Reading {
         let mut last = self.last.lock().await;
         if last.asked_at.is_none_or(|at| at.elapsed() >= STORE_FIGURES_KEPT_FOR) {
@@ -112,7 +112,8 @@ impl Figures {
         })
     }
 
-    /// Runs that need people, by reason: those of the steps in doubt that were read, and paused ones, which an index finds in each workspace.
+    /// Runs that need people, by reason: runs with the doubts that were read, and paused runs,
+    /// which an index finds in each workspace.
     async fn count_needing_attention(
         &self,
         doubts: &[StoredDoubt],
@@ -146,7 +147,7 @@ impl Figures {
         Ok(counts)
     }
 
-    /// When the oldest webhook came that was taken in and that nobody has processed.
+    /// Arrival of the oldest accepted webhook that is not processed.
     async fn find_oldest_unprocessed_hook(&self) -> Result<Option<Timestamp>, StoreError> {
         let Some(book) = self.store.webhook_store() else { return Ok(None) };
         let first = ListUnprocessedEvents { before: self.store.now(), after: None, limit: 1 };
@@ -154,7 +155,8 @@ impl Figures {
         Ok(oldest.first().map(|hook| hook.received_at))
     }
 
-    /// Operations in doubt in the workspaces that have entity workflows, and since when the oldest is.
+    /// Operations in doubt in the workspaces with entity workflows, and the start of the oldest
+    /// doubt.
     async fn count_in_doubt(&self, entities: &Entities) -> Result<(usize, Option<Timestamp>), StoreError> {
         let Some(book) = self.store.entity_store() else { return Ok((0, None)) };
         let (mut count, mut oldest) = (0, None::<Timestamp>);

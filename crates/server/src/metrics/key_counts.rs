@@ -1,4 +1,5 @@
-//! What comes of keys: in all, and by credential, so that one whose calls come again unusually often stands out.
+//! Use of idempotency keys: in total, and by credential, so that a credential with unusually many
+//! retries stands out.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,7 +11,7 @@ use hapax_http_idempotency::Event;
 use super::exposition::Exposition;
 use crate::limits::MAX_CREDENTIAL_SERIES;
 
-/// Those credentials that have no series of their own.
+/// Label for credentials without a series of their own.
 const OTHERS: &str = "other";
 
 /// How a key was used.
@@ -26,7 +27,7 @@ const USES: [(Use, &str); 3] =
 
 type Counts = [u64; USES.len()];
 
-/// What a business key names.
+/// Kind of object that a business key names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyOf {
     Run,
@@ -35,27 +36,27 @@ pub(crate) enum KeyOf {
     Signal,
 }
 
-/// Each kind with its metric and what that tells.
+/// Each kind with its metric and its help text.
 const KINDS: [(KeyOf, &str, &str); 4] = [
     (
         KeyOf::Run,
         "hapax_run_key_events_total",
-        "What came of run keys (idempotencyKey of a start): a new run, the run found again, or a conflict.",
+        "Run keys (idempotencyKey of a start) by result: a new run, the run found again, or a conflict.",
     ),
     (
         KeyOf::Operation,
         "hapax_operation_key_events_total",
-        "What came of operation keys (idempotencyKey of an entity step): a new operation, the operation found again, or a conflict.",
+        "Operation keys (idempotencyKey of an entity step) by result: a new operation, the operation found again, or a conflict.",
     ),
     (
         KeyOf::Promise,
         "hapax_promise_key_events_total",
-        "What came of promise keys, in creating and settling: new, the same again, or a conflict.",
+        "Promise keys, in creations and settlements, by result: new, the same again, or a conflict.",
     ),
     (
         KeyOf::Signal,
         "hapax_signal_key_events_total",
-        "What came of signals with a signalId: stored, or stored before. They have no conflicts.",
+        "Signals with a signalId by result: stored, or stored before. They have no conflicts.",
     ),
 ];
 
@@ -101,7 +102,7 @@ impl KeyCounts {
     }
 
     pub(super) fn write(&self, out: &mut Exposition) {
-        let help = "What came of requests with an Idempotency-Key: began is a new operation, replayed an answer given again.";
+        let help = "Requests with an Idempotency-Key by result: began is a new operation, replayed is a repeated response.";
         let mut family = out.family("hapax_request_key_events_total", "counter", help);
         for event in Event::ALL {
             let count = self.request_keys[event as usize].load(Ordering::Relaxed);

@@ -8,14 +8,15 @@ use http::{Method, StatusCode};
 
 use super::exposition::Exposition;
 
-/// Where no route fits.
+/// Label for unknown routes.
 const UNMATCHED: &str = "unmatched";
 const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "OTHER"];
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 const BOUNDS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
-/// All routes are there from the beginning, so that counting takes no lock and nobody can make new series.
+/// All routes are registered at the start, so counting takes no lock and callers cannot create
+/// series.
 #[derive(Debug)]
 pub(super) struct RouteCounts(BTreeMap<&'static str, [MethodCounts; METHODS.len()]>);
 
@@ -80,7 +81,7 @@ impl RouteCounts {
 mod tests {
     use super::*;
 
-    /// Invariant: nobody outside can make series.
+    /// Invariant: callers cannot create series.
     #[test]
     fn unknown_paths_and_methods_make_no_new_series() {
         let counts = RouteCounts::new(["/known"]);

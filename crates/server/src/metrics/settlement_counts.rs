@@ -1,4 +1,4 @@
-//! What comes of settlements that are asked for from outside.
+//! Counts settlements that are requested from outside.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use hapax_engine::runtime::SettlePromiseOutcome;
 
 use super::exposition::Exposition;
 
-/// What came of one.
+/// Result of a settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Resolved,
@@ -43,9 +43,9 @@ impl SettlementCounts {
     }
 
     pub(super) fn write(&self, out: &mut Exposition) {
-        let help = "What came of settlements of promises: resolved, rejected and cancelled are settled now, repeated was settled so \
-                    before, kept came before its promise, conflicted says something else than what stands, timed_out came too late, \
-                    unmatched names no promise.";
+        let help = "Settlements of promises by result: resolved, rejected and cancelled are settled now, repeated already had this \
+                    settlement, kept came before its promise, conflicted differs from the recorded settlement, timed_out came too \
+                    late, unmatched names no promise.";
         let mut family = out.family("hapax_promise_settlements_total", "counter", help);
         for (outcome, name) in OUTCOMES {
             family.count(&[("outcome", name)], self.0[outcome as usize].load(Ordering::Relaxed));
@@ -53,7 +53,7 @@ impl SettlementCounts {
     }
 }
 
-/// What came of it; `None` if nobody knows, or if what was asked could not be understood.
+/// Result of the settlement; `None` if it is unknown, or if the request was invalid.
 fn outcome_of(answer: &Result<SettlePromiseOutcome, Error>) -> Option<Outcome> {
     match answer {
         Ok(SettlePromiseOutcome::Settled(promise)) => Some(match promise.state.status() {

@@ -1,4 +1,4 @@
-//! Webhooks that came in: what became of them by source, and why others were refused.
+//! Counts received webhooks by source and outcome, and rejected ones by reason.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use super::exposition::Exposition;
 use crate::hooks::DISBELIEVED;
 use crate::limits::MAX_SOURCE_SERIES;
 
-/// Why a webhook that is believed, or a sender who is not, is refused all the same.
+/// Why a verified webhook, or an unverified sender, is rejected.
 const REFUSED: [&str; 5] = ["rate_limited", "too_large", "compressed", "bad_body", "bad_event_id"];
 
 #[derive(Debug, Default)]
@@ -18,11 +18,11 @@ pub(super) struct WebhookCounts {
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-/// The workspace, the source, and what became of the event.
+/// The workspace, the source, and the outcome of the event.
 type Series = (String, String, &'static str);
 
 impl WebhookCounts {
-    /// Something became of an event. Sources beyond what can be told apart are counted together.
+    /// Counts the outcome of an event. Sources beyond the limit are counted together.
     pub(super) fn count(&self, workspace: &WorkspaceId, source: &str, status: &'static str) {
         let mut events = self.events.lock().expect("no holder panics");
         let series = (workspace.to_string(), source.to_owned(), status);
@@ -37,13 +37,13 @@ impl WebhookCounts {
     }
 
     pub(super) fn write(&self, out: &mut Exposition) {
-        let help = "Webhooks that came in and what became of them, by source: applied, ignored, unmatched, failed, or duplicate. An event \
-                    that is processed again counts again.";
+        let help = "Received webhooks by source and result: applied, ignored, unmatched, failed, or duplicate. An event that is \
+                    processed again counts again.";
         let mut family = out.family("hapax_webhook_events_total", "counter", help);
         for ((workspace, source, status), count) in &*self.events.lock().expect("no holder panics") {
             family.count(&[("workspace", workspace), ("source", source), ("status", status)], *count);
         }
-        let help = "Webhooks that were not taken in, and why: the reason that their senders are not told.";
+        let help = "Rejected webhooks by reason; their senders do not see it.";
         let mut family = out.family("hapax_webhooks_refused_total", "counter", help);
         let refused = self.refused.lock().expect("no holder panics");
         for reason in DISBELIEVED.into_iter().chain(REFUSED) {

@@ -40,7 +40,7 @@ pub(crate) fn assemble() -> Value {
         for operation in &group.operations {
             let route =
                 routes.iter().find(|route| route.method == operation.method && route.path == operation.path);
-            // A test holds the tables to each other. A description without the route is still a description.
+            // A test compares the tables. A description without the route is still a description.
             let Some(route) = route else { continue };
             let path = paths.entry(operation.path).or_insert_with(|| json!({}));
             let mut described = parts.describe(&group, operation, route);
@@ -86,11 +86,7 @@ fn describe_members(schemas: &mut Schemas) {
     let stored = schema_of::<api::StoredRequest>(schemas);
     let problems = json!({ "type": "array", "items": schema_of::<api::DefinitionProblem>(schemas) });
     let members = [
-        (
-            "storedRequest",
-            "The request that the key stands for. Sent with `idempotency_key_conflict`.",
-            stored,
-        ),
+        ("storedRequest", "The first request under the key. Sent with `idempotency_key_conflict`.", stored),
         ("problems", "Every error in the document. Sent when a document is invalid.", problems),
     ];
     let problem = schemas.entry("Problem".to_owned()).or_default();
@@ -100,7 +96,7 @@ fn describe_members(schemas: &mut Schemas) {
     }
 }
 
-/// What operations share.
+/// Parts that operations share.
 #[derive(Default)]
 struct Parts {
     schemas: Schemas,

@@ -1,4 +1,5 @@
-//! Examples of requests and their answers. A test records them from a real server, and holds them to it.
+//! Examples of requests and responses. A test records them from a real server, and checks that they
+//! stay true.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

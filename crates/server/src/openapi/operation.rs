@@ -1,4 +1,4 @@
-//! One operation of the API as the description tells of it.
+//! Description of one API operation.
 
 use hapax_api::Code;
 use http::Method;
@@ -8,11 +8,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::schemas::{Schemas, page_of, schema_of};
 
-/// Operations about one kind of thing. The reference has a chapter for each.
+/// Operations on one kind of resource. The reference has a chapter for each.
 pub(crate) struct Group {
     /// Name of the chapter.
     pub(crate) tag: &'static str,
-    /// What the things are, in a sentence or two.
+    /// Explanation of the resources, in a sentence or two.
     pub(crate) about: &'static str,
     /// File under `openapi/examples` with the recorded examples.
     pub(crate) examples: &'static str,
@@ -27,20 +27,21 @@ pub(crate) struct Operation {
     pub(crate) id: &'static str,
     /// An imperative of a few words.
     pub(crate) summary: &'static str,
-    /// What happens, in Markdown.
+    /// Explanation in Markdown.
     pub(crate) about: &'static str,
-    /// Query and header parameters of its own. Those of the path, and the shared headers, follow from the route.
+    /// Query and header parameters of its own. Path parameters and shared headers are derived from
+    /// the route.
     pub(crate) parameters: Vec<Value>,
     pub(crate) body: Option<Body>,
     pub(crate) answers: Vec<Answer>,
-    /// Codes of its own. Those that every such route has follow from the route.
+    /// Codes of its own. Codes common to its kind of route are derived from the route.
     pub(crate) problems: Vec<Code>,
-    /// Answers the same for every value of the path, so nothing is "not found".
+    /// The response is the same for every value of the path, so nothing is "not found".
     pub(crate) is_always_found: bool,
     pub(crate) schemas: Schemas,
 }
 
-/// What a request carries.
+/// Body of a request.
 pub(crate) struct Body {
     pub(crate) is_required: bool,
     pub(crate) about: &'static str,
@@ -48,7 +49,7 @@ pub(crate) struct Body {
     pub(crate) contents: Vec<(&'static str, Value)>,
 }
 
-/// What a request that succeeds is answered with.
+/// Response to a successful request.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) about: &'static str,
@@ -102,7 +103,7 @@ impl Operation {
         }
     }
 
-    /// Says what happens.
+    /// Sets the explanation.
     pub(crate) fn about(mut self, about: &'static str) -> Self {
         self.about = about;
         self
@@ -153,7 +154,7 @@ impl Operation {
         operation
     }
 
-    /// Takes whatever JSON the sender sends.
+    /// Takes any JSON that the sender sends.
     pub(crate) fn any_body(mut self, about: &'static str) -> Self {
         self.body = Some(Body { is_required: true, about, contents: vec![(JSON, json!({}))] });
         self
@@ -187,7 +188,7 @@ impl Operation {
         self
     }
 
-    /// Gives the last answer as a web page, too.
+    /// Offers the last response as a web page, too.
     pub(crate) fn or_html(mut self) -> Self {
         let answer = self.answers.last_mut().expect("an answer to give");
         answer.contents.push(("text/html", json!({ "type": "string" })));

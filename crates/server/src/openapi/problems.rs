@@ -11,7 +11,8 @@ use super::shared::{header_refs, names_in};
 use crate::access::Access;
 use crate::routes::Route;
 
-/// Codes that any request may meet before it reaches its operation, or after it failed there. They are named once, for the whole API.
+/// Codes that any request may get before it reaches its operation, or after a failure there. They
+/// are listed once, for the whole API.
 pub(crate) const OF_EVERY_REQUEST: &[Code] = &[
     Code::MethodNotAllowed,
     Code::UriTooLong,
@@ -34,7 +35,7 @@ const OF_REQUEST_KEYS: &[Code] = &[
     Code::IdempotencyKeyExpired,
     Code::IdempotencyWindowPassed,
     Code::IdempotencyKeyConflict,
-    // The body is read to tell one request from another, even where the operation takes none.
+    // The body is read to fingerprint the request, even if the operation takes none.
     Code::PayloadTooLarge,
     Code::RequestTimeout,
     Code::BodyMemoryFull,
@@ -50,7 +51,7 @@ const OF_BODIES: &[Code] = &[
     Code::BodyMemoryFull,
 ];
 
-/// Every code that `operation` answers with, beside [`OF_EVERY_REQUEST`].
+/// All codes of `operation`, beside [`OF_EVERY_REQUEST`].
 pub(crate) fn codes_of(operation: &Operation, route: &Route) -> BTreeSet<Code> {
     let mut codes: BTreeSet<Code> = operation.problems.iter().copied().collect();
     let is_write = operation.method != Method::GET;

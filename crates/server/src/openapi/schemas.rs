@@ -34,7 +34,8 @@ fn schema_named<T: ToSchema>(name: String, schemas: &mut Schemas) -> Value {
     reference
 }
 
-/// An optional field is absent when it has no value. The derived schemas also admit `null`, which is never sent.
+/// Removes `null` from optional fields. A field without a value is absent, and `null` is never
+/// sent.
 pub(crate) fn drop_nulls(schema: &mut Value) {
     let either = schema["oneOf"].as_array();
     let is_optional = either.is_some_and(|either| either.iter().any(|one| one["type"] == "null"));

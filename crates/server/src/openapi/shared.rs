@@ -110,7 +110,7 @@ const PATH_PARAMETERS: &[PathParameter] = &[
     ("/promises", "id", "DurablePromiseId", "Id of the promise, percent-encoded.", "invoice-4711"),
 ];
 
-/// Name of the shared parameter that stands at `name` in `path`.
+/// Name of the shared parameter for `name` in `path`.
 pub(crate) fn path_parameter(path: &str, name: &str) -> Option<&'static str> {
     let fitting = PATH_PARAMETERS.iter().filter(|row| path.starts_with(row.0) && row.1 == name);
     fitting.max_by_key(|row| row.0.len()).map(|row| row.2)
@@ -178,7 +178,8 @@ pub(crate) fn parameters() -> Map<String, Value> {
     parameters
 }
 
-/// Shared headers of answers: the name on the wire, which is also the name in the description, and its meaning.
+/// Shared response headers: the name on the wire, which is also the name in the description, and
+/// its meaning.
 const HEADERS: &[(&str, &str, &str)] = &[
     ("ETag", "string", "Current version, in quotes. Send it as `If-Match` to change only what you saw."),
     ("Location", "string", "Path of the resource."),

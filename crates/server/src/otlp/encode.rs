@@ -1,7 +1,7 @@
 //! Spans as the message `ExportTraceServiceRequest` of OTLP 1.x, in protobuf.
 //!
-//! The message is small and will not change, so it is written by hand: the crates for it would be built in every build for these
-//! few fields.
+//! The message is small and stable, so it is written by hand: the protobuf crates would slow down
+//! every build for these few fields.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

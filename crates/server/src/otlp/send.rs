@@ -1,4 +1,4 @@
-//! Sends spans on, many at a time.
+//! Sends spans in batches.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,10 +15,10 @@ use super::span_layer::Finished;
 use super::{DROPPED, EXPORTED, Told};
 use crate::limits::{MAX_SPANS_PER_EXPORT, SPAN_EXPORT_EVERY};
 
-/// How often a receiver that takes nothing is complained about.
+/// Interval of warnings about a receiver that rejects spans.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
-/// Sends what is told, until nobody can tell anything more.
+/// Sends spans until all senders are gone.
 pub(super) async fn keep_sending(
     mut told: mpsc::Receiver<Told>,
     outgoing: Outgoing,
@@ -52,7 +52,7 @@ pub(super) async fn keep_sending(
             }
         }
         if let Some(done) = waiting {
-            // Whoever asked may have lost patience.
+            // The caller may have stopped waiting.
             let _ = done.send(());
         }
     }

@@ -1,4 +1,4 @@
-//! Where spans go, as the environment variables of OpenTelemetry say.
+//! Settings for the export of spans, from OpenTelemetry's environment variables.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use http::{HeaderMap, Uri};
 
 use crate::limits::SPAN_EXPORT_TIMEOUT;
 
-/// Where spans go, and under what name.
+/// Address and service name for the export of spans.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OtlpSettings {
     url: String,
@@ -17,7 +17,7 @@ pub struct OtlpSettings {
     place: Place,
 }
 
-/// What the environment says cannot be done.
+/// Error in the settings of the environment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OtlpError {
     /// No address.
@@ -27,17 +27,18 @@ pub enum OtlpError {
     Endpoint(String),
     /// Another protocol.
     #[error(
-        "OTEL_EXPORTER_OTLP_PROTOCOL is `{0}`; only http/protobuf is spoken here. Leave it out and name the HTTP port of the receiver \
+        "OTEL_EXPORTER_OTLP_PROTOCOL is `{0}`; only http/protobuf is supported. Omit it and name the HTTP port of the receiver \
          (usually 4318)"
     )]
     Protocol(String),
-    /// Headers that cannot be sent. What they hold is not repeated, because it may be secret.
+    /// Invalid headers. The error does not repeat them, because they may be secret.
     #[error("OTEL_EXPORTER_OTLP_HEADERS must be name=value pairs with commas between them")]
     Headers,
 }
 
 impl OtlpSettings {
-    /// Reads what `find` knows by the names of OpenTelemetry; `None` if no endpoint is named, or `OTEL_SDK_DISABLED` is true.
+    /// Reads the variables by their OpenTelemetry names; `None` if there is no endpoint, or if
+    /// `OTEL_SDK_DISABLED` is true.
     pub fn read(find: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, OtlpError> {
         let find =
             |name: &str| find(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
@@ -62,7 +63,8 @@ impl OtlpSettings {
         Ok(Some(OtlpSettings { url, headers, service, place }))
     }
 
-    /// The operator named the receiver: it may be on this machine or in a private network. Nothing else is called.
+    /// Rules for the receiver. The operator named it, so it may be on this machine or in a private
+    /// network. No other address is allowed.
     pub(super) fn rules(&self) -> Rules {
         Rules {
             allow: vec![self.place.clone()],
@@ -87,7 +89,7 @@ impl OtlpSettings {
 
 impl fmt::Debug for OtlpSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Headers hold what the receiver wants to see as proof, and so may the address.
+        // Headers hold credentials, and the address may hold them too.
         f.debug_struct("OtlpSettings").field("service", &self.service).finish_non_exhaustive()
     }
 }
@@ -118,7 +120,7 @@ fn read_headers(text: &str) -> Result<HeaderMap, OtlpError> {
     Ok(headers)
 }
 
-/// Values are percent-encoded, as in W3C baggage; a `%` that begins no code stands for itself.
+/// Values are percent-encoded, as in W3C baggage. A `%` without a code is literal.
 fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_refused_with_what_to_do() {
+    fn impossible_requests_are_rejected_with_a_remedy() {
         for bad in ["collector:4318", "grpc://a:1", "http://", "nonsense at all"] {
             assert!(matches!(read(&[(ENDPOINT, bad)]), Err(OtlpError::Endpoint(_))), "{bad}");
         }

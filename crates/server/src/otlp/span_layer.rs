@@ -1,4 +1,4 @@
-//! Collects spans as they are made, filled in and closed.
+//! Collects spans as they open, get fields, and close.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ pub struct SpanLayer {
     queue: mpsc::Sender<Told>,
 }
 
-/// A span that is over.
+/// A closed span.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) trace_id: [u8; 16],
@@ -42,7 +42,7 @@ pub(super) enum Value {
     Truth(bool),
 }
 
-/// A span that is under way.
+/// An open span.
 struct Open {
     trace_id: Option<[u8; 16]>,
     span_id: [u8; 8],
@@ -123,7 +123,7 @@ impl Open {
             ("sampled", Value::Truth(is_sampled)) => self.is_sampled = *is_sampled,
             ("otel.name", Value::Text(text)) => self.name = Some(text.clone()),
             _ => {
-                // All stretches of a run belong together, and its id is as wide as that of a trace.
+                // All stretches of a run form one trace, and a run id is as wide as a trace id.
                 if let ("run", Value::Text(text), None) = (name, &value, self.trace_id) {
                     self.trace_id = text.parse().ok().map(|run: RunId| run.as_u128().to_be_bytes());
                 }
@@ -163,7 +163,7 @@ impl Visit for Open {
     }
 }
 
-/// Not a secret: it need only be unlikely to meet another.
+/// Not a secret: it only has to be unlikely to collide.
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     if getrandom::fill(&mut bytes).is_err() || bytes.iter().all(|byte| *byte == 0) {

@@ -20,7 +20,8 @@ use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
 use crate::strict_json::StrictJson;
 
-/// Answers an approval: under the role and the requester of the credential, which the document lets decide or not.
+/// Answers an approval under the role and the requester of the credential; the document decides if
+/// they may.
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -31,7 +32,7 @@ pub(crate) async fn answer(
     let run = run_id(&id)?;
     let engine = app.engine_for(&identity);
     let facts = engine.get(run).await.map_err(|error| problem_of(&error))?.head.facts;
-    let absent = || Refused::new(Code::NotFound, "The run has no such step that asks for an approval.");
+    let absent = || Refused::new(Code::NotFound, "The run has no approval step of this name.");
     let definition = match app.definitions.get_document(&facts.workspace, &facts.workflow).await {
         Err(problem) if problem.code == Code::DefinitionNotFound => return Err(absent()),
         found => found?,
@@ -73,8 +74,8 @@ fn not_counted(approval: &Approval, why: &AnswerRefused) -> Refused {
     }
 }
 
-/// The approval that the step of this name asks for, wherever it stands in the document. Within `for_each` a step has the place of its item
-/// after its name.
+/// The approval of the step with this name, at any depth of the document. Within `for_each`, the
+/// name of a step ends with the position of its item.
 fn find_approval<'a>(steps: &'a [Step], name: &str) -> Option<&'a Approval> {
     steps.iter().find_map(|step| match &step.kind {
         StepKind::Approval(approval) => {

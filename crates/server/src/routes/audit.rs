@@ -1,4 +1,4 @@
-//! The audit log: what people did, and with which credential, from where.
+//! The audit log: the actions of people, with their credential and address.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::app::App;
 use crate::errors::problem_of;
 use crate::translate::{action_of, shown_note};
 
-/// Which entries to list. Several filters narrow each other.
+/// Filters for audit entries. Several filters narrow each other.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AuditQuery {
     /// Only with this credential, by its id.
     credential: Option<String>,
-    /// Only by this person: whom the request named in `by`, or the name of the credential.
+    /// Only by this person: the one the request named in `by`, or the name of the credential.
     name: Option<String>,
     /// Only of this kind, as `what` spells it: `resolved`, `approval_answered`, `promise_settled`, `step_taken`, `overridden`, `key_released`, ...
     action: Option<String>,
@@ -43,10 +43,10 @@ pub(crate) struct AuditQuery {
     /// Before this time.
     #[param(format = DateTime)]
     until: Option<String>,
-    /// How many at most, 1 to 200; 50 if absent.
+    /// Most items on the page, 1 to 200; 50 if absent.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     limit: Option<String>,
-    /// Where the page before ended.
+    /// Cursor from the page before.
     cursor: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl AuditQuery {
         })
     }
 
-    /// What else it is about; an entry is about one thing.
+    /// Object of the entry; an entry is about one object.
     fn subject(&self) -> Result<Option<AuditSubject>, Refused> {
         let pair = |name: &str, text: &str| {
             let detail = format!("`{name}` is two parts with a slash between them.");
@@ -109,7 +109,8 @@ fn place_of(text: &str) -> Option<AuditCursor> {
     Some(AuditCursor { at: Timestamp::from_millis(at.parse().ok()?), place: place.parse().ok()? })
 }
 
-/// What people did in the workspace, oldest first: who, with which credential and role, from where, under which trace.
+/// Actions of people in the workspace, oldest first: the person, credential and role, the address
+/// and the trace.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

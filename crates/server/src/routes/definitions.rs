@@ -1,4 +1,4 @@
-//! Definitions: documents that can be run.
+//! Workflow definitions.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::definitions::Definition;
 use crate::strict_json::StrictJson;
 use crate::uploaded::Uploaded;
 
-/// Uploads a definition, as JSON or YAML. A version never changes: the same again is found, something else is refused.
+/// Uploads a definition, as JSON or YAML. A version never changes: the same content is found,
+/// different content is rejected.
 pub(crate) async fn upload(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -40,7 +41,7 @@ pub(crate) async fn show(
     Ok(shown(&*app.definitions.get(&identity.workspace, &id).await?))
 }
 
-/// Archives a definition, or takes it out of the archive. An archived one starts no new runs; runs that began with it go on.
+/// Archives or unarchives a definition. An archived one starts no new runs; its open runs continue.
 pub(crate) async fn change(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -52,7 +53,7 @@ pub(crate) async fn change(
     Ok(shown(&changed))
 }
 
-/// Deletes a definition. Refused with `definition_in_use` while open runs need it.
+/// Deletes a definition. Rejected with `definition_in_use` while open runs need it.
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -68,15 +69,15 @@ fn shown(definition: &Definition) -> Response {
     ([(header::ETAG, etag(definition.revision()))], Json(definition.shown())).into_response()
 }
 
-/// Which definitions to list.
+/// Filters for definitions.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DefinitionFilter {
-    /// How many at most, 1 to 200; 50 if absent.
+    /// Most items on the page, 1 to 200; 50 if absent.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     limit: Option<String>,
-    /// Where the page before ended.
+    /// Cursor from the page before.
     cursor: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Deliveries of webhooks: what became of each, sending them once more, and forgetting them.
+//! Webhook deliveries: list, redeliver and discard.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::strict_json::StrictJson;
 use crate::subscriptions::{Deliveries, subscription_of};
 use crate::translate::{delivery_status_named, shown_delivery};
 
-/// Which deliveries.
+/// Filters for deliveries.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -31,14 +31,15 @@ pub(crate) struct Wanted {
     /// Only with this status: due, claimed, delivered or dead.
     #[param(value_type = Option<api::DeliveryStatus>)]
     status: Option<String>,
-    /// How many at most, 1 to 200; 50 if absent.
+    /// Most items on the page, 1 to 200; 50 if absent.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     limit: Option<String>,
-    /// Where the page before ended.
+    /// Cursor from the page before.
     cursor: Option<String>,
 }
 
-/// Deliveries in the order of their runs. A page may be short though there are more: `nextCursor` tells.
+/// Deliveries in the order of their runs. A page may be short although there are more: `nextCursor`
+/// says so.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -73,7 +74,7 @@ fn shown(posts: &[OutboxMessage]) -> Vec<api::WebhookDelivery> {
     posts.iter().filter_map(shown).collect()
 }
 
-/// Looks through all after-effects for those of webhooks, so far as one request may.
+/// Searches all after-effects for webhook deliveries, up to the limit of one request.
 async fn of_all(
     app: &App,
     identity: &Acting,
@@ -103,7 +104,7 @@ async fn of_all(
     Ok((found, after))
 }
 
-/// Sends one that was delivered or given up once more, under the same `webhook-id`.
+/// Redelivers a delivery that was delivered or given up, under the same `webhook-id`.
 pub(crate) async fn redeliver(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -125,7 +126,8 @@ pub(crate) async fn redeliver(
     Ok(Json(shown_delivery(&post, &subscription)))
 }
 
-/// Sends many that were given up, or delivered, once more, each under its own `webhook-id`. They are sent in the order of their runs.
+/// Redelivers many that were given up or delivered, each under its own `webhook-id`. They are sent
+/// in the order of their runs.
 pub(crate) async fn redeliver_many(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -136,7 +138,7 @@ pub(crate) async fn redeliver_many(
         DeliveryStatus::Dead => OutboxStatus::Dead,
         DeliveryStatus::Delivered => OutboxStatus::Delivered,
         DeliveryStatus::Due | DeliveryStatus::Claimed => {
-            let detail = "`status` is dead or delivered: what is on its way is not sent once more.";
+            let detail = "`status` is dead or delivered: a delivery in progress cannot be redelivered.";
             return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/status"));
         }
     };
@@ -152,8 +154,8 @@ pub(crate) async fn redeliver_many(
     Ok(Json(api::Page { items: shown(&due), next_cursor }))
 }
 
-/// Forgets deliveries that were given up, because nobody will want them any more: those of a subscription that was deleted, say. The audit
-/// log keeps which they were, who wanted it, and why.
+/// Discards dead deliveries that nobody needs any more, for example of a deleted subscription. The
+/// audit log keeps their ids, the person who discarded them, and the reason.
 pub(crate) async fn discard(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

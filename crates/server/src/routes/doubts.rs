@@ -1,4 +1,4 @@
-//! Effects of which nobody knows whether they happened.
+//! Effects with an unknown outcome.
 
 use std::sync::Arc;
 
@@ -21,19 +21,19 @@ use crate::identity::Person;
 use crate::strict_json::StrictJson;
 use crate::translate::{ruling, shown_actor, shown_doubt};
 
-/// Which page of a list.
+/// Position and size of a page.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PageOf {
-    /// How many at most, 1 to 200; 50 if absent.
+    /// Most items on the page, 1 to 200; 50 if absent.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     pub(crate) limit: Option<String>,
-    /// Where the page before ended.
+    /// Cursor from the page before.
     pub(crate) cursor: Option<String>,
 }
 
-/// Effects in doubt that nobody has ruled on, the longest in doubt first.
+/// Effects in doubt without a ruling, the oldest doubt first.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -68,7 +68,8 @@ fn place_of(text: &str) -> Result<DoubtCursor, Refused> {
     })
 }
 
-/// Decides what is to become of an effect in doubt. It counts once, for the doubt as it was seen, and is in the audit log.
+/// Decides an effect in doubt. The decision applies once, to the doubt as it was seen, and is in
+/// the audit log.
 pub(crate) async fn resolve(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -79,7 +80,7 @@ pub(crate) async fn resolve(
     let run = run_id(&run)?;
     let by = identity.actor(Person::named(asked.by.as_deref())?);
     let Some(ruling) = ruling(&asked, by) else {
-        let detail = "`happened` and `compensate` need `output`: what the effect gave, so that the run can go on with it.";
+        let detail = "`happened` and `compensate` need `output`, the output of the effect, so that the run can continue with it.";
         return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/output"));
     };
     let doubt = DoubtRef { run, step: StepId::from_stored(&step), seen: Version::new(asked.version) };

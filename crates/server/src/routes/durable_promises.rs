@@ -1,5 +1,5 @@
-//! Promises for clients of the public specification of durable promises. Request keys do not count here: `idempotency-key` has the
-//! specification's own meaning.
+//! Promises for clients of the public specification of durable promises. Request keys do not apply
+//! here: `idempotency-key` has the specification's own meaning.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::errors::problem_of;
 use crate::strict_json::StrictJson;
 use crate::translate::{completion, new_promise, shown_durable};
 
-/// Makes a durable promise, or finds that it was made under the same key.
+/// Creates a durable promise, or finds the one created under the same key.
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -42,7 +42,7 @@ pub(crate) async fn create(
         }
         CreatePromiseOutcome::Exists(_) => Err(Refused::new(
             Code::PromiseExists,
-            "The promise was made before, under another idempotency-key or none, or it is no longer pending and `strict` was asked for.",
+            "The promise already exists under another idempotency-key or none, or it is no longer pending and the request is `strict`.",
         )),
     }
 }
@@ -86,7 +86,7 @@ fn shown(app: &App, promise: &Promise) -> Result<Json<api::DurablePromise>, Refu
 }
 
 fn absent() -> Refused {
-    Refused::new(Code::NotFound, "There is no such promise in this workspace; make it with POST /promises.")
+    Refused::new(Code::NotFound, "There is no such promise in this workspace; create it with POST /promises.")
 }
 
 fn key_of(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Refused> {
@@ -100,7 +100,7 @@ fn is_strict(headers: &HeaderMap) -> Result<bool, Refused> {
         (Some(value), None) if value.eq_ignore_ascii_case(b"true") => Ok(true),
         (Some(value), None) if value.eq_ignore_ascii_case(b"false") => Ok(false),
         _ => {
-            let detail = "The header `strict` is `true` or `false`, once, or left away.";
+            let detail = "The header `strict` is `true` or `false`, once, or absent.";
             Err(Refused::new(Code::InvalidRequest, detail).with("path", "header:strict"))
         }
     }

@@ -1,4 +1,4 @@
-//! Entities: made, looked at, talked about.
+//! Entities: create, read and annotate them.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::identity::{Identity, Person};
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_entity, shown_entity_note, shown_entity_view, shown_operation};
 
-/// Makes an entity. The same again is found; one that is there and differs is not changed.
+/// Creates an entity. The same one is found; a different existing one is not changed.
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -40,7 +40,7 @@ pub(crate) async fn create(
         }
         CreateEntityOutcome::Exists(entity) => {
             let detail = format!(
-                "There is a {} that differs in its status or its data; nothing was changed. Read it with GET /api/v1/entities/{}/{}.",
+                "A {} with another status or other data exists; nothing was changed. Read it with GET /api/v1/entities/{}/{}.",
                 entity.entity, entity.entity.kind, entity.entity.id
             );
             return Err(Refused::new(Code::EntityExists, detail)
@@ -54,17 +54,17 @@ pub(crate) async fn create(
     Ok((status, told, Json(created)).into_response())
 }
 
-/// Which entities to list.
+/// Filters for entities.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct EntityFilter {
     /// Only those in this status.
     status: Option<String>,
-    /// How many at most, 1 to 200; 50 if absent.
+    /// Most items on the page, 1 to 200; 50 if absent.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     limit: Option<String>,
-    /// Where the page before ended.
+    /// Cursor from the page before.
     cursor: Option<String>,
 }
 
@@ -86,16 +86,17 @@ pub(crate) async fn list(
     Ok(Json(api::Page { items: found.iter().map(shown_entity).collect(), next_cursor }))
 }
 
-/// As whom it is looked at.
+/// Requester of a read.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AsWhom {
-    /// As whom steps would be taken; a credential that has a requester of its own asks as no other.
+    /// Requester that the allowed steps are computed for. A credential with a requester of its own
+    /// always uses that one.
     requester: Option<String>,
 }
 
-/// One entity, the operation that is in progress with it, and what may be done.
+/// One entity, its pending operation, and its allowed steps.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -112,12 +113,12 @@ pub(crate) async fn show(
     Ok((told, Json(shown_entity_view(&view, &workflow, app.store.now()))).into_response())
 }
 
-/// As whom a request asks: a credential that was made for one requester asks as no other.
+/// Requester of a request. A credential with a requester of its own always uses that one.
 pub(super) fn requester_of(identity: &Identity, asked: Option<String>) -> Result<Option<String>, Refused> {
     match (&identity.requester, asked) {
         (Some(own), Some(asked)) if *own != asked => Err(Refused::new(
             Code::RequesterNotAllowed,
-            format!("The credential asks as {own:?} and as no other. Leave `requester` away."),
+            format!("The credential acts only for {own:?}. Omit `requester`."),
         )
         .with("requester", own.as_str())),
         (Some(own), _) => Ok(Some(own.clone())),
@@ -125,7 +126,7 @@ pub(super) fn requester_of(identity: &Identity, asked: Option<String>) -> Result
     }
 }
 
-/// Says something about an entity, whatever is going on with it.
+/// Adds a note to an entity, also while an operation is pending.
 pub(crate) async fn add_note(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -138,7 +139,7 @@ pub(crate) async fn add_note(
     Ok((StatusCode::CREATED, Json(shown_entity_note(&note))).into_response())
 }
 
-/// What was seen, done and said about an entity, oldest first.
+/// Notes and events of an entity, oldest first.
 pub(crate) async fn notes(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

@@ -1,4 +1,4 @@
-//! Taking steps with entities, and what they come to on the wire.
+//! Steps of entities, and their responses.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ use crate::metrics::{KeyOf, Use};
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_entity, shown_failure, shown_operation, shown_pending};
 
-/// Takes a step with an entity: validated, claimed if the step says so, done once, and recorded. Waits for the action as long as
-/// `Prefer: wait=N` says, 60 seconds if it does not.
+/// Takes a step with an entity: validated, claimed if the step requires it, done once, and
+/// recorded. Waits for the action as long as `Prefer: wait=N` says, 60 seconds by default.
 pub(crate) async fn take(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -54,7 +54,8 @@ pub(crate) async fn take(
     asked.take(&app, &identity, &headers).await
 }
 
-/// Has an irreversible step taken although it may have happened: for managers, with a reason that the audit log keeps.
+/// Forces an irreversible step that may have happened already. For managers, with a reason for the
+/// audit log.
 pub(crate) async fn take_overriding(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -76,7 +77,7 @@ pub(crate) async fn take_overriding(
     asked.take(&app, &identity, &headers).await
 }
 
-/// How the key of a step was used; `None` if nothing came of it.
+/// Use of the step's key; `None` if the step had no effect.
 fn use_of_key(outcome: &TransitionOutcome, asked_at: Timestamp) -> Option<Use> {
     let recorded = match outcome {
         TransitionOutcome::Done { recorded, .. }
@@ -97,19 +98,20 @@ fn payload_of(input: &api::JsonObject) -> Result<Payload, Refused> {
     Ok(Payload::parse(input.text()).map_err(|invalid| of_invalid(&invalid))?)
 }
 
-/// An operation made under a request key has the request's id, so that a request which is sent again after a crash finds what it began.
+/// An operation under a request key has the request's id, so a request that is sent again after a
+/// crash finds its operation.
 fn id_of(OperationId(id): OperationId) -> Id {
     Id::from_u128(id.as_run().as_u128())
 }
 
-/// A step that somebody asks for.
+/// A requested step.
 struct Asked {
-    /// The type, the entity, the step.
+    /// The type, the id of the entity, and the step.
     at: (String, String, String),
     requester: Option<String>,
     input: Payload,
     key: Option<String>,
-    /// A manager's reason.
+    /// A manager's reason for an override.
     overridden: Option<String>,
     by: Actor,
     id: Option<Id>,
@@ -150,7 +152,7 @@ impl Asked {
         }
         match outcome {
             Ok(outcome) => self.answer(app, &engine, outcome).await,
-            // It may have begun, and then the next of the same finds it.
+            // It may have begun; then a retry finds it.
             Err(error @ Error::ShuttingDown) => Ok(kept(problem_of(&error), Kept::Unknown)),
             Err(error) => Err(problem_of(&error).into()),
         }
@@ -179,15 +181,13 @@ impl Asked {
                 Ok((StatusCode::OK, told, Json(taken)).into_response())
             }
             TransitionOutcome::Pending { operation, recorded } => Ok(under_way(&operation, recorded)),
-            TransitionOutcome::Rejected { operation: None, failure, .. } => Err(of_failure(
-                Code::StepRejected,
-                &failure,
-                "Correct what it names, and take the step again",
-            )
-            .into()),
+            TransitionOutcome::Rejected { operation: None, failure, .. } => {
+                Err(of_failure(Code::StepRejected, &failure, "Correct the cause, and take the step again")
+                    .into())
+            }
             TransitionOutcome::Rejected { operation: Some(operation), failure, recorded } => {
                 let problem = of_failure(Code::StepRejected, &failure, &after_rejection(&operation));
-                // It began, so this is its answer.
+                // It began, so this is its response.
                 Ok(kept(of_operation(problem, app, &operation, recorded), Kept::Store))
             }
             TransitionOutcome::Failed { operation, failure, recorded } => {
@@ -201,7 +201,7 @@ impl Asked {
             TransitionOutcome::InDoubt { operation } => {
                 let id = operation.id;
                 let detail = format!(
-                    "Nobody knows whether {id} ({}) happened. It is not sent again by itself. Ask the provider for the effect key {}, then decide with \
+                    "It is unknown whether {id} ({}) happened. It is not sent again automatically. Ask the provider for the effect key {}, then decide with \
                      POST /api/v1/operations/{id}/resolve.",
                     operation.step,
                     operation.effect_key()
@@ -213,7 +213,7 @@ impl Asked {
             TransitionOutcome::OverrideRequired { existing } => {
                 let (kind, id, step) = &self.at;
                 let detail = format!(
-                    "{} did it or may have, and it cannot be taken back. Find out whether it happened; a manager can have it done again \
+                    "{} did it or may have done it, and it is irreversible. Find out whether it happened; a manager can force the step \
                      with POST /api/v1/entities/{kind}/{id}/steps/{step}/override and a reason.",
                     existing.id
                 );
@@ -223,7 +223,7 @@ impl Asked {
         }
     }
 
-    /// The entity as it stands now; what is recorded does not tell.
+    /// Reads the current entity; the record does not include it.
     async fn look(&self, engine: &Engine) -> Option<Entity> {
         let (kind, id, _) = &self.at;
         engine.get_entity(kind, id, self.requester.as_deref()).await.ok().map(|view| view.entity)
@@ -240,14 +240,14 @@ impl Asked {
             .collect();
         Problem::new(
             Code::StepNotAllowed,
-            format!("{reason}. Nothing was done; `allowedSteps` lists what can be."),
+            format!("{reason}. Nothing was done; `allowedSteps` lists the allowed steps."),
         )
         .with("entityStatus", entity.status.as_str())
         .with("version", entity.version.get())
         .with("allowedSteps", allowed)
     }
 
-    /// What the key stands for, and where this request differs.
+    /// Describes the first request under the key, and the differences.
     fn conflict(&self, existing: &Operation) -> Problem {
         let (kind, id, step) = &self.at;
         let read = |payload: &Payload| payload.to::<Value>().unwrap_or_default();
@@ -271,8 +271,8 @@ impl Asked {
             differing_paths: first.differences(&now),
         };
         let detail = format!(
-            "The key names operation {0}, which asked for something else; nothing was changed. Look at it with GET /api/v1/operations/{0}, or \
-             use a new key if a new operation is meant.",
+            "The key names operation {0}, which was a different request; nothing was changed. Read it with GET /api/v1/operations/{0}, or \
+             use a new key for a new operation.",
             existing.id
         );
         let stored = serde_json::to_value(stored).unwrap_or_default();
@@ -280,7 +280,8 @@ impl Asked {
     }
 }
 
-/// It goes on; the same request under the same key is told what it comes to. `recorded`: an earlier request began it.
+/// The operation continues; a retry under the same key gets its outcome. `recorded`: an earlier
+/// request began it.
 fn under_way(operation: &Operation, recorded: bool) -> Response {
     let shown = api::TakenStep {
         operation: shown_operation(operation),
@@ -294,7 +295,7 @@ fn under_way(operation: &Operation, recorded: bool) -> Response {
     response
 }
 
-/// A refusal that is, or is not, kept under the request key otherwise than its code tells.
+/// An error with its own rule for storing it under the request key.
 fn kept(problem: Problem, how: Kept) -> Response {
     let mut response = Refused::from(problem).into_response();
     response.extensions_mut().insert(how);
@@ -312,9 +313,7 @@ fn code_of(failure: &Failure) -> Code {
 fn after_rejection(operation: &Operation) -> String {
     match operation.leaves_doubt() {
         true => after_failure(operation),
-        false => {
-            "The entity is as before; correct what it names, and take the step again under a new key".into()
-        }
+        false => "The entity is unchanged; correct the cause, and take the step again under a new key".into(),
     }
 }
 
@@ -325,11 +324,11 @@ fn after_failure(operation: &Operation) -> String {
             format!("It is known not to have happened; take the step again, under a new key ({id})")
         }
         _ if operation.leaves_doubt() => format!(
-            "It may have happened. Taking the step again, under a new idempotency key, sends the same effect key {key}, so that a provider which \
+            "It may have happened. Taking the step again, under a new idempotency key, sends the same effect key {key}, so a provider that \
              honours keys does it once ({id})"
         ),
         _ => format!(
-            "The entity is as before; take the step again, under a new key, once the cause is gone ({id})"
+            "The entity is unchanged; take the step again, under a new key, once the cause is gone ({id})"
         ),
     }
 }
@@ -351,12 +350,12 @@ fn of_operation(problem: Problem, app: &App, operation: &Operation, recorded: bo
 
 fn claim_failed(app: &App, existing: Option<&Operation>) -> Problem {
     let Some(existing) = existing else {
-        let detail = "Another operation is already in progress, begun by something else than this server. Nothing was done; look at the \
+        let detail = "Another operation is already in progress, begun outside this server. Nothing was done; look at the \
                       entity before you try again.";
         return Problem::new(Code::ClaimFailed, detail);
     };
     let next = match existing.state {
-        OperationState::InDoubt { .. } => "nobody knows whether it happened, and people must decide first",
+        OperationState::InDoubt { .. } => "it is unknown whether it happened, and people must decide first",
         _ => "wait for it to end, and look at the entity before you try again",
     };
     let detail = format!(

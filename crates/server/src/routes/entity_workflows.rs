@@ -1,4 +1,4 @@
-//! Entity workflows: documents that say which steps move business objects.
+//! Entity workflows: documents that define the steps of business objects.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ use crate::entities::Uploading;
 use crate::negotiate::accepts;
 use crate::uploaded::Uploaded;
 
-/// Uploads an entity workflow, as JSON or YAML. One of its name that says the same is found; another one is not replaced.
+/// Uploads an entity workflow, as JSON or YAML. The same document is found; a different one of the
+/// same name is not replaced.
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -32,7 +33,8 @@ pub(crate) async fn create(
     answer(&app, made)
 }
 
-/// Puts an entity workflow in place of the one of its name, or makes it. With `If-Match` only the version that was seen is replaced.
+/// Replaces the entity workflow of this name, or creates it. With `If-Match`, it replaces only that
+/// version.
 pub(crate) async fn replace(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -87,16 +89,16 @@ pub(crate) async fn show(
     Ok(([(header::ETAG, etag(workflow.version()))], Json(shown)).into_response())
 }
 
-/// In what it is drawn.
+/// Format of a diagram.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DiagramOf {
-    /// `mermaid` or `svg`; what `Accept` asks for if absent.
+    /// `mermaid` or `svg`; by `Accept` if absent.
     format: Option<String>,
 }
 
-/// An entity workflow as a picture: its statuses, and what moves entities between them.
+/// Draws an entity workflow: its statuses, and the steps between them.
 pub(crate) async fn draw(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -110,7 +112,7 @@ pub(crate) async fn draw(
         DiagramFormat::Mermaid => draw_mermaid(workflow.workflow()),
         DiagramFormat::Svg => draw_svg(workflow.workflow()),
     };
-    // A picture may hold its own style, and nothing from elsewhere.
+    // The image may have its own style, and no external resources.
     let policy =
         HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
     let kind = HeaderValue::from_static(format.media_type());
@@ -130,7 +132,7 @@ fn format_of(headers: &HeaderMap, asked: Option<&str>) -> Result<DiagramFormat, 
         None if accepts(headers, "image", "svg+xml") => Ok(DiagramFormat::Svg),
         None => Err(Refused::new(
             Code::NotAcceptable,
-            "This route answers text/vnd.mermaid or image/svg+xml. Leave `Accept` away, or accept one of them.",
+            "This route answers text/vnd.mermaid or image/svg+xml. Omit `Accept`, or accept one of them.",
         )),
     }
 }

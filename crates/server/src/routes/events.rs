@@ -1,4 +1,4 @@
-//! The history of a run: a page at a time, or live.
+//! The history of a run: paged, or live.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::errors::problem_of;
 use crate::event_stream;
 use crate::translate::shown_event;
 
-/// What happened to a run as a whole, oldest first.
+/// Events of a run as a whole, oldest first.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -40,7 +40,8 @@ pub(crate) async fn list(
     Ok(Json(api::Page { items, next_cursor }))
 }
 
-/// The history of a run as it happens: events `run`, `step` and, at last, `end`. `Last-Event-ID` goes on where another stream broke off.
+/// The live history of a run: events `run`, `step` and, at last, `end`. `Last-Event-ID` continues
+/// where another stream stopped.
 pub(crate) async fn stream(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

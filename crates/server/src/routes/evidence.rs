@@ -1,4 +1,4 @@
-//! What happened, for people and auditors: the ledger, the journal, the audit log, notes.
+//! Evidence for people and auditors: the ledger, the journal, the audit log, notes.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::errors::problem_of;
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_effect, shown_note};
 
-/// The effects of one run: every attempt, claim, probe, ruling and refused write.
+/// The effects of one run: every attempt, claim, probe, ruling and rejected write.
 pub(crate) async fn ledger_of_run(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -46,7 +46,7 @@ pub(crate) async fn ledger(
     Ok(Json(api::Page { items: listed.entries.iter().map(shown_effect).collect(), next_cursor }))
 }
 
-/// The journal of one run: what was tried, found out and decided, oldest first.
+/// The journal of one run, oldest first.
 pub(crate) async fn notes(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -64,7 +64,7 @@ pub(crate) async fn notes(
     Ok(Json(api::Page { items, next_cursor }))
 }
 
-/// Leaves a note on a run, whatever it is doing.
+/// Adds a note to a run, in any status.
 pub(crate) async fn add_note(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

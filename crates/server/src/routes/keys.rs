@@ -1,4 +1,4 @@
-//! Idempotency keys: what they stand for, how they were used, and freeing them.
+//! Idempotency keys: look them up and release them.
 
 use std::sync::Arc;
 
@@ -22,19 +22,20 @@ use crate::identity::Identity;
 use crate::strict_json::StrictJson;
 use crate::translate::shown_actor;
 
-/// Whose key, if it is a request key.
+/// Owner of a request key.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Of {
-    /// The credential whose request key is meant; the one that asks, if absent.
+    /// The credential that owns the request key; the caller's if absent.
     credential_id: Option<String>,
 }
 
-/// The scope of keys that name operations: they live as long as what they name, and so have no place of their own.
+/// The scope of operation keys. They live as long as their operation, and so have no storage of
+/// their own.
 const OPERATION: &str = "operation";
 
-/// What a key stands for: who used it, when, for what, how often it came again, and when it expires.
+/// Looks up a key: its first user, time, object, number of replays, and expiry.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -48,7 +49,7 @@ pub(crate) async fn show(
     Ok(Json(shown(&app, &place).await?))
 }
 
-/// Frees a key before its time, so that it may be used anew. What it names must be over.
+/// Releases a key early, so that it can be used again. Its object must have ended.
 pub(crate) async fn release(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -58,7 +59,7 @@ pub(crate) async fn release(
 ) -> Result<Json<api::KeyRecord>, Refused> {
     HumanText::Reason.check(&asked.reason).map_err(|invalid| of_invalid(&invalid))?;
     if scope == OPERATION {
-        let detail = "The key of an operation is not freed: it stands for what is recorded of that. Take the step again under a new key.";
+        let detail = "The key of an operation cannot be released: it names the operation's record. Take the step again under a new key.";
         return Err(Refused::new(Code::InvalidRequest, detail));
     }
     let place = place(&identity, &scope, &key, of)?;
@@ -74,7 +75,7 @@ pub(crate) async fn release(
     match outcome.map_err(|error| of_store(&error))? {
         ReleaseOutcome::Released => Ok(Json(before)),
         ReleaseOutcome::InUse { run } => {
-            let detail = "What the key names is not over. Wait for it, or cancel it, then free the key.";
+            let detail = "The key's run, promise or request has not ended. Wait for it, or cancel it, then release the key.";
             let pending = match before.holder.filter(|_| before.scope == api::KeyScope::Promise) {
                 Some(holder) => serde_json::json!(holder),
                 None => serde_json::json!({ "kind": before.scope, "id": run.map(|run| run.to_string()) }),
@@ -86,7 +87,7 @@ pub(crate) async fn release(
 }
 
 fn absent() -> Refused {
-    Refused::new(Code::NotFound, "There is no such key in this workspace, or it is free already.")
+    Refused::new(Code::NotFound, "There is no such key in this workspace, or it is already released.")
 }
 
 fn place(identity: &Identity, scope: &str, key: &str, of: Of) -> Result<KeyRef, Refused> {
@@ -130,7 +131,7 @@ async fn shown_operation_key(app: &App, identity: &Identity, key: &str) -> Resul
 }
 
 async fn shown(app: &App, place: &KeyRef) -> Result<api::KeyRecord, Refused> {
-    // What was counted here and not yet written is part of the answer.
+    // The response includes counts that are not written yet.
     app.metrics.flush().await;
     let uses = app.request_key_store().find_key_usage(place).await.map_err(|error| of_store(&error))?;
     match place {

@@ -1,4 +1,4 @@
-//! About the server itself: the contract in force, its health, what it counts, its description.
+//! The server itself: its idempotency policy, health, metrics and description.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use crate::answer::Refused;
 use crate::app::App;
 
-/// The contract on idempotency that is in force.
+/// The idempotency policy in force.
 pub(crate) async fn policy(State(app): State<Arc<App>>) -> Json<api::IdempotencyPolicy> {
     Json(app.options.idempotency_policy())
 }
@@ -48,7 +48,7 @@ pub(crate) async fn readiness(State(app): State<Arc<App>>) -> Response {
     (code, Json(readiness)).into_response()
 }
 
-/// What is counted, for Prometheus.
+/// Metrics for Prometheus.
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refused> {
     let text = app.metrics.render(&app).await;
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -84,7 +84,7 @@ pub(crate) async fn docs() -> Response {
     crate::docs_page::answer()
 }
 
-/// Links what a visitor wants first.
+/// Links to the other pages.
 pub(crate) async fn home(headers: HeaderMap) -> Response {
     crate::home::answer(&headers)
 }

@@ -1,4 +1,4 @@
-//! Operations: what was asked of entities, and what became of it.
+//! Operations on entities and their outcomes.
 
 use std::sync::Arc;
 
@@ -24,25 +24,25 @@ use crate::identity::Person;
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_history, shown_operation};
 
-/// Which operations to list.
+/// Filters for operations.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct OperationFilter {
-    /// Only those that stand so: PENDING, DONE, REJECTED, FAILED, REVERTED or IN_DOUBT.
+    /// Only operations with this status: PENDING, DONE, REJECTED, FAILED, REVERTED or IN_DOUBT.
     status: Option<String>,
     /// Only those on entities of this type.
     #[serde(rename = "type")]
     #[param(rename = "type")]
     kind: Option<String>,
-    /// Only those of this step.
+    /// Only operations of this step.
     step_key: Option<String>,
     /// Only the one under this key.
     idempotency_key: Option<String>,
-    /// How many at most, 1 to 200; 50 if absent.
+    /// Most items on the page, 1 to 200; 50 if absent.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     limit: Option<String>,
-    /// Where the page before ended.
+    /// Cursor from the page before.
     cursor: Option<String>,
 }
 
@@ -87,7 +87,7 @@ fn status_named(text: &str) -> Result<OperationStatus, Refused> {
     })
 }
 
-/// One operation with what happened to it.
+/// One operation with its history.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -110,7 +110,7 @@ fn operation_id(text: &str) -> Result<OperationId, Refused> {
     })
 }
 
-/// Decides about an operation in doubt. It counts once, and is in the audit log.
+/// Decides an operation in doubt. The decision applies once, and is in the audit log.
 pub(crate) async fn resolve(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

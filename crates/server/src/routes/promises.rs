@@ -1,4 +1,4 @@
-//! Promises: made, found, waited for and settled.
+//! Promises: create, find, await and settle them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,8 @@ use crate::translate::{
     deadline_of, promise_named, promise_status_named, rejection, shown_early, shown_promise, value_of,
 };
 
-/// Makes a promise that belongs to no run: anybody may settle it, and any number of runs and callers may wait for it.
+/// Creates a promise without a run: any caller may settle it, and any number of runs and callers
+/// may wait for it.
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -42,7 +43,7 @@ pub(crate) async fn create(
     StrictJson { value: asked, .. }: StrictJson<api::CreatePromise>,
 ) -> Result<Response, Refused> {
     let now = app.store.now();
-    // A request that is taken up again after a crash finds what its first try made.
+    // A request that is repeated after a crash finds the promise of its first try.
     let operation = operation.map(|Extension(OperationId(id))| id);
     let made_by = operation.and_then(|id| IdempotencyKey::new(&id.to_string()).ok());
     let own_id = operation.map(|id| PromiseId::from_u128(id.as_u128()).to_string());
@@ -71,7 +72,7 @@ pub(crate) async fn create(
             promise
         }
         CreatePromiseOutcome::Exists(promise) => {
-            let detail = format!("Promise {} is there already; nothing was made.", promise.id);
+            let detail = format!("Promise {} already exists; nothing was created.", promise.id);
             return Err(Refused::new(Code::PromiseExists, detail));
         }
     };
@@ -81,26 +82,27 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(shown)).into_response())
 }
 
-/// Which promises to list.
+/// Filters for promises.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PromiseFilter {
     /// Only of this run.
     run_id: Option<String>,
-    /// Only those that stand so now: PENDING, RESOLVED, REJECTED, CANCELLED, TIMED_OUT or KEY_TAKEN.
+    /// Only promises with this status: PENDING, RESOLVED, REJECTED, CANCELLED, TIMED_OUT or
+    /// KEY_TAKEN.
     status: Option<String>,
-    /// `true`: only those that belong to no run.
+    /// `true`: only promises without a run.
     stand_alone: Option<String>,
-    /// How many at most, 1 to 200; 50 if absent.
+    /// Most items on the page, 1 to 200; 50 if absent.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     limit: Option<String>,
-    /// Where the page before ended.
+    /// Cursor from the page before.
     cursor: Option<String>,
 }
 
 impl PromiseFilter {
-    /// The run whose promises are meant; that of none for those that stand alone.
+    /// The run in the filter; the nil run for promises without a run.
     fn run(&self) -> Result<Option<RunId>, Refused> {
         let refused = |detail: &str| {
             Err(Refused::new(Code::InvalidRequest, detail.to_owned()).with("path", "query:standAlone"))
@@ -109,8 +111,10 @@ impl PromiseFilter {
             (None, None) => Ok(None),
             (Some(run), None) => run_id(run).map(Some),
             (None, Some("true")) => Ok(Some(RunId::NONE)),
-            (Some(_), Some("true")) => refused("A promise of a run does not stand alone: send one of both."),
-            (_, Some(_)) => refused("`standAlone` is `true`, or left away."),
+            (Some(_), Some("true")) => {
+                refused("A promise of a run is not standalone: send one of the two filters.")
+            }
+            (_, Some(_)) => refused("`standAlone` is `true` or absent."),
         }
     }
 }
@@ -133,7 +137,7 @@ pub(crate) async fn list(
     let pages = app.list(&identity, "promises", &bound);
     let after = pages.open(filter.cursor.as_deref())?;
     let after = after.map(|place: String| PromiseId::from_stored(&place));
-    // One more than is shown, to know whether there is one.
+    // Reads one more than the page holds, to know if there is a next page.
     let workspace = identity.workspace.clone();
     let request = ListPromises { workspace, run, status, after, limit: limit + 1 };
     let found = app.engine_for(&identity).list_promises(request).await;
@@ -144,7 +148,7 @@ pub(crate) async fn list(
     Ok(Json(api::Page { items, next_cursor }))
 }
 
-/// Settlements that came before their promise and wait for it, in the order of their keys.
+/// Settlements that wait for their promise, in the order of their keys.
 pub(crate) async fn list_early_settlements(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -162,7 +166,7 @@ pub(crate) async fn list_early_settlements(
     Ok(Json(api::Page { items: found.iter().map(shown_early).collect(), next_cursor }))
 }
 
-/// One promise; waits for it to be settled if asked to.
+/// One promise; waits for its settlement if requested.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -172,7 +176,7 @@ pub(crate) async fn show(
     shown(&app, &identity, &promise, &headers).await
 }
 
-/// Gives a promise its value. The first settlement wins; the same value again is fine.
+/// Gives a promise its value. The first settlement wins; repeating the same value succeeds.
 pub(crate) async fn resolve(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -183,7 +187,7 @@ pub(crate) async fn resolve(
     settled(&app, &identity, promise_named(&promise)?, value).await
 }
 
-/// Says that there will be no value: whoever waits sees a failure.
+/// Rejects a promise: runs and callers that wait for it see a failure.
 pub(crate) async fn reject(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -229,7 +233,7 @@ pub(crate) async fn reject_of_tenant(
     settled(&app, &identity, promise_named(&promise)?, failure).await
 }
 
-/// Another workspace's name, and one that nobody has, are not there.
+/// The name of another workspace is "not found", like an unknown one.
 fn check_tenant(identity: &Identity, slug: &str) -> Result<(), Refused> {
     match identity.workspace.as_str() == slug {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! What handlers read from a request, apart from its body.
+//! Extractors for parts of a request other than its body.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::connection::Peer;
 use crate::identity::{Acting, Identity};
 use crate::trace::TraceId;
 
-/// Who asks. On routes that are open to all there is nobody, and this refuses.
+/// The caller. Fails on open routes, which have none.
 #[derive(Debug)]
 pub(crate) struct Caller(pub(crate) Acting);
 
@@ -35,7 +35,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Parts of the path; what does not fit is not there.
+/// Parameters of the path; an invalid one is "not found".
 #[derive(Debug)]
 pub(crate) struct PathOf<T>(pub(crate) T);
 
@@ -53,7 +53,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathOf<
     }
 }
 
-/// The query; unknown and repeated parameters are refused.
+/// The query; unknown and repeated parameters are rejected.
 #[derive(Debug)]
 pub(crate) struct QueryOf<T>(pub(crate) T);
 
@@ -68,10 +68,10 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for QueryOf
     }
 }
 
-/// What `If-Match` asks for.
+/// Condition of `If-Match`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IfMatch {
-    /// Whatever there is.
+    /// Any version.
     Any,
     /// This version.
     Version(Version),
@@ -99,7 +99,7 @@ pub(crate) fn if_match(headers: &HeaderMap) -> Result<IfMatch, Refused> {
     }
 }
 
-/// The version that `If-Match` asks for; `None` is any.
+/// The version in `If-Match`; `None` is any.
 pub(crate) fn expected_version(headers: &HeaderMap) -> Result<Option<Version>, Refused> {
     Ok(match if_match(headers)? {
         IfMatch::Any => None,
@@ -107,7 +107,7 @@ pub(crate) fn expected_version(headers: &HeaderMap) -> Result<Option<Version>, R
     })
 }
 
-/// Why something is deleted. A `DELETE` has no body, so the reason is a parameter.
+/// Reason of a deletion. A `DELETE` has no body, so the reason is a parameter.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -116,7 +116,7 @@ pub(crate) struct Deletion {
     pub(crate) reason: Option<String>,
 }
 
-/// How many items a page may have.
+/// Number of items on a page.
 pub(crate) fn page_limit(given: Option<&str>) -> Result<usize, Refused> {
     let Some(given) = given else { return Ok(DEFAULT_PAGE_ITEMS) };
     match given.parse::<usize>() {

@@ -1,4 +1,4 @@
-//! Runs: start, look, steer.
+//! Runs: start, read and steer them.
 
 pub(crate) mod retry_plan;
 pub(crate) mod showing;
@@ -13,13 +13,13 @@ use http::HeaderValue;
 use crate::answer::Refused;
 use crate::app::App;
 
-/// The id of the definition that a run runs, if it runs one.
+/// The id of a run's definition, if it has one.
 pub(crate) fn definition_of(app: &App, view: &RunView) -> Option<String> {
     let facts = &view.head.facts;
     app.definitions.id_of(&facts.workspace, &facts.workflow)
 }
 
-/// The run that a path names; what cannot be one is not there.
+/// The run id in a path; a malformed one is "not found".
 pub(crate) fn run_id(text: &str) -> Result<RunId, Refused> {
     text.parse().map_err(|_| {
         Refused::new(

@@ -1,5 +1,6 @@
-//! One-time addresses by which somebody without a credential settles a promise. Only POST settles, because mail scanners and previews
-//! follow links; and whoever does not have a good token learns nothing, not even why it is none.
+//! One-time addresses that settle a promise without a credential. Only POST settles, because mail
+//! scanners and previews follow links. A caller without a valid token learns nothing, not even why
+//! it is invalid.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use crate::strict_json::StrictJson;
 use crate::trace::TraceId;
 use crate::translate::{life_of_token, promise_named, settlement_by_token};
 
-/// Makes a token by which somebody without a credential may settle the promise. It is in the answer, this once.
+/// Creates a token that settles the promise without a credential. Only this response shows it.
 pub(crate) async fn issue(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -65,7 +66,7 @@ pub(crate) async fn settle(
     request: Request,
 ) -> Result<Json<api::SettledByToken>, Refused> {
     let address = peer.map(|Extension(peer)| peer.address.ip());
-    // Before the body is read: whoever has no token has nothing kept in memory for them.
+    // Checked before the body is read: without a token, the server buffers nothing.
     let digest = digest_of(&token);
     let found = app.engine.find_settle_token(&digest).await.map_err(|error| problem_of(&error))?;
     let Some(found) = found else { return Err(refuse(&app, address)) };
@@ -88,20 +89,18 @@ pub(crate) async fn settle(
     }
 }
 
-/// The same answer whatever is wrong with the token; whoever comes too often with such a one is told to wait.
+/// The same response for every invalid token; after too many, the caller must wait.
 fn refuse(app: &App, address: Option<IpAddr>) -> Refused {
     let counted = address.map(|address| app.strangers.count(address, None, Instant::now()));
     if let Some(Err(too_often)) = counted {
         return too_often;
     }
-    Refused::new(
-        Code::NotFound,
-        "This address settles nothing, or nothing any more. Ask whoever sent it to you for a new one.",
-    )
+    Refused::new(Code::NotFound, "This address is invalid or no longer valid. Ask its sender for a new one.")
 }
 
-/// What a person, or a program that follows links, sees: nothing about the token, and nothing happens.
+/// Response to a GET, from a person or a program that follows links: it reveals nothing about the
+/// token and changes nothing.
 pub(crate) async fn explain() -> &'static str {
-    "This address takes an answer by POST, as application/json: {\"value\": …} or {\"reject\": {\"message\": \"…\"}}.\n\
+    "Send your answer to this address by POST, as application/json: {\"value\": …} or {\"reject\": {\"message\": \"…\"}}.\n\
      Opening it changes nothing.\n"
 }

@@ -21,7 +21,7 @@ use crate::directory::NewCredential;
 use crate::identity::Identity;
 use crate::strict_json::StrictJson;
 
-/// Makes a workspace.
+/// Creates a workspace.
 pub(crate) async fn create_workspace(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -46,7 +46,7 @@ pub(crate) async fn list_workspaces(
     Ok(Json(api::Page { items, next_cursor }))
 }
 
-/// One workspace: one's own, or any for an admin of the installation.
+/// One workspace: the caller's own, or any for an admin of the installation.
 pub(crate) async fn show_workspace(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -55,21 +55,22 @@ pub(crate) async fn show_workspace(
     let may_see = identity.is_installation() || identity.workspace.as_str() == id;
     let found = if may_see { app.directory.find_workspace(&id).await? } else { None };
     Ok(Json(
-        found
-            .ok_or_else(|| Refused::new(Code::NotFound, "There is no such workspace, or it is not yours."))?,
+        found.ok_or_else(|| {
+            Refused::new(Code::NotFound, "The workspace does not exist, or it is not yours.")
+        })?,
     ))
 }
 
-/// For which workspace.
+/// Workspace of the credentials.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct InWorkspace {
-    /// The workspace, for an admin of the installation; one's own, if absent.
+    /// The workspace, for an admin of the installation; the caller's own if absent.
     workspace: Option<String>,
 }
 
-/// Makes a credential. Its key is in the answer, this once.
+/// Creates a credential. Only this response shows its key.
 pub(crate) async fn create_credential(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -99,17 +100,17 @@ pub(crate) async fn create_credential(
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(issued)).into_response())
 }
 
-/// Which credentials to list.
+/// Filters for credentials.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct CredentialList {
-    /// Of this workspace; only an admin of the installation may name another than its own.
+    /// Only of this workspace; only an admin of the installation may name another one.
     workspace: Option<String>,
-    /// How many at most, 1 to 200; 50 if absent.
+    /// Most items on the page, 1 to 200; 50 if absent.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     limit: Option<String>,
-    /// Where the page before ended.
+    /// Cursor from the page before.
     cursor: Option<String>,
 }
 
@@ -156,7 +157,7 @@ pub(crate) async fn rotate_credential(
     Ok(Json(api::IssuedCredential { credential: credential.shown(), api_key: key.reveal().to_owned() }))
 }
 
-/// Ends a credential: at once here, within five seconds everywhere.
+/// Revokes a credential: at once on this node, within five seconds on all others.
 pub(crate) async fn revoke_credential(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -168,7 +169,7 @@ pub(crate) async fn revoke_credential(
     let workspace = workspace(&app, &identity, of).await?;
     let by = identity.actor(None);
     let revoked = app.directory.revoke_credential(&workspace, &id, reason.as_deref(), by).await;
-    // Also if it was refused: it may have been revoked for a moment.
+    // Even after an error: it may have been revoked for a moment.
     if let Ok(id) = Name::new("credential id", &id) {
         app.authenticator.forget(&id);
     }
@@ -179,7 +180,7 @@ async fn workspace(app: &App, identity: &Identity, of: InWorkspace) -> Result<Wo
     let Some(named) = of.workspace.filter(|named| *named != identity.workspace.as_str()) else {
         return Ok(identity.workspace.clone());
     };
-    let absent = || Refused::new(Code::NotFound, "There is no such workspace, or it is not yours.");
+    let absent = || Refused::new(Code::NotFound, "The workspace does not exist, or it is not yours.");
     if !identity.is_installation() {
         return Err(absent());
     }

@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::strict_json::StrictJson;
 use crate::subscriptions::Subscription;
 
-/// Makes a subscription. Its secret is in the answer, this once.
+/// Creates a subscription. Only this response shows its secret.
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -35,7 +35,8 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(issued)).into_response())
 }
 
-/// Subscriptions, without their secrets and without those that were deleted. A page may be short though there are more.
+/// Subscriptions that are not deleted, without their secrets. A page may be short although there
+/// are more.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -58,7 +59,7 @@ pub(crate) async fn show(
     Ok(shown(&*app.subscriptions.get(&identity.workspace, &id).await?))
 }
 
-/// Gives a subscription a new secret. For a while both sign, so that the receiver can change over.
+/// Gives a subscription a new secret. Both sign for a while, so that the receiver can switch.
 pub(crate) async fn rotate(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -73,8 +74,9 @@ pub(crate) async fn rotate(
     Ok(Json(api::IssuedSubscription { subscription: subscription.shown(), secret }))
 }
 
-/// Changes a subscription: its name, address, events, description, or whether anything is sent. Absent fields stay as they are. What waits
-/// for a disabled one is given up, visibly, and can be redelivered once it is enabled.
+/// Changes a subscription: its name, address, events, description, or status. Absent fields stay as
+/// they are. Waiting deliveries of a disabled one are given up, visibly, and can be redelivered
+/// once it is enabled.
 pub(crate) async fn change(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -87,7 +89,7 @@ pub(crate) async fn change(
     Ok(shown(&changed))
 }
 
-/// Deletes a subscription. It is not listed any more; its deliveries are.
+/// Deletes a subscription. It is no longer listed; its deliveries are.
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -105,7 +107,8 @@ fn shown(subscription: &Subscription) -> Response {
     ([(header::ETAG, etag(subscription.version))], Json(subscription.shown())).into_response()
 }
 
-/// Sends a subscription a `test.ping` now, once, and tells what came of it. It counts for nothing: a 410 disables nothing.
+/// Sends a subscription a `test.ping` now, once, and returns the result. The test has no other
+/// effect: a 410 does not disable the subscription.
 pub(crate) async fn test(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -113,7 +116,7 @@ pub(crate) async fn test(
 ) -> Result<Json<api::TestedSubscription>, Refused> {
     let subscription = app.subscriptions.get(&identity.workspace, &id).await?;
     if subscription.is_deleted() {
-        return Err(Refused::new(Code::NotFound, "The subscription was deleted; make a new one."));
+        return Err(Refused::new(Code::NotFound, "The subscription was deleted; create a new one."));
     }
     let now = app.store.now();
     let body = serde_json::json!({

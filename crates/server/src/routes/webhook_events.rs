@@ -1,4 +1,4 @@
-//! Webhooks that came in, and what became of them.
+//! Received webhooks and their outcomes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::hooks::{EventFilter, shown, shown_whole};
 use crate::limits::MAX_REPROCESSED_WEBHOOKS;
 use crate::strict_json::StrictJson;
 
-/// Which events to list.
+/// Filters for events.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -26,14 +26,14 @@ pub(crate) struct WebhookEventFilter {
     /// Only those with this status.
     #[param(value_type = Option<ReceivedStatus>)]
     status: Option<String>,
-    /// How many at most, 1 to 200; 50 if absent.
+    /// Most items on the page, 1 to 200; 50 if absent.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     limit: Option<String>,
-    /// Where the page before ended.
+    /// Cursor from the page before.
     cursor: Option<String>,
 }
 
-/// Events that came in, newest first.
+/// Received events, newest first.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -50,7 +50,7 @@ pub(crate) async fn list(
     Ok(Json(api::Page { items, next_cursor }))
 }
 
-/// One event with what it carried.
+/// One event with its headers and body.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -59,7 +59,7 @@ pub(crate) async fn show(
     Ok(Json(shown_whole(&app.hooks.get_event(&identity.workspace, &source, &event).await?)))
 }
 
-/// Processes an event once more, by its source as it is now. What was done before is not done twice.
+/// Processes an event again, with the current source. Actions that were done are not done twice.
 pub(crate) async fn reprocess(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -69,7 +69,8 @@ pub(crate) async fn reprocess(
     Ok(Json(shown(&app.hooks.reprocess(&identity.workspace, &source, &event, by).await?)))
 }
 
-/// Processes the newest events of a status once more, the oldest of them first; those before them with `nextCursor`.
+/// Processes the newest events of a status again, oldest first; continue to earlier ones with
+/// `nextCursor`.
 pub(crate) async fn reprocess_many(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

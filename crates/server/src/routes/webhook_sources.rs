@@ -1,4 +1,4 @@
-//! Webhook sources: whom to believe, and what to do with what they send.
+//! Webhook sources: permitted senders, and the actions of their events.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ use crate::identity::Acting;
 use crate::strict_json::StrictJson;
 use crate::uploaded::Uploaded;
 
-/// Uploads a source, as JSON or YAML. One of its name that says the same is found; another one is not replaced.
+/// Uploads a source, as JSON or YAML. The same document is found; a different one of the same name
+/// is not replaced.
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -36,7 +37,8 @@ pub(crate) async fn create(
     Ok((status, told, [(header::LOCATION, location)], Json(source.shown()?)).into_response())
 }
 
-/// Sources, in the order of their ids, without those that were deleted. A page may be short though there are more.
+/// Sources that are not deleted, in the order of their ids. A page may be short although there are
+/// more.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -61,7 +63,7 @@ pub(crate) async fn show(
     Ok(([(header::ETAG, etag(source.version()))], Json(source.shown()?)).into_response())
 }
 
-/// Replaces what a source says. Its address stays; events that come from now on are treated by it.
+/// Replaces the document of a source. Its address stays; the new document applies to later events.
 pub(crate) async fn replace(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -74,7 +76,8 @@ pub(crate) async fn replace(
     Ok(([(header::ETAG, etag(source.version()))], Json(source.shown()?)).into_response())
 }
 
-/// Enables or disables a source. A disabled one refuses its webhooks; what was accepted before is still processed.
+/// Enables or disables a source. A disabled one rejects its webhooks; earlier events are still
+/// processed.
 pub(crate) async fn change(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -89,8 +92,9 @@ pub(crate) async fn change(
     set_status(&app, &identity, &name, to, &headers, asked.reason).await
 }
 
-/// Deletes a source. Its webhooks are refused and it is not shown any more. What was accepted before is still processed and shown. One
-/// that is made again under its name has its address, and accepts no event that came before.
+/// Deletes a source. Its webhooks are rejected, and it is no longer listed. Earlier events are
+/// still processed and listed. A new source with the same name gets the same address, and accepts
+/// no event that came before.
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

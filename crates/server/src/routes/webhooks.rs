@@ -1,4 +1,4 @@
-//! Where providers send their webhooks. Open to all: the signature is the credential.
+//! Endpoint for providers' webhooks. Open to all: the signature is the credential.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use crate::hooks::{Intake, Named, Sent};
 use crate::limits::MAX_WEBHOOK_BYTES;
 use crate::strict_json::read_body;
 
-/// Takes in a webhook of the source with this id. It is durable before it is answered with a 2xx; one that came before does nothing.
+/// Receives a webhook for the source with this id. It is stored before the 2xx response; a
+/// duplicate does nothing.
 pub(crate) async fn take_in(
     State(app): State<Arc<App>>,
     PathOf(source): PathOf<String>,
@@ -28,7 +29,7 @@ pub(crate) async fn take_in(
     take(&app, Named::Id(source), peer, request).await
 }
 
-/// The same for a source that is named by its workspace and its name.
+/// Receives a webhook for a source named by its workspace and name.
 pub(crate) async fn take_in_by_name(
     State(app): State<Arc<App>>,
     PathOf((workspace, name)): PathOf<(String, String)>,
@@ -46,7 +47,7 @@ async fn take(
 ) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
     let address = peer.map(|Extension(peer)| peer.address.ip());
-    // Nothing is kept of what is sent to a source that is not there.
+    // A request to an unknown source is not stored.
     let Some(source) = app.hooks.find_named(&named, address).await? else {
         return Err(app.hooks.refuse_stranger(body, address).await);
     };

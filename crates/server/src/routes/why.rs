@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::limits::MAX_WHY_QUERY_CHARS;
 use crate::why;
 
-/// What to explain.
+/// Query of an explanation.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

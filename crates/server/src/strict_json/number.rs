@@ -1,11 +1,11 @@
-//! Which numbers survive being stored and read back.
+//! Numbers that survive storage and reading back.
 
 use crate::limits::MAX_NUMBER_CHARS;
 
-/// Decimal digits that every 64-bit float can be told apart by.
+/// Significant decimal digits that distinguish every 64-bit float.
 const MAX_SIGNIFICANT_DIGITS: usize = 17;
 
-/// The length of the number that `bytes` begin with, or why there is none.
+/// The length of the number at the start of `bytes`, or an error.
 pub(super) fn scan_number(bytes: &[u8]) -> Result<usize, &'static str> {
     let digits_from = |at: usize| bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let has = |at: usize, wanted: &[u8]| bytes.get(at).is_some_and(|byte| wanted.contains(byte));
@@ -15,7 +15,7 @@ pub(super) fn scan_number(bytes: &[u8]) -> Result<usize, &'static str> {
         return Err("a number needs a digit");
     }
     if whole > 1 && bytes[begin] == b'0' {
-        return Err("a number must not begin with a zero that says nothing");
+        return Err("a number must not have leading zeros");
     }
     let mut end = begin + whole;
     let mut is_integer = true;
@@ -38,7 +38,7 @@ pub(super) fn scan_number(bytes: &[u8]) -> Result<usize, &'static str> {
     if end > MAX_NUMBER_CHARS {
         return Err("a number is longer than any that could be kept; send it as a string");
     }
-    // All ASCII by now.
+    // Only ASCII was read.
     let text = std::str::from_utf8(&bytes[..end]).map_err(|_| "a number needs a digit")?;
     match is_integer {
         true if text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok() => Ok(end),

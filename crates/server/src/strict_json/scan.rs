@@ -1,4 +1,5 @@
-//! One pass over a JSON text that finds what the rules forbid. It keeps no values, only the keys of objects still open.
+//! One pass over a JSON text that finds violations of the rules. It keeps no values, only the keys
+//! of open objects.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -7,23 +8,23 @@ use super::number::scan_number;
 use super::text::scan_string;
 use crate::limits::{MAX_JSON_DEPTH, MAX_JSON_KEY_BYTES, MAX_JSON_VALUES};
 
-/// Why a text is refused.
+/// Why a text is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct JsonFault {
-    /// What is wrong.
+    /// Description of the fault.
     pub what: &'static str,
-    /// Where, in bytes from the beginning.
+    /// Byte offset of the fault.
     pub offset: usize,
-    /// Where, as a JSON pointer to the value that was being read.
+    /// JSON Pointer to the value that was being read.
     pub path: String,
 }
 
-/// Checks `bytes` by all the rules and gives them back as text.
+/// Checks `bytes` by all the rules and returns them as text.
 pub fn check_json(bytes: &[u8]) -> Result<&str, JsonFault> {
     let fault = |offset, what| JsonFault { what, offset, path: String::new() };
     if bytes.starts_with(b"\xEF\xBB\xBF") {
-        return Err(fault(0, "The body begins with a byte order mark; leave it away"));
+        return Err(fault(0, "The body begins with a byte order mark; remove it"));
     }
     let text =
         std::str::from_utf8(bytes).map_err(|error| fault(error.valid_up_to(), "The body is not UTF-8"))?;
@@ -46,20 +47,20 @@ struct Scan<'a> {
     values: usize,
 }
 
-/// An array or object whose end has not come yet.
+/// An open array or object.
 enum Open<'a> {
     Array { index: usize },
     Object { seen: Seen<'a>, key: Cow<'a, str> },
 }
 
-/// The keys of one object. Few are compared faster than hashed.
+/// The keys of one object. A few are faster to compare than to hash.
 enum Seen<'a> {
     Few(Vec<Cow<'a, str>>),
     Many(HashSet<Cow<'a, str>>),
 }
 
 impl<'a> Seen<'a> {
-    /// Adds `key`; false if it was there.
+    /// Adds `key`; returns false for a duplicate.
     fn insert(&mut self, key: Cow<'a, str>) -> bool {
         match self {
             Seen::Few(keys) if keys.contains(&key) => false,
@@ -95,7 +96,7 @@ impl<'a> Scan<'a> {
             if self.value()? {
                 continue;
             }
-            // A value has ended: close what it ends, or go on to the next one.
+            // A value has ended: close its containers, or continue with the next one.
             loop {
                 let next = self.peek();
                 match (self.open.last_mut(), next) {
@@ -122,8 +123,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Reads the beginning of a value. `true`: it was the opening of an array or object that is not empty, and its first value
-    /// comes next.
+    /// Reads the beginning of a value. `true`: it opened a non-empty array or object, and its first
+    /// value comes next.
     fn value(&mut self) -> Result<bool, Fault> {
         self.count()?;
         let begin = self.peek();

@@ -1,4 +1,4 @@
-//! The rows of the table of bad JSON, each with its outcome.
+//! Cases of the table of bad JSON, each with its outcome.
 
 use axum::body::Body;
 use futures_util::stream;
@@ -183,7 +183,7 @@ fn strange_keys_are_ordinary_data_and_long_ones_are_refused() {
 }
 
 #[test]
-fn null_a_scalar_or_an_unknown_field_is_not_what_a_route_asks_for() {
+fn null_a_scalar_and_an_unknown_field_are_rejected() {
     for (body, path) in [
         ("null", ""),
         ("1", ""),
@@ -287,9 +287,10 @@ async fn a_route_may_do_without_a_body() {
 }
 
 proptest::proptest! {
-    /// Whatever passes is JSON to serde, too, and whatever serde would read differently is refused.
+    /// Everything that passes is also valid for serde. Everything that serde would read differently
+    /// is rejected.
     #[test]
-    fn what_is_taken_serde_takes_too(text in r#"[\[\]{}:,"a0-9.eE\\u \-tn]{0,24}"#) {
+    fn accepted_json_is_also_valid_for_serde(text in r#"[\[\]{}:,"a0-9.eE\\u \-tn]{0,24}"#) {
         if is_taken(&text) {
             proptest::prop_assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
         }

@@ -1,13 +1,13 @@
-//! Strings: their end, and what they say once their escapes are read.
+//! Strings: their end, and their content after unescaping.
 
 use std::borrow::Cow;
 
-/// Reads the string that begins right after its opening quote at `begin`. Gives what it says, and where it ends: after its
-/// closing quote. An error gives the place, too.
+/// Reads the string that begins right after its opening quote at `begin`. Returns its content and
+/// the offset after its closing quote. An error includes the offset.
 pub(super) fn scan_string(text: &str, begin: usize) -> Result<(Cow<'_, str>, usize), (usize, &'static str)> {
     let bytes = text.as_bytes();
     let mut said: Option<String> = None;
-    // What is between here and `at` has no escapes and is not yet in `said`.
+    // The text from here to `at` has no escapes and is not yet in `said`.
     let mut plain_from = begin;
     let mut at = begin;
     loop {

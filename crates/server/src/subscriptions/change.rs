@@ -1,4 +1,5 @@
-//! Making and changing subscriptions. Each change is in the audit log, and counts on this node at once.
+//! Creates and changes subscriptions. Each change is in the audit log, and takes effect on this
+//! node at once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,11 +24,11 @@ use crate::limits::{
 };
 use crate::sealing::Sealed;
 
-/// How often a change that met another one is tried anew.
+/// How often a change is retried after a conflict.
 const TRIES: u32 = 5;
 
 impl Subscriptions {
-    /// Makes a subscription and the secret that is shown once.
+    /// Creates a subscription and its secret, which is shown once.
     pub(crate) async fn create(
         &self,
         workspace: &WorkspaceId,
@@ -64,13 +65,13 @@ impl Subscriptions {
             PutOutcome::NameTaken(other) => Err(name_taken(&other.id)),
             other @ (PutOutcome::Exists(_) | PutOutcome::Stale(_) | PutOutcome::Missing) => {
                 tracing::error!(?other, "a fresh subscription id was taken");
-                let detail = "The subscription could not be made. Send the request again.";
+                let detail = "The subscription could not be created. Send the request again.";
                 Err(Problem::new(Code::Internal, detail))
             }
         }
     }
 
-    /// Gives a subscription a new secret; the old one signs alongside for a while.
+    /// Gives a subscription a new secret; the old one also signs for a while.
     pub(crate) async fn rotate(
         &self,
         workspace: &WorkspaceId,
@@ -81,7 +82,7 @@ impl Subscriptions {
         let overlap = overlap.unwrap_or(SECRET_OVERLAP);
         if overlap > MAX_SECRET_OVERLAP {
             let days = MAX_SECRET_OVERLAP.as_secs() / 86_400;
-            let detail = format!("The old secret may sign for at most {days} days longer.");
+            let detail = format!("The old secret may sign for at most {days} more days.");
             return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/overlap"));
         }
         let found = self.get(workspace, id).await?;
@@ -100,7 +101,8 @@ impl Subscriptions {
         Ok((self.change(workspace, id, None, by, "rotated", rotate).await?, fresh.shown))
     }
 
-    /// Changes what a subscription says, whether it is sent anything, or both. The same again changes nothing.
+    /// Changes the content of a subscription, its status, or both. Repeating the request changes
+    /// nothing.
     pub(crate) async fn patch(
         &self,
         workspace: &WorkspaceId,
@@ -126,7 +128,7 @@ impl Subscriptions {
         self.change(workspace, id, expected, by, &what, patch).await
     }
 
-    /// Deletes a subscription. The same again changes nothing.
+    /// Deletes a subscription. Repeating the request changes nothing.
     pub(crate) async fn delete(
         &self,
         workspace: &WorkspaceId,
@@ -150,12 +152,13 @@ impl Subscriptions {
         self.change(workspace, id, expected, by, &what, delete).await
     }
 
-    /// Disables a subscription whose receiver says that it is gone.
+    /// Disables a subscription whose receiver answers that it is gone.
     pub(super) async fn disable_for_good(&self, subscription: &Subscription, why: &str) {
         let by = Actor::new(format!("receiver of {}", subscription.id), Rank::Operator);
         let (workspace, id) = (&subscription.workspace, subscription.id.as_str());
         let disable = |seen: Version, kept: &mut Kept| {
-            // If it was changed since, somebody has seen to it; what is sent next tells whether that helped.
+            // If it was changed since, a person has handled it; the next delivery shows if that
+            // helped.
             let is_as_it_was = seen == subscription.version && kept.state == SubscriptionStatus::Enabled;
             if is_as_it_was {
                 kept.state = SubscriptionStatus::Disabled;
@@ -165,13 +168,13 @@ impl Subscriptions {
         };
         let disabled = self.change(workspace, id, None, by, &format!("disabled: {why}"), disable).await;
         if let Err(problem) = disabled {
-            // The next delivery meets the same answer.
+            // The next delivery gets the same response.
             tracing::warn!(subscription = id, %problem, "a subscription whose receiver is gone could not be disabled");
         }
     }
 
-    /// Changes what is kept; anew on what is there, if another change came first and no version was expected. `change` is told the version,
-    /// and says whether there is anything to write.
+    /// Changes the stored form. Retries after a conflict if no version was expected. `change`
+    /// receives the version, and returns whether there is anything to write.
     async fn change(
         &self,
         workspace: &WorkspaceId,
@@ -186,7 +189,7 @@ impl Subscriptions {
             let mut kept = found.kept.clone();
             let is_news = change(found.version, &mut kept);
             if is_news && found.is_deleted() {
-                return Err(Problem::new(Code::NotFound, "The subscription was deleted; make a new one."));
+                return Err(Problem::new(Code::NotFound, "The subscription was deleted; create a new one."));
             }
             if let Some(expected) = expected.filter(|expected| *expected != found.version) {
                 let (now, seen) = (found.version.get(), expected.get());
@@ -201,7 +204,7 @@ impl Subscriptions {
                 workspace: workspace.clone(),
                 kind: CatalogKind::Subscription,
                 id: found.id.clone(),
-                // The name of one that was deleted is free for another.
+                // The name of a deleted subscription is free for another.
                 name: if is_deleted { found.id.to_string() } else { kept.name.clone() },
                 body: body_of(&kept)?,
                 expected: Some(found.version),
@@ -213,7 +216,7 @@ impl Subscriptions {
                 PutOutcome::Stale(_) | PutOutcome::Exists(_) | PutOutcome::Missing => {}
             }
         }
-        let detail = "Others keep changing the subscription. Send the request again.";
+        let detail = "Other requests keep changing the subscription. Send the request again.";
         Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
     }
 
@@ -225,7 +228,7 @@ impl Subscriptions {
         }
         if asked.events.is_empty() || asked.events.len() > 4 * api::WebhookEvent::ALL.len() {
             let known = api::WebhookEvent::ALL.map(api::WebhookEvent::as_str).join(", ");
-            let detail = format!("Say what is to be told: {known}.");
+            let detail = format!("Name at least one event: {known}.");
             return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/events"));
         }
         match self.outgoing.of(workspace).check(&Request::post(asked.url.clone(), "")) {
@@ -275,7 +278,7 @@ impl Subscriptions {
     }
 }
 
-/// The subscription as a request would have asked for it, with the changes in it.
+/// The subscription as a create request would describe it, with the changes applied.
 fn merged(kept: &Kept, asked: &api::ChangeSubscription) -> api::CreateSubscription {
     let mut changed = kept.clone();
     apply(&mut changed, asked);
@@ -330,9 +333,9 @@ fn name_taken(by: &Name) -> Problem {
     Problem::new(Code::NameTaken, detail).with("subscriptionId", by.to_string())
 }
 
-/// A secret that was just made.
+/// A new secret.
 struct Fresh {
-    /// What the receiver gets.
+    /// Secret for the receiver.
     shown: SecretString,
     sealed: Sealed,
     public_key: Option<String>,
@@ -359,6 +362,6 @@ fn body_of(kept: &Kept) -> Result<Payload, Problem> {
 }
 
 fn no_random(error: impl std::fmt::Display) -> Problem {
-    tracing::error!(%error, "no secret could be made");
-    Problem::new(Code::Internal, "No secret could be made. Report `traceId` to the operator.")
+    tracing::error!(%error, "no secret could be created");
+    Problem::new(Code::Internal, "No secret could be created. Report `traceId` to the operator.")
 }

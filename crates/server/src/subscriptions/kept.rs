@@ -1,4 +1,4 @@
-//! A subscription as it is kept, and as it is shown.
+//! The stored form and the wire form of a subscription.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::sealing::Sealed;
 
-/// What the names of targets that are subscriptions begin with.
+/// Prefix of outbox targets that are subscriptions.
 const TARGET: &str = "webhook.";
 
-/// What is kept of a subscription, beside its times. Its secret is sealed.
+/// Stored part of a subscription, without its times. Its secret is sealed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Kept {
     pub(super) name: String,
@@ -24,15 +24,15 @@ pub(super) struct Kept {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     pub(super) secret: Sealed,
-    /// What the receiver checks with, if that is another key.
+    /// Key that the receiver verifies with, if it differs from the secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) public_key: Option<String>,
-    /// The secret before the last rotation, and until when it signs alongside.
+    /// The secret before the last rotation, and when it stops signing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) old_secret: Option<OldSecret>,
 }
 
-/// A secret that signs for a while longer.
+/// An old secret that still signs for a while.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct OldSecret {
     pub(super) secret: Sealed,
@@ -71,7 +71,7 @@ impl Subscription {
         self.kept.state == SubscriptionStatus::Deleted
     }
 
-    /// Refuses what only makes sense if it is told something.
+    /// Rejects a request that needs an enabled subscription.
     pub(crate) fn require_enabled(&self) -> Result<(), Problem> {
         match self.not_told() {
             None => Ok(()),
@@ -87,7 +87,7 @@ impl Subscription {
         }
     }
 
-    /// Why it is told nothing, if so.
+    /// Why it receives no events, if so.
     pub(super) fn not_told(&self) -> Option<String> {
         let state = match self.kept.state {
             SubscriptionStatus::Enabled => return None,
@@ -98,7 +98,7 @@ impl Subscription {
         Some(format!("the subscription is {state}{because}"))
     }
 
-    /// As the engine knows it, if it is to be told anything.
+    /// The engine's form, if it receives events.
     pub(super) fn subscriber(&self) -> Option<Subscriber> {
         let wants = self.kept.events.iter().map(|event| announced(*event)).collect();
         let is_told = self.kept.state == SubscriptionStatus::Enabled;
@@ -110,12 +110,12 @@ impl Subscription {
         target_of(&self.id)
     }
 
-    /// Where its secrets are sealed for.
+    /// Place that its secrets are sealed for.
     pub(super) fn place(&self) -> String {
         place_of(&self.workspace, &self.id)
     }
 
-    /// As it is shown: without its secret.
+    /// The wire form, without its secret.
     pub(crate) fn shown(&self) -> api::Subscription {
         let kept = self.kept.clone();
         api::Subscription {
@@ -144,7 +144,7 @@ pub(super) fn target_of(id: &Name) -> Name {
     Name::new("target", &format!("{TARGET}{id}")).expect("ids of subscriptions are short")
 }
 
-/// The subscription that a target stands for, if it is one.
+/// The subscription of a target, if it is one.
 pub(crate) fn subscription_of(target: &Name) -> Option<&str> {
     target.as_str().strip_prefix(TARGET)
 }

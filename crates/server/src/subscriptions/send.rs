@@ -1,4 +1,4 @@
-//! One attempt to tell a subscription: signed, sent within the rules for outgoing HTTP, and judged.
+//! One attempt to deliver to a subscription: signed, sent under the egress policy, and judged.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ use super::{Subscription, Subscriptions};
 use crate::limits::{MAX_TEST_DETAIL_CHARS, WEBHOOK_TIMEOUT};
 use crate::sealing::Closed;
 
-/// What came of one attempt.
+/// Outcome of one attempt.
 #[derive(Debug)]
 pub(crate) struct Attempted {
     pub(crate) verdict: Verdict,
@@ -29,7 +29,7 @@ impl Attempted {
         Attempted { verdict, status: None, took: Duration::ZERO }
     }
 
-    /// What went wrong, if something did.
+    /// Cause of the failure, if it failed.
     pub(crate) fn detail(&self) -> Option<String> {
         match &self.verdict {
             Verdict::Delivered => None,
@@ -48,14 +48,14 @@ impl Subscriptions {
         delivery: &Delivery,
         body: String,
     ) -> Result<(), Failure> {
-        // Targets are known by name in all workspaces, so a workflow of another one might name this.
+        // Target names are the same in all workspaces, so a workflow of another workspace might use
+        // this one.
         if subscription.workspace != *delivery.workspace() {
             return Err(Failure::permanent("the subscription belongs to another workspace"));
         }
-        // What an entity's document leaves for it would look like the word of this server.
+        // A message from an entity's document would look like one from this server.
         if EffectKey::from_stored(delivery.id()).announced().is_none() {
-            let why =
-                "subscriptions are told what becomes of runs, and nothing else; leave it for another target";
+            let why = "subscriptions receive only announcements about runs; send it to another target";
             return Err(Failure::permanent(why).with_code("target_reserved"));
         }
         if let Some(why) = subscription.not_told() {
@@ -70,7 +70,7 @@ impl Subscriptions {
                 let age = self.store.now().since(delivery.created_at());
                 match wait_after(delivery.attempt(), age, asked, fastrand::f64()) {
                     Some(wait) => Err(Failure::retryable(why).retry_after(wait)),
-                    None => Err(Failure::permanent(format!("{why}; it was tried for as long as it may be"))),
+                    None => Err(Failure::permanent(format!("{why}; the time for attempts is over"))),
                 }
             }
             Verdict::GiveUp { why } => Err(Failure::permanent(why)),
@@ -128,7 +128,7 @@ impl Subscriptions {
         Attempted { verdict: judge(&reply, system_time(now)), status, took }
     }
 
-    /// Those that sign at `now`, the newest first.
+    /// Secrets that sign at `now`, the newest first.
     fn secrets_of(&self, of: &Subscription, now: Timestamp) -> Result<Vec<SigningSecret>, Closed> {
         let old = of.kept.old_secret.as_ref().filter(|old| now.as_millis() < old.until);
         let sealed = std::iter::once(&of.kept.secret).chain(old.map(|old| &old.secret));
@@ -141,7 +141,7 @@ impl Subscriptions {
     }
 }
 
-/// The status that the receiver answered with, though no whole answer came.
+/// The status of an incomplete response.
 fn status_of(fault: &Fault) -> Option<u16> {
     match fault {
         Fault::Unknown { status, .. } | Fault::TooLarge { status, .. } => *status,

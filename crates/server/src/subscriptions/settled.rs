@@ -1,4 +1,4 @@
-//! Deliveries that came to their end, many at once: sent once more, or forgotten.
+//! Bulk operations on ended deliveries: redeliver and discard.
 
 use hapax_api::Problem;
 use hapax_engine::Error;
@@ -7,7 +7,7 @@ use hapax_engine::model::{Actor, EffectKey, OutboxMessage, OutboxStatus};
 use super::{Subscription, Subscriptions};
 use crate::errors::problem_of;
 
-/// Some of the deliveries to one subscription, and where the next ones are.
+/// Some deliveries to one subscription, and the position of the next ones.
 pub(crate) type Deliveries = (Vec<OutboxMessage>, Option<EffectKey>);
 
 impl Subscriptions {
@@ -26,7 +26,7 @@ impl Subscriptions {
         Ok((found, next))
     }
 
-    /// Has deliveries to a subscription that is told things be sent once more; answers with them as they are due.
+    /// Redelivers to an enabled subscription; returns the deliveries, which are now due.
     pub(crate) async fn redeliver_many(
         &self,
         to: &Subscription,
@@ -46,7 +46,7 @@ impl Subscriptions {
         Ok((due, next))
     }
 
-    /// Has deliveries that were given up for a subscription be forgotten; answers with them as they were. It may have been deleted.
+    /// Discards dead deliveries of a subscription, which may be deleted; returns them as they were.
     pub(crate) async fn discard_many(
         &self,
         of: &Subscription,
@@ -64,7 +64,7 @@ impl Subscriptions {
     }
 }
 
-/// One that somebody else has seen to meanwhile is passed over.
+/// Skips a delivery that another request has handled in the meantime.
 fn unless_taken(seen_to: Result<OutboxMessage, Error>) -> Result<Option<OutboxMessage>, Problem> {
     match seen_to {
         Ok(post) => Ok(Some(post)),

@@ -19,7 +19,7 @@ pub(crate) fn shown_delivery(post: &OutboxMessage, subscription: &str) -> api::W
         id: post.id.to_string(),
         webhook_id: MessageId::of_key(post.workspace.as_str(), post.id.as_str()).to_string(),
         subscription_id: subscription.to_owned(),
-        // A workflow may leave one of its own, which is then of no kind that is announced.
+        // A workflow may send a message of its own, which is not an announced event.
         event: post.id.announced().map_or("after_effect", |(what, _)| what.as_str()).to_owned(),
         run_id: post.run.to_string(),
         status: shown_status(post.state.status()),
@@ -42,7 +42,7 @@ fn shown_status(status: OutboxStatus) -> api::DeliveryStatus {
     }
 }
 
-/// The status that is spelled so, if there is one.
+/// The status with this spelling, if there is one.
 pub(crate) fn delivery_status_named(text: &str) -> Option<OutboxStatus> {
     let named = api::DeliveryStatus::from_name(text)?;
     OutboxStatus::ALL.into_iter().find(|status| shown_status(*status) == named)

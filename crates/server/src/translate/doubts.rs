@@ -26,7 +26,7 @@ pub(crate) fn shown_doubt(doubt: &Doubt, workflow: String) -> api::Doubt {
     }
 }
 
-/// The decision that was sent; `None` if it lacks the output that it needs, or that is no JSON.
+/// The decision in the request; `None` if it lacks a required output, or if the output is not JSON.
 pub(crate) fn ruling(sent: &api::ResolveDoubt, by: Actor) -> Option<Ruling> {
     let output = || serde_json::from_str(sent.output.as_ref()?.text()).ok();
     let resolution = match sent.resolution {
@@ -35,11 +35,11 @@ pub(crate) fn ruling(sent: &api::ResolveDoubt, by: Actor) -> Option<Ruling> {
         api::Resolution::Compensate => Resolution::Compensate { output: output()? },
         api::Resolution::Abandon => Resolution::Abandon,
     };
-    // Whoever writes a second name has not asked that person; only the role of the credential counts.
+    // A second name in the request proves nothing; only the role of the credential counts.
     Some(Ruling { resolution, by, seconded_by: None, reason: sent.reason.clone() })
 }
 
-/// What was decided, in one word.
+/// The decision in one word.
 pub(super) fn shown_resolution(resolution: &Resolution) -> api::Resolution {
     match resolution {
         Resolution::Happened { .. } => api::Resolution::Happened,
@@ -56,7 +56,7 @@ pub(crate) fn shown_actor(actor: &Actor) -> api::Actor {
         Role::Manager => api::Role::Manager,
     };
     let origin = actor.origin.as_ref();
-    // The engine knows two ranks; the credential has the role that is shown.
+    // The engine knows two ranks; the origin holds the credential's role.
     let role = origin.and_then(|origin| api::Role::ALL.into_iter().find(|role| role.as_str() == origin.role));
     api::Actor {
         name: actor.name.clone(),

@@ -1,4 +1,4 @@
-//! Promises in the words of the public specification of durable promises.
+//! Promises in the terms of the public specification of durable promises.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::raw;
 use crate::answer::Refused;
 use crate::errors::of_invalid;
 
-/// What is kept of a creation beside the promise itself.
+/// Stored part of a creation, beside the promise itself.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct About {
     #[serde(default)]
@@ -23,7 +23,7 @@ struct About {
     tags: BTreeMap<String, String>,
 }
 
-/// The promise to be made.
+/// The promise to create.
 pub(crate) fn new_promise(
     asked: api::CreateDurablePromise,
     key: Option<&IdempotencyKey>,
@@ -39,7 +39,7 @@ pub(crate) fn new_promise(
     })
 }
 
-/// What a completion asks for.
+/// Settlement for a completion.
 pub(crate) fn completion(
     asked: &api::CompleteDurablePromise,
     key: Option<IdempotencyKey>,
@@ -61,13 +61,13 @@ pub(crate) fn completion(
     Ok(SettleRequest { settlement, rule: SettleRule::SameKey { key, strict }, said: Some(said) })
 }
 
-/// The data as people read it: a text without its quotes.
+/// The data for people: a string without its quotes.
 fn text_of(asked: &api::CompleteDurablePromise) -> String {
     let data = asked.value.data.as_ref().map_or("", |data| data.text());
     serde_json::from_str(data).unwrap_or_else(|_| data.to_owned())
 }
 
-/// One promise, as it stands at `now`; `None` if it never was one, because its key names another.
+/// One promise at `now`; `None` if its key belongs to another promise.
 pub(crate) fn shown_durable(promise: &Promise, now: Timestamp) -> Option<api::DurablePromise> {
     let (state, completed_at) = match promise.state_at(now) {
         PromiseState::Pending => (api::DurableState::Pending, None),
@@ -82,7 +82,7 @@ pub(crate) fn shown_durable(promise: &Promise, now: Timestamp) -> Option<api::Du
         }
         PromiseState::KeyTaken { .. } => return None,
     };
-    // What was made elsewhere may say anything about itself.
+    // A promise that another API created may have any description.
     let about: About = promise.about.as_ref().and_then(|about| about.to().ok()).unwrap_or_default();
     Some(api::DurablePromise {
         id: promise.id.to_string(),
@@ -98,7 +98,7 @@ pub(crate) fn shown_durable(promise: &Promise, now: Timestamp) -> Option<api::Du
     })
 }
 
-/// What it was completed with, word for word; what was settled elsewhere is its data.
+/// The value of its completion, word for word; a settlement by another API becomes the data.
 fn shown_value(promise: &Promise) -> DurableValue {
     let PromiseState::Settled { settlement, .. } = &promise.state else { return DurableValue::default() };
     if let Some(said) = promise.said.as_ref().and_then(|said| said.to().ok()) {

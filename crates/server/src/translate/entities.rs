@@ -1,4 +1,4 @@
-//! Entities, operations, and what may be done.
+//! Entities, operations, and allowed steps.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::doubts::shown_actor;
 use super::journal::{entry_at, shown_note, tell};
 use super::{raw, shown_failure};
 
-/// An entity as it stands.
+/// An entity in its current state.
 pub(crate) fn shown_entity(entity: &Entity) -> api::Entity {
     api::Entity {
         kind: entity.entity.kind.to_string(),
@@ -24,7 +24,7 @@ pub(crate) fn shown_entity(entity: &Entity) -> api::Entity {
     }
 }
 
-/// An entity with what may be done with it.
+/// An entity with its allowed steps.
 pub(crate) fn shown_entity_view(view: &EntityView, workflow: &Name, now: Timestamp) -> api::EntityDetail {
     api::EntityDetail {
         entity: shown_entity(&view.entity),
@@ -34,7 +34,7 @@ pub(crate) fn shown_entity_view(view: &EntityView, workflow: &Name, now: Timesta
     }
 }
 
-/// An operation that is in the way of others.
+/// An operation that blocks others.
 pub(crate) fn shown_pending(operation: &Operation, now: Timestamp) -> api::PendingOperation {
     let since = match &operation.state {
         OperationState::InDoubt { since } => *since,
@@ -45,7 +45,7 @@ pub(crate) fn shown_pending(operation: &Operation, now: Timestamp) -> api::Pendi
         step_key: operation.step.to_string(),
         status: shown_operation_status(operation.state.status()),
         since: since.to_string(),
-        // Whole seconds: what people read, and what a test can hold.
+        // Whole seconds, for people and for stable tests.
         age: Duration::from_secs(now.since(since).as_secs()).into(),
     }
 }
@@ -109,7 +109,7 @@ pub(crate) fn shown_operation(operation: &Operation) -> api::Operation {
     }
 }
 
-/// Where an operation stands, in one word.
+/// Status of an operation, in one word.
 pub(crate) fn shown_operation_status(status: OperationStatus) -> api::OperationStatus {
     match status {
         OperationStatus::Pending => api::OperationStatus::Pending,
@@ -121,7 +121,7 @@ pub(crate) fn shown_operation_status(status: OperationStatus) -> api::OperationS
     }
 }
 
-/// Something that was noted about an entity.
+/// A note on an entity.
 pub(crate) fn shown_entity_note(note: &EntityJournalEntry) -> api::JournalEntry {
     if let Some(audited) = note.to_audit_entry() {
         return shown_note(&audited);
@@ -133,7 +133,7 @@ pub(crate) fn shown_entity_note(note: &EntityJournalEntry) -> api::JournalEntry 
     entry
 }
 
-/// What happened to an operation: how it began, what was noted about it, how it ended.
+/// History of an operation: its beginning, notes, and end.
 pub(crate) fn shown_history(operation: &Operation, notes: &[EntityJournalEntry]) -> Vec<api::JournalEntry> {
     let about = |what, at| {
         let mut entry = entry_at(at);
@@ -157,7 +157,7 @@ pub(crate) fn shown_history(operation: &Operation, notes: &[EntityJournalEntry])
         OperationState::Rejected { failure, .. } | OperationState::Failed { failure, .. } => {
             ended.failure = Some(shown_failure(failure));
         }
-        // What the janitor did is noted, and the rest has not ended.
+        // The janitor's actions are in the notes, and the other states have not ended.
         OperationState::Pending { .. } | OperationState::Reverted { .. } | OperationState::InDoubt { .. } => {
             return history;
         }

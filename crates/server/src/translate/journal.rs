@@ -23,7 +23,7 @@ pub(crate) fn shown_note(note: &JournalEntry) -> api::JournalEntry {
     entry
 }
 
-/// An entry that tells nothing yet but when.
+/// An entry with only its time.
 pub(super) fn entry_at(at: Timestamp) -> api::JournalEntry {
     api::JournalEntry {
         what: api::JournalKind::Noted,
@@ -58,7 +58,7 @@ fn shown_occurrence(occurrence: Occurrence) -> api::Occurrence {
     }
 }
 
-/// Has the entry tell what was noted.
+/// Fills the entry with the event.
 pub(super) fn tell(entry: &mut api::JournalEntry, what: &JournalEvent) {
     match what {
         JournalEvent::Claimed { attempt } => {
@@ -186,7 +186,7 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &JournalEvent) {
     }
 }
 
-/// The action of the model that entries of this kind have; `None` for what no person does.
+/// The action of the audit log for entries of this kind; `None` if no person causes them.
 pub(crate) fn action_of(kind: api::JournalKind) -> Option<&'static str> {
     Some(match kind {
         api::JournalKind::Resolved => "resolved",

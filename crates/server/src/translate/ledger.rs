@@ -75,7 +75,7 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
     }
 }
 
-/// How an effect is kept from happening twice.
+/// How an effect is protected from happening twice.
 pub(super) fn shown_class(class: EffectClass) -> api::LedgerClass {
     match class {
         EffectClass::Idempotent => api::LedgerClass::Idempotent,

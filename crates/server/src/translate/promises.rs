@@ -17,7 +17,7 @@ use crate::answer::Refused;
 use crate::errors::of_invalid;
 use crate::limits::{MAX_SETTLE_TOKEN_FOR, SETTLE_TOKEN_FOR};
 
-/// The promise that a path names: `id:` and its id, or `key:` and its key.
+/// The promise in a path: `id:` and its id, or `key:` and its key.
 pub(crate) fn promise_named(text: &str) -> Result<PromiseRef, Refused> {
     if let Some(id) = text.strip_prefix("id:") {
         return Ok(PromiseRef::Id(PromiseId::from_stored(id)));
@@ -31,13 +31,13 @@ pub(crate) fn promise_named(text: &str) -> Result<PromiseRef, Refused> {
     Err(Refused::new(Code::InvalidRequest, detail))
 }
 
-/// The status that a filter names.
+/// The status in a filter.
 pub(crate) fn promise_status_named(text: &str) -> Option<PromiseStatus> {
     let is_upper = !text.bytes().any(|byte| byte.is_ascii_lowercase());
     PromiseStatus::from_name(&text.to_ascii_lowercase()).filter(|_| is_upper)
 }
 
-/// When a promise times out that is made at `now`.
+/// Deadline of a promise that is created at `now`.
 pub(crate) fn deadline_of(asked: &api::CreatePromise, now: Timestamp) -> Result<Option<Timestamp>, Refused> {
     let refuse = |path: &str, detail: &str| {
         Err(Refused::new(Code::InvalidRequest, detail.to_owned()).with("path", path.to_owned()))
@@ -55,41 +55,41 @@ pub(crate) fn deadline_of(asked: &api::CreatePromise, now: Timestamp) -> Result<
             let at = text.parse::<jiff::Timestamp>().map(|at| Timestamp::from_millis(at.as_millisecond()));
             match at {
                 Ok(at) if at > now && at.since(now) <= MAX_SPAN => Ok(Some(at)),
-                Ok(_) => refuse("/deadlineAt", "`deadlineAt` is still to come, and within ten years."),
+                Ok(_) => refuse("/deadlineAt", "`deadlineAt` is in the future, and within ten years."),
                 Err(_) => refuse("/deadlineAt", "`deadlineAt` is a time such as 2026-01-31T12:00:00Z."),
             }
         }
     }
 }
 
-/// A value as it was sent; `null` if there was none.
+/// The value in the request; `null` if there is none.
 pub(crate) fn value_of(value: Option<&RawJson>) -> Result<Payload, Refused> {
     let text = value.map_or("null", |value| value.text());
     Payload::parse(text).map_err(|invalid| of_invalid(&invalid).into())
 }
 
-/// The failure that a rejection means to whoever waits.
+/// The failure that waiters see after a rejection.
 pub(crate) fn rejection(asked: &api::RejectPromise) -> Result<Failure, Refused> {
     if asked.message.trim().is_empty() {
-        let detail = "Say in `message` why there will be no value.";
+        let detail = "Explain in `message` why there is no value.";
         return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/message"));
     }
     Ok(Failure::permanent(&asked.message).with_code(asked.code.as_deref().unwrap_or("rejected")))
 }
 
-/// What whoever has a token says: a value, or why there will be none.
+/// The settlement in a token's request: a value or a rejection.
 pub(crate) fn settlement_by_token(asked: &api::SettleByToken) -> Result<Settlement, Refused> {
     match (&asked.value, &asked.reject) {
         (Some(value), None) => Ok(Settlement::Resolved(value_of(Some(value))?)),
         (None, Some(reject)) => Ok(Settlement::Rejected(rejection(reject)?)),
         (None, None) | (Some(_), Some(_)) => {
-            let detail = "Send `value`, or `reject` with a `message`: one of both.";
+            let detail = "Send `value`, or `reject` with a `message`: one of the two.";
             Err(Refused::new(Code::InvalidRequest, detail))
         }
     }
 }
 
-/// For how long a token is worth something.
+/// Lifetime of a token.
 pub(crate) fn life_of_token(asked: Option<&api::CreateSettleToken>) -> Result<Duration, Refused> {
     let expires_in = asked.and_then(|asked| asked.expires_in);
     match expires_in.map_or(SETTLE_TOKEN_FOR, |given| given.0) {
@@ -102,7 +102,7 @@ pub(crate) fn life_of_token(asked: Option<&api::CreateSettleToken>) -> Result<Du
     }
 }
 
-/// One promise, as it stands at `now`.
+/// One promise at `now`.
 pub(crate) fn shown_promise(promise: &Promise, now: Timestamp) -> api::Promise {
     let state = promise.state_at(now);
     let (mut settled_at, mut value, mut failure, mut key_held_by) = (None, None, None, None);
@@ -167,7 +167,7 @@ fn status(status: PromiseStatus) -> api::PromiseStatus {
 mod tests {
     use super::*;
 
-    /// S4.29, S4.30: `id:` and `key:`, and what is behind it may hold colons.
+    /// S4.29, S4.30: `id:` and `key:`, and the text after them may hold colons.
     #[test]
     fn a_promise_is_named_by_id_or_by_key() {
         let shown = |text: &str| promise_named(text).map(|promise| promise.to_string());

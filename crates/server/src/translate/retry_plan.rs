@@ -1,4 +1,4 @@
-//! What a retry would do.
+//! The retry plan on the wire.
 
 use hapax_api as api;
 use hapax_engine::model::{PlannedEffect, RetryPlan, RunId};
@@ -6,7 +6,7 @@ use hapax_engine::model::{PlannedEffect, RetryPlan, RunId};
 use super::ledger::shown_class;
 use super::steps::status;
 
-/// What a retry of `run` would do.
+/// The plan for a retry of `run`.
 pub(crate) fn shown_retry_plan(run: RunId, from_step: Option<String>, plan: &RetryPlan) -> api::RetryPlan {
     let effect = |effect: &PlannedEffect| api::PlannedEffect {
         step_id: effect.step.to_string(),

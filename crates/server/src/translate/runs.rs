@@ -10,7 +10,7 @@ use hapax_engine::store::{RunLog, RunView};
 use super::raw;
 use super::steps::{shown_failure, shown_steps};
 
-/// One run. `definition` is the id of the definition it runs, if it runs one.
+/// One run. `definition` is the id of its definition, if it has one.
 pub(crate) fn shown_run(view: &RunView, definition: Option<String>) -> api::Run {
     let RunView { head, input, result } = view;
     let facts = &head.facts;
@@ -58,7 +58,7 @@ pub(crate) fn shown_run(view: &RunView, definition: Option<String>) -> api::Run 
     }
 }
 
-/// What a run has come to.
+/// Result of a run.
 pub(crate) fn shown_result(view: &RunView) -> api::RunResult {
     let (output, failure) = shown_ending(view.result.as_ref());
     let (run_id, status) = (view.head.id().to_string(), status(view.head.status()));
@@ -75,7 +75,7 @@ fn shown_ending(result: Option<&RunResult>) -> (Option<api::RawJson>, Option<api
     }
 }
 
-/// What people must look at in a run, and what they can do.
+/// Problem of a run that needs a person, and the remedy.
 pub(crate) fn shown_attention(run: RunId, attention: &Attention) -> api::Attention {
     let step = attention.step.as_ref().map(ToString::to_string);
     let note = attention.note.as_deref().unwrap_or("it was paused");
@@ -96,7 +96,7 @@ pub(crate) fn shown_attention(run: RunId, attention: &Attention) -> api::Attenti
         AttentionReason::InDoubt => (
             api::AttentionReason::InDoubt,
             format!(
-                "Nobody knows whether the effect happened. Ask the provider by its effect key (GET /api/v1/doubts), then decide with {resolve}."
+                "It is unknown whether the effect happened. Ask the provider for its effect key (GET /api/v1/doubts), then decide with {resolve}."
             ),
         ),
         AttentionReason::CompensationFailed => (
@@ -142,7 +142,7 @@ fn status(status: RunStatus) -> api::RunStatus {
     }
 }
 
-/// The status that a filter names.
+/// The status in a filter.
 pub(crate) fn status_named(text: &str) -> Option<RunStatus> {
     RunStatus::from_name(text)
 }

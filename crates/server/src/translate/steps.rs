@@ -51,7 +51,7 @@ pub(super) fn shown_step(run: RunId, generation: Generation, step: &StepRecord) 
     }
 }
 
-/// Why something failed.
+/// Why a step or run failed.
 pub(crate) fn shown_failure(failure: &Failure) -> api::Failure {
     api::Failure {
         class: match failure.class() {
@@ -80,7 +80,7 @@ fn kind(kind: StepKind) -> api::StepKind {
     }
 }
 
-/// Where a step stands.
+/// Status of a step.
 pub(super) fn status(status: StepStatus) -> api::StepStatus {
     match status {
         StepStatus::Pending => api::StepStatus::Pending,

@@ -1,4 +1,4 @@
-//! The family of a run: its ancestors, the run itself and its descendants, each with what it waits for.
+//! The family of a run: its ancestors, the run itself and its descendants, each with its waits.
 
 use hapax_api as api;
 use hapax_api::Problem;
@@ -19,7 +19,7 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// The most pressing sentence of a run.
+    /// The most urgent sentence of a run.
     pub(super) fn sentence_of(&self, run: &str) -> Option<String> {
         let found = self.runs.iter().find(|found| found.run_id == run)?;
         Some(found.waits_for.first()?.sentence.clone())
@@ -33,13 +33,13 @@ pub(super) async fn read(app: &App, engine: &Engine, run: RunId) -> Result<Famil
     family.is_cut = ancestors.len() >= MAX_WHY_ANCESTORS;
     let mut depth = 0;
     for ancestor in ancestors.into_iter().rev() {
-        // An ancestor may be forgotten before its child.
+        // An ancestor may be deleted before its child.
         if let Some((shown, _)) = explain_run(app, engine, ancestor, depth, false).await? {
             family.runs.push(shown);
             depth += 1;
         }
     }
-    // Depth first, so that each run stands under the one that started it.
+    // Depth first, so that each run comes after its parent.
     let own_depth = depth;
     let mut open = vec![(run, own_depth)];
     while let Some((id, depth)) = open.pop() {
@@ -75,7 +75,7 @@ async fn list_ancestors(engine: &Engine, run: RunId) -> Result<Vec<RunId>, Probl
     Ok(ancestors)
 }
 
-/// Children that the steps of a run name: open ones first, then those that ended, newest first.
+/// Children of the run's steps: open ones first, then ended ones, newest first.
 fn list_children(log: &RunLog) -> Vec<RunId> {
     let children = |is_open: bool| {
         log.steps
@@ -101,7 +101,7 @@ async fn explain_run(
         (Ok(log), Ok(view)) => (log, view),
         (Err(error), _) | (_, Err(error)) => return absent(error),
     };
-    // Two reads of a run that moves in between would show steps and a status that were never there together.
+    // If the run changes between the two reads, the steps and the status would not match.
     for _ in 0..SHOW_TRIES {
         if view.head.version == log.head.version {
             break;
@@ -138,7 +138,7 @@ async fn explain_run(
     Ok(Some((shown, log)))
 }
 
-/// Who gave a run this command last, when and why.
+/// The person who last gave a run this command, with the time and the reason.
 async fn find_command(
     engine: &Engine,
     run: RunId,

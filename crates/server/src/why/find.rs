@@ -15,14 +15,14 @@ use crate::errors::{of_store, problem_of};
 use crate::identity::Identity;
 use crate::limits::{MAX_WHY_MATCHES, MAX_WHY_SEARCHED_RUNS, MAX_WHY_SOURCES};
 
-/// One thing that the text names.
+/// One object that the text names.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) kind: WhyMatchKind,
     pub(super) id: String,
     /// The run behind it.
     pub(super) run: Option<RunId>,
-    /// What to say of it; of a run, what it waits for is said.
+    /// A sentence about it; for a run, its waits are explained instead.
     pub(super) sentence: Option<String>,
 }
 
@@ -184,7 +184,7 @@ impl Lookup<'_> {
         Ok(Some(Found { kind: WhyMatchKind::Entity, id: text.to_owned(), run, sentence: Some(sentence) }))
     }
 
-    /// Events of all sources that have this id: providers number theirs independently.
+    /// Events of all sources with this id: providers number their events independently.
     async fn webhook_events(&self, text: &str) -> Result<Vec<Found>, Problem> {
         let Some(store) = self.app.store.webhook_store() else { return Ok(Vec::new()) };
         let workspace = &self.identity.workspace;
@@ -222,7 +222,7 @@ fn describe_promise(promise: &Promise, reference: &PromiseRef, now: Timestamp) -
         PromiseState::Settled { at, settlement: Settlement::Cancelled(why) } => {
             format!("was cancelled at {}: {}", instant(*at, now), excerpt(why.message()))
         }
-        PromiseState::TimedOut => "timed out before anybody settled it".into(),
+        PromiseState::TimedOut => "timed out before it was settled".into(),
         PromiseState::KeyTaken { by } => {
             format!("can never be settled: its key belongs to the promise `{by}`")
         }
@@ -233,7 +233,7 @@ fn describe_operation(operation: &Operation, now: Timestamp) -> String {
     let id = operation.id;
     match &operation.state {
         OperationState::Pending { heard_at } => format!(
-            "is in progress{}; its worker was last heard of {} ago",
+            "is in progress{}; its worker was last seen {} ago",
             since(operation.began_at, now),
             super::sentence::span(now.since(*heard_at))
         ),
@@ -248,7 +248,7 @@ fn describe_operation(operation: &Operation, now: Timestamp) -> String {
         }
         OperationState::Reverted { at, .. } => {
             format!(
-                "was reverted at {}; the entity is as before, and the step can be taken again",
+                "was reverted at {}; the entity is unchanged, and the step can be taken again",
                 instant(*at, now)
             )
         }
@@ -278,7 +278,7 @@ fn describe_event(event: &InboundEvent, now: Timestamp) -> Found {
     let what = what.or_else(|| text(&outcome, "detail")).map(|what| format!(": {}", excerpt(&what)));
     let source = &event.id.source;
     let sentence = format!(
-        "came in from the source `{source}` at {} and is {}{}",
+        "was received from the source `{source}` at {} and is {}{}",
         instant(event.received_at, now),
         event.status.as_str(),
         what.unwrap_or_default()

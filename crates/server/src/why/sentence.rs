@@ -24,7 +24,7 @@ pub(super) fn span(span: Duration) -> String {
     }
 }
 
-/// `, since 13 s`: how long it has been so.
+/// `, since 13 s`: the time that has passed.
 pub(super) fn since(at: Timestamp, now: Timestamp) -> String {
     format!(", since {}", span(now.since(at)))
 }
@@ -46,7 +46,7 @@ pub(super) fn instant(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// `, until Nov 23`: when it ends by itself.
+/// `, until Nov 23`: the end of the wait.
 pub(super) fn until(at: Option<Timestamp>, now: Timestamp) -> String {
     at.map(|at| format!(", until {}", instant(at, now))).unwrap_or_default()
 }

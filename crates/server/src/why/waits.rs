@@ -1,4 +1,4 @@
-//! What one run waits for, in sentences. Pure.
+//! Waits of one run, in sentences. Pure.
 
 use hapax_api as api;
 use hapax_api::{WhyReason, WhyWait};
@@ -12,15 +12,15 @@ use hapax_engine::store::{RunLog, RunView};
 
 use super::sentence::{excerpt, instant, since, until};
 
-/// All that is known of a run at one moment.
+/// The state of a run at one moment.
 pub(super) struct Situation<'a> {
     pub(super) view: &'a RunView,
     pub(super) log: &'a RunLog,
     /// The document that the run follows, if it follows one.
     pub(super) document: Option<&'a Document>,
-    /// What people must look at.
+    /// Problem that needs a person.
     pub(super) attention: Option<&'a Attention>,
-    /// Who paused or cancelled it, when and why.
+    /// The person who paused or cancelled it, with the time and the reason.
     pub(super) commanded_by: Option<(Actor, Timestamp, String)>,
     pub(super) now: Timestamp,
 }
@@ -30,7 +30,7 @@ impl Situation<'_> {
         self.view.head.id()
     }
 
-    /// What the run waits for, or how it ended; the most pressing first.
+    /// Waits of the run, or its end; the most urgent first.
     pub(super) fn explain(&self) -> Vec<WhyWait> {
         let mut waits = match &self.view.head.state {
             RunState::Pending { due_at } if *due_at > self.now => {
@@ -89,7 +89,7 @@ impl Situation<'_> {
             }
         };
         if lease_until < self.now {
-            found.sentence.push_str("; that worker is late, so another one takes the run over");
+            found.sentence.push_str("; that worker is late, so another one takes over the run");
         }
         found
     }
@@ -206,7 +206,7 @@ impl Situation<'_> {
             Some(DocumentStep::Signal(signal)) => signal.signal.clone(),
             _ => None,
         };
-        // A repeated wait has its number after the name of the signal.
+        // A repeated wait has a number after the name of the signal.
         let name = name.unwrap_or_else(|| base_name(step.id.as_str()).to_owned());
         let command = format!("hapax runs signal {run} {}", quoted(&name));
         let sentence = format!("waits for the signal `{name}`{times}; `{command}` sends it");
@@ -286,7 +286,7 @@ impl Situation<'_> {
         WhyWait { since: Some(at.to_string()), command: Some(command), ..wait(reason, sentence) }
     }
 
-    /// Says that somebody asked the run to stop.
+    /// Adds a pending request to pause or cancel.
     fn add_request(&self, waits: &mut [WhyWait]) {
         let Some(first) = waits.first_mut() else { return };
         match self.view.head.asked {
@@ -310,7 +310,7 @@ fn wait(reason: WhyReason, sentence: String) -> WhyWait {
     }
 }
 
-/// What needs people comes first, what goes on by itself last.
+/// Sorts waits: people's work first, automatic waits last.
 fn urgency(reason: WhyReason) -> u8 {
     match reason {
         WhyReason::InDoubt => 0,
@@ -343,7 +343,8 @@ fn base_name(id: &str) -> &str {
     }
 }
 
-/// The step of a document that a record belongs to. Within `for_each` a record has the place of its item after the name.
+/// The step of a document for a record. Within `for_each`, the name of a record ends with the
+/// position of its item.
 fn find_step<'a>(steps: &'a [Step], record: &str) -> Option<&'a Step> {
     steps.iter().find_map(|step| {
         if step.name.as_str() == base_name(record) || step.name.as_str() == record {

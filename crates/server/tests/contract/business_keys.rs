@@ -44,7 +44,7 @@ async fn a_run_is_created_once_per_key() {
 
 /// S0.18, S0.19, S2.9
 #[tokio::test]
-async fn what_is_no_key_is_refused() {
+async fn malformed_business_keys_are_rejected() {
     let server = TestServer::memory().await;
     let echo = server.echo().await;
     for key in ["", &"k".repeat(256), "caf\u{e9}", "a\tb", "a\nb"] {
@@ -141,7 +141,7 @@ async fn one_run_is_open_on_a_subject() {
     assert_eq!(refused.told(), (409, "operation_pending".into()));
     assert_eq!(refused.json()["pending"], json!({ "kind": "run", "id": first }));
     assert_eq!(run_of(&server.post(RUNS, &body, &[]).await), first, "the same key finds it");
-    // Meanwhile a note can be left.
+    // A note can be added while the run is open.
     let note = server.post(&format!("{RUNS}/{first}/notes"), &json!({ "text": "asked the bank" }), &[]).await;
     assert_eq!(note.status, 201);
     server.post(&format!("{RUNS}/{first}/signals"), &json!({ "name": "confirmed" }), &[]).await;

@@ -1,4 +1,4 @@
-//! Our own suite for `Idempotency-Key`, which can be pointed at any service, pointed at ours.
+//! The conformance suite for `Idempotency-Key`, run against this server.
 
 use hapax_http_conformance::{Config, Outcome, Suite};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::RUNS;
 use super::support::{Role, TestServer};
 
-/// S2.34, S2.39: every clause of the profile is kept, and every one of them is looked at.
+/// S2.34, S2.39: the server passes every clause of the profile, and the suite checks each of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_keeps_every_clause_of_the_contract() {
     let (server, _store) = TestServer::planned().await;

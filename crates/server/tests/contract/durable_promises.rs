@@ -12,7 +12,7 @@ use super::support::{Answer, Role, TestServer};
 const BEGIN: i64 = 1_800_000_000_000;
 const NEVER: i64 = 9_007_199_254_740_991;
 
-/// What there is before somebody acts.
+/// State of the promise before the action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
     Absent,
@@ -30,11 +30,11 @@ const BEFORE: [Before; 6] = [
     Before::TimedOut,
 ];
 
-/// What somebody does: make it, or complete it so.
+/// Action under test: create, or complete with this state.
 const ACTIONS: [Option<&str>; 4] = [None, Some("RESOLVED"), Some("REJECTED"), Some("REJECTED_CANCELED")];
 
-/// The sentences of the contract, as a table. `same` says whether the key that is given equals the one that is stored; an absent one equals
-/// nothing. Answers the status, and the state afterwards.
+/// The rules of the contract, as a table. `same` says whether the given key equals the stored one;
+/// an absent key equals nothing. Returns the status and the state afterwards.
 fn oracle(
     before: Before,
     action: Option<&'static str>,
@@ -153,7 +153,7 @@ async fn every_combination_answers_as_the_contract_says() {
     assert_eq!(tried, 6 * 4 * 3 * 2 * 2);
 }
 
-/// CONTRACT §7: the body, word for word, from making to completion.
+/// CONTRACT §7: the body, word for word, from creation to completion.
 #[tokio::test]
 async fn the_body_is_that_of_the_specification() {
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(BEGIN)));
@@ -182,7 +182,7 @@ async fn the_body_is_that_of_the_specification() {
     assert_eq!((&ours["status"], &ours["value"]), (&json!("RESOLVED"), &json!("dmFsdWU=")));
 }
 
-/// What other clients make and settle is seen here, too, and the other way round.
+/// Promises that other clients create and settle appear here, and the other way round.
 #[tokio::test]
 async fn both_ways_in_lead_to_the_same_promises() {
     let server = TestServer::memory().await;
@@ -205,9 +205,10 @@ async fn both_ways_in_lead_to_the_same_promises() {
     assert_eq!(server.send("GET", "/promises/ours", None, "", &[]).await.status, 401);
 }
 
-/// `idempotency-key` means what the specification says, so nothing is replayed; headers and bodies that are none are refused.
+/// `idempotency-key` has the specification's meaning, so nothing is replayed; malformed headers and
+/// bodies are rejected.
 #[tokio::test]
-async fn headers_and_bodies_are_those_of_the_specification() {
+async fn headers_and_bodies_follow_the_specification() {
     let server = TestServer::memory().await;
     let first = act(&server, "p", None, NEVER, Some("k"), None).await;
     let again = act(&server, "p", None, NEVER, Some("k"), None).await;

@@ -1,4 +1,5 @@
-//! What callers with a key see when the first is still at work, when the server fails, and when the store is away: CONTRACT §3.
+//! Requests with a key while the first is in progress, when the server fails, and when the store is
+//! away: CONTRACT §3.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use serde_json::json;
 use super::support::{Kept, PATIENCE, Role, Setup, TestServer};
 use super::{RUNS, charge, count_runs, is_replay, run_of};
 
-/// S2.13: a second request waits for the first and gets its answer, or is told to come again if it will not wait.
+/// S2.13: a second request waits for the first and gets its response, or is asked to retry if it
+/// will not wait.
 #[tokio::test]
 async fn a_request_in_flight_is_waited_for() {
     let (server, store) = TestServer::planned().await;
@@ -58,7 +60,7 @@ async fn a_failure_of_the_server_is_the_answer() {
 
 /// CONTRACT §3: "nothing was written" is not an outcome; the same key may be tried again.
 #[tokio::test]
-async fn what_was_not_written_may_be_sent_again_under_the_same_key() {
+async fn an_unwritten_request_may_be_retried_under_the_same_key() {
     let (server, store) = TestServer::planned().await;
     let mut body = charge(&server.echo().await, 1);
     body["subject"] = json!("away-once");
@@ -72,9 +74,9 @@ async fn what_was_not_written_may_be_sent_again_under_the_same_key() {
     assert_eq!(count_runs(&server).await, 1);
 }
 
-/// RELIABILITY 4: an outcome nobody knows is not stored, and its key is not begun anew under another id.
+/// RELIABILITY 4: an unknown outcome is not stored, and its key is not used again under another id.
 #[tokio::test]
-async fn an_outcome_nobody_knows_converges_on_one_run() {
+async fn an_unknown_outcome_converges_on_one_run() {
     let keys = Policy { hold_for: limits::MIN_HOLD, ..Policy::default() };
     let (server, store) = TestServer::planned_with(Setup { keys, ..Setup::default() }).await;
     let mut body = charge(&server.echo().await, 1);
@@ -96,7 +98,8 @@ async fn an_outcome_nobody_knows_converges_on_one_run() {
     assert_eq!(server.post(RUNS, &body, &key).await.bytes, late.bytes);
 }
 
-/// CONTRACT §3; RELIABILITY 3: with the store out of reach nothing runs, and all is well once it is back.
+/// CONTRACT §3; RELIABILITY 3: while the store is unreachable nothing runs, and service resumes
+/// once it is back.
 #[tokio::test]
 async fn with_the_store_away_nothing_runs() {
     let (server, store) = TestServer::planned().await;
@@ -186,7 +189,8 @@ async fn an_expired_key_is_refused_in_grace_and_new_after_it() {
     }
 }
 
-/// RELIABILITY, fault 9: PostgreSQL goes away and comes back; nothing runs meanwhile, and the retry is the first to do it.
+/// RELIABILITY, fault 9: PostgreSQL goes away and comes back. Nothing runs in the meantime, and the
+/// retry is the first to run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_may_go_away_and_come_back() {
     let database = Server::start().unwrap();
@@ -214,7 +218,8 @@ async fn postgres_may_go_away_and_come_back() {
     assert_eq!(count_runs(&server).await, 1);
 }
 
-/// CONTRACT §3, RELIABILITY 13: a batch of which a part could not be written is no outcome; sent again, the rest is made and nothing twice.
+/// CONTRACT §3, RELIABILITY 13: a partly written batch has no outcome; a retry creates the rest,
+/// and nothing twice.
 #[tokio::test]
 async fn a_batch_that_was_cut_short_is_completed_under_its_key() {
     let keys = Policy { hold_for: limits::MIN_HOLD, ..Policy::default() };

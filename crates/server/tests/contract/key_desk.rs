@@ -5,9 +5,9 @@ use serde_json::json;
 use super::support::{Role, TestServer};
 use super::{RUNS, charge, run_of};
 
-/// CONTRACT §11, S2.46: what a key stands for, how often it came again, how often it was refused.
+/// CONTRACT §11, S2.46: a key shows its object, its replays and its conflicts.
 #[tokio::test]
-async fn a_key_tells_what_it_stands_for() {
+async fn a_key_shows_its_object_replays_and_conflicts() {
     let server = TestServer::memory().await;
     let echo = server.echo().await;
     let mut body = charge(&echo, 1);

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::promises::PROMISES;
 use super::support::{Role, TestServer};
 
-/// G4.4, CONTRACT §2: a key of a promise and one of a run are two keys, and each tells what it stands for.
+/// G4.4, CONTRACT §2: the same key of a promise and of a run are two keys, and each shows its own
+/// object.
 #[tokio::test]
 async fn a_key_tells_which_promise_it_names() {
     let server = TestServer::memory().await;
@@ -38,7 +39,8 @@ async fn a_key_tells_which_promise_it_names() {
     assert_eq!((&claimed["status"], &claimed["holder"]), (&json!("claimed"), &Value::Null), "{claimed}");
 }
 
-/// A manager frees the key of a promise that is over, with a reason; of one that waits it is not freed.
+/// A manager releases the key of an ended promise, with a reason; the key of a pending one is not
+/// released.
 #[tokio::test]
 async fn a_key_of_a_promise_is_freed_by_a_manager_once_the_promise_is_over() {
     let server = TestServer::memory().await;
@@ -54,7 +56,7 @@ async fn a_key_of_a_promise_is_freed_by_a_manager_once_the_promise_is_over() {
     let freed = server.post(release, &why, &[]).await;
     assert_eq!(freed.status, 200, "{}", freed.text());
     assert_eq!(server.post(PROMISES, &json!({ "id": "q", "idempotencyKey": "k" }), &[]).await.status, 201);
-    // With a key that is claimed goes what was kept for it.
+    // Releasing a claimed key also drops its early settlement.
     server.post(&format!("{PROMISES}/key:early/resolve"), &json!({ "value": 1 }), &[]).await;
     assert_eq!(server.post("/api/v1/keys/promise/early/release", &why, &[]).await.status, 200);
     assert_eq!(server.get("/api/v1/early-settlements").await.json()["items"], json!([]));

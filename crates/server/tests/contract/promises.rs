@@ -42,7 +42,7 @@ async fn a_promise_is_settled_by_key_once_and_the_run_goes_on() {
     assert_eq!(server.end(&run).await["run"]["output"]["cents"], 500);
 }
 
-/// S4.29: the form of the seed; the workspace in it is that of the credential, or it is not there.
+/// S4.29: the form of the seed; another workspace than the credential's is "not found".
 #[tokio::test]
 async fn the_form_of_the_seed_works_for_ones_own_workspace() {
     let server = TestServer::memory().await;
@@ -129,7 +129,7 @@ async fn a_settlement_that_comes_early_is_kept_for_its_promise() {
     assert_eq!(server.get("/api/v1/early-settlements").await.json()["items"], json!([]));
 }
 
-/// S4.26, CONTRACT §7: made once by id and once by key; a request key gives the same answer again.
+/// S4.26, CONTRACT §7: created once by id and once by key; a request key repeats the response.
 #[tokio::test]
 async fn a_promise_that_stands_alone_is_made_once() {
     let server = TestServer::memory().await;
@@ -154,7 +154,7 @@ async fn a_promise_that_stands_alone_is_made_once() {
     assert!(own["id"].as_str().unwrap().starts_with("prm_"), "{own}");
 }
 
-/// Bad input is told what to do.
+/// Bad input gets an error that says what to do.
 #[tokio::test]
 async fn a_promise_is_asked_for_properly_or_not_at_all() {
     let server = TestServer::memory().await;
@@ -200,7 +200,8 @@ async fn a_promise_is_asked_for_properly_or_not_at_all() {
     );
 }
 
-/// A read after the deadline says so whether or not anybody swept, and a settlement comes too late.
+/// A read after the deadline reports the timeout even without a sweep, and a settlement comes too
+/// late.
 #[tokio::test]
 async fn after_its_deadline_a_promise_has_timed_out() {
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_800_000_000_000)));
@@ -215,7 +216,7 @@ async fn after_its_deadline_a_promise_has_timed_out() {
     assert_eq!(listed["items"].as_array().unwrap().len(), 1, "{listed}");
 }
 
-/// Whoever waits is told when it is settled, whichever came first.
+/// A waiting caller gets the settlement, whether the wait or the settlement came first.
 #[tokio::test]
 async fn a_caller_may_wait_for_a_promise() {
     let server = Arc::new(TestServer::memory().await);
@@ -231,7 +232,7 @@ async fn a_caller_may_wait_for_a_promise() {
     assert_eq!(told.json().get("value"), Some(&Value::Null), "a value of null is a value");
 }
 
-/// Lists are pages under signed cursors, filtered by run, by status, and by standing alone.
+/// Lists are pages under signed cursors, filtered by run, by status, and by having no run.
 #[tokio::test]
 async fn promises_are_listed_by_what_they_are() {
     let server = TestServer::memory().await;

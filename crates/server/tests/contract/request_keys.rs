@@ -26,7 +26,7 @@ async fn a_key_may_be_bare_or_quoted() {
 
 /// S2.9; RELIABILITY, HTTP: `Idempotency-Key` empty, too long, of other characters, given twice: 400 before anything is stored.
 #[tokio::test]
-async fn what_is_no_key_is_refused_before_anything_is_stored() {
+async fn malformed_request_keys_are_rejected_before_anything_is_stored() {
     let server = TestServer::memory().await;
     let body = charge(&server.echo().await, 1);
     let long = "k".repeat(256);
@@ -211,8 +211,8 @@ async fn the_policy_is_published() {
     assert!(!not_stored.contains(&json!(500)));
 }
 
-/// CONTRACT §2: keys count on every mutating route. Where the answer holds a secret it is given once, lies in no store, and what was made is
-/// not made again.
+/// CONTRACT §2: keys count on every mutating route. A response with a secret is sent once and not
+/// stored, and a retry creates nothing.
 #[tokio::test]
 async fn an_answer_with_a_secret_is_given_once() {
     let server = TestServer::sqlite().await;

@@ -25,14 +25,15 @@ async fn settle(server: &TestServer, client: &reqwest::Client, token: &str, body
     server.send_by(client, "POST", &format!("/settle/{token}"), Some(body.to_string()), "", &[]).await
 }
 
-/// What an answer says, apart from what tells one request from another.
+/// Content of a response, without the parts that differ per request.
 fn said(answer: &Answer) -> Value {
     let mut said = answer.json();
     said["traceId"].take();
     said
 }
 
-/// Whoever has the token settles the promise, once; the same again is fine, and the promise's id is no token.
+/// A caller with the token settles the promise, once; repeating the settlement succeeds, and the
+/// promise's id is not a token.
 #[tokio::test]
 async fn a_stranger_with_a_token_settles_one_promise() {
     let server = TestServer::memory().await;
@@ -56,9 +57,10 @@ async fn a_stranger_with_a_token_settles_one_promise() {
     assert_eq!(server.get(&format!("{PROMISES}/id:q")).await.json()["failure"]["message"], "not me");
 }
 
-/// Unknown, malformed, expired, settled otherwise, timed out: strangers cannot tell them apart.
+/// Unknown, malformed, expired, otherwise settled, timed out: strangers get the same response for
+/// all of these.
 #[tokio::test]
-async fn whoever_has_no_good_token_learns_nothing() {
+async fn a_caller_without_a_valid_token_learns_nothing() {
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_800_000_000_000)));
     let server = TestServer::memory_at(clock.clone()).await;
     let client = server.client_at(2);
@@ -81,7 +83,7 @@ async fn whoever_has_no_good_token_learns_nothing() {
         answers.push((said(&answer), answer.headers.keys().map(ToString::to_string).collect::<Vec<_>>()));
     }
     assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:#?}");
-    // Only for whoever has a token is a body read, and told what is wrong with it.
+    // Only a request with a token gets its body read and its errors explained.
     let bad_body = [json!({}), json!({ "value": 1, "reject": { "message": "x" } }), json!({ "val": 1 })];
     for body in bad_body {
         for (token, status) in [(unknown.as_str(), 404), (&settled, 400)] {
@@ -91,7 +93,8 @@ async fn whoever_has_no_good_token_learns_nothing() {
     assert_eq!(server.get(&format!("{PROMISES}/id:waits")).await.json()["status"], "PENDING");
 }
 
-/// Only POST settles: mail scanners and previews follow links. What they see is the same for every token.
+/// Only POST settles: mail scanners and previews follow links. A GET looks the same for every
+/// token.
 #[tokio::test]
 async fn opening_the_address_settles_nothing_and_says_nothing() {
     let server = TestServer::memory().await;
@@ -112,7 +115,7 @@ async fn opening_the_address_settles_nothing_and_says_nothing() {
     assert_eq!(server.get(&format!("{PROMISES}/id:p")).await.json()["status"], "PENDING");
 }
 
-/// Guessing is slowed down by address; whoever has a good token is not held up by it, from wherever, nor are credentials.
+/// Guessing is slowed down by address. A good token works from any address, and so do credentials.
 #[tokio::test]
 async fn guessing_is_slowed_down() {
     let server = TestServer::memory().await;
@@ -133,9 +136,10 @@ async fn guessing_is_slowed_down() {
     assert_eq!(settle(&server, &guesser, &good, json!({ "value": 1 })).await.status, 200);
 }
 
-/// A token is for one promise of one workspace, for a while, and made by whoever may settle.
+/// A token settles one promise of one workspace, for a limited time, and only a caller who may
+/// settle can create it.
 #[tokio::test]
-async fn a_token_is_made_by_whoever_may_settle_and_for_a_while() {
+async fn a_token_expires_and_needs_permission_to_settle() {
     let server = TestServer::memory().await;
     let (viewer, stranger) =
         (server.key("acme", Role::Viewer).await, server.key("globex", Role::Admin).await);
@@ -153,7 +157,8 @@ async fn a_token_is_made_by_whoever_may_settle_and_for_a_while() {
     assert_eq!(server.post(&format!("{PROMISES}/key:none/tokens"), &json!({}), &[]).await.status, 404);
 }
 
-/// The token is looked up before the body is read, and a body has 64 kB: whoever has no credential can fill no memory.
+/// The token is looked up before the body is read, and a body has 64 kB: a caller without a
+/// credential cannot fill the memory.
 #[tokio::test]
 async fn the_token_is_looked_up_before_the_body_and_a_body_is_small() {
     let server = TestServer::memory().await;

@@ -1,4 +1,4 @@
-//! What is told once a step has ended, and steps that a run carries out.
+//! After-effects of steps, and steps that a run carries out.
 
 use hapax_engine::limits::MAX_ACTION_TRIES;
 use hapax_engine::model::{Actor, OperationId, OutboxStatus, Role as Rank, RunId, WorkspaceId};
@@ -42,7 +42,8 @@ async fn after_effects_are_sent_once_under_a_key_of_their_own() {
     assert_eq!(told("/sorry")[0].body, json!({ "letter": "l-1" }));
     assert_ne!(told("/told")[0].key, told("/post")[0].key, "each effect has its key");
     assert!(told("/told")[0].key.is_some());
-    // A 500 may have happened: it is asked again under the same key, and its failure is told once.
+    // A 500 may have happened: the request is repeated under the same key, and its failure is
+    // reported once.
     let tries = told("/fail");
     assert_eq!((tries.len(), told("/sorry").len()), (MAX_ACTION_TRIES as usize, 1));
     assert!(tries[0].key.is_some() && tries.iter().all(|one| one.key == tries[0].key), "{tries:?}");
@@ -84,7 +85,8 @@ async fn a_step_is_carried_out_by_a_run_and_followed_by_another() {
     assert_eq!(thanked["items"][0]["input"], json!({ "parcel": "p-1" }));
 }
 
-/// However often an after-effect is delivered, its run is one: beside the run of its operation in time, and another for another operation.
+/// However often an after-effect is delivered, it starts one run, which sorts next to its
+/// operation's run; another operation starts another run.
 #[tokio::test]
 async fn an_after_effect_that_is_delivered_again_starts_no_second_run() {
     let server = TestServer::memory().await;

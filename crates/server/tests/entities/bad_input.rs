@@ -1,13 +1,13 @@
-//! What is sent wrongly gets a clear answer, and nothing happens.
+//! Invalid requests get a clear error and change nothing.
 
 use serde_json::{Value, json};
 
 use super::desk::{CLOSE, INVOICE, with_invoice};
 use super::support::{Role, TestServer};
 
-/// RELIABILITY, HTTP: unknown fields, wrong types, things that are not there, over-long names.
+/// RELIABILITY, HTTP: unknown fields, wrong types, unknown resources, over-long names.
 #[tokio::test]
-async fn bad_input_is_told_what_is_wrong_and_changes_nothing() {
+async fn bad_input_gets_a_clear_error_and_changes_nothing() {
     let (server, gate) = with_invoice(TestServer::sqlite().await).await;
     let long = "x".repeat(300);
     let (invoices, notes) = ("/api/v1/entities/invoice".to_owned(), format!("{INVOICE}/notes"));
@@ -94,7 +94,7 @@ async fn bad_input_is_told_what_is_wrong_and_changes_nothing() {
     assert_eq!(server.get(&format!("{INVOICE}/operations")).await.json()["items"], json!([]));
 }
 
-/// RELIABILITY 54: what belongs to another workspace is not there.
+/// RELIABILITY 54: entities of another workspace are "not found".
 #[tokio::test]
 async fn another_workspace_has_entities_of_its_own() {
     let (server, gate) = with_invoice(TestServer::sqlite().await).await;
@@ -126,7 +126,7 @@ async fn another_workspace_has_entities_of_its_own() {
     assert_eq!(noted.told(), (404, "not_found".into()));
 }
 
-/// A page leads to the next, and a body may be left away.
+/// Pages lead to each other, and the body of a step is optional.
 #[tokio::test]
 async fn lists_are_read_page_by_page_and_a_step_needs_no_body() {
     let (server, _) = with_invoice(TestServer::sqlite().await).await;

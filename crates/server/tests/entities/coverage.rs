@@ -53,16 +53,16 @@ async fn put(server: &TestServer, document: &Value) -> super::support::Answer {
     server.send("PUT", BILLING, Some(document.to_string()), &server.admin, &[]).await
 }
 
-/// CONTRACT §8: coverage counts open claims as well as declared ones. Nothing is stuck for ever.
+/// CONTRACT §8: coverage counts open claims as well as declared ones. No entity stays claimed.
 #[tokio::test]
-async fn a_server_that_would_leave_an_open_claim_to_nobody_does_not_start() {
+async fn a_server_without_a_janitor_for_an_open_claim_does_not_start() {
     let place = Place::new();
     let crashing = place.node(&["billing", "archive"]).await;
     let gate = Gate::register(&crashing.engine, "close");
     upload(&crashing, &billing()).await;
     make(&crashing, "invoice", "inv-1", "approved").await;
     begin_closing(&crashing, &gate).await;
-    // Whoever has both modules can move the document: the janitor of the old one is still here.
+    // A server with both modules can move the document: the janitor of the old one still runs here.
     let moved = put(&crashing, &of_module("archive")).await;
     assert_eq!(moved.status, 200, "{}", moved.text());
     crashing.engine.kill();
@@ -83,7 +83,7 @@ async fn a_server_that_would_leave_an_open_claim_to_nobody_does_not_start() {
 
 /// The same check answers an upload that would move a document away from the only janitor of its open claims.
 #[tokio::test]
-async fn an_upload_that_would_leave_an_open_claim_to_nobody_is_refused() {
+async fn an_upload_that_would_leave_an_open_claim_without_a_janitor_is_rejected() {
     let place = Place::new();
     let without = place.node(&["archive"]).await;
     let with = place.node(&["billing", "archive"]).await;
@@ -106,7 +106,7 @@ async fn an_upload_that_would_leave_an_open_claim_to_nobody_is_refused() {
     assert_eq!(moved.status, 200, "nothing is open any more: {}", moved.text());
 }
 
-/// Whoever starts a server is told everything that is missing, not one thing after the other.
+/// The error of a failed start lists everything that is missing at once.
 #[tokio::test]
 async fn a_server_that_does_not_start_names_every_workflow_that_is_not_covered() {
     let place = Place::new();

@@ -11,7 +11,8 @@ use super::support::{TestServer, client};
 const CALLS: usize = 500;
 const CLIENTS: usize = 5;
 
-/// S1.20, G1.5, S1.3, S1.6, S1.25, S1.26, S1.27, S1.56, S1.60: one action body; all others are told which operation was faster.
+/// S1.20, G1.5, S1.3, S1.6, S1.25, S1.26, S1.27, S1.56, S1.60: one action runs; the other callers
+/// get the id of its operation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_five_hundred_concurrent_closes_one_enters_the_action() {
     let (server, gate) = with_invoice(TestServer::sqlite().await).await;

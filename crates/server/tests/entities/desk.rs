@@ -1,4 +1,4 @@
-//! What the tests of entities share: an invoice that is closed by an action that can be held up.
+//! Shared fixture for tests of entities: an invoice that is closed by an action that can be held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::support::{Answer, PATIENCE, TestServer};
 
-/// An action that waits until it is let through, and tells how often it was entered.
+/// An action that waits for permission, and counts its entries.
 pub struct Gate {
     entered: AtomicUsize,
     arrived: Notify,
@@ -18,7 +18,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Registers it under `name`; it gives `{"number": …}`, which is also known of the entity from then on.
+    /// Registers it under `name`; it returns `{"number": …}`, which the entity stores.
     pub fn register(engine: &Engine, name: &str) -> Arc<Self> {
         let gate =
             Arc::new(Gate { entered: AtomicUsize::new(0), arrived: Notify::new(), open: Semaphore::new(0) });
@@ -36,12 +36,12 @@ impl Gate {
         gate
     }
 
-    /// Waits until somebody is in it.
+    /// Waits until the action is entered.
     pub async fn arrived(&self) {
         tokio::time::timeout(PATIENCE, self.arrived.notified()).await.expect("somebody enters");
     }
 
-    /// Lets so many through.
+    /// Lets this many entries through.
     pub fn let_through(&self, many: usize) {
         self.open.add_permits(many);
     }
@@ -105,7 +105,7 @@ pub fn action(shown: &Value, step: &str) -> Value {
     actions.find(|action| action["stepKey"] == step).cloned().unwrap_or(Value::Null)
 }
 
-/// What an entry of a list says in its field `what`, in order.
+/// The field `what` of each entry of a list, in order.
 pub fn told(list: &Value) -> Vec<String> {
     list.as_array().expect("a list").iter().map(|entry| entry["what"].as_str().unwrap().to_owned()).collect()
 }
@@ -116,7 +116,7 @@ pub async fn until_ended(server: &TestServer, operation: &str) -> Value {
     server.until_shown(&format!("/api/v1/operations/{operation}"), is_over).await
 }
 
-/// Sends as somebody else than the admin.
+/// Sends with another key than the admin's.
 pub async fn post_as(server: &TestServer, key: &str, path: &str, body: Value) -> Answer {
     server.send("POST", path, Some(body.to_string()), key, &[]).await
 }

@@ -1,4 +1,4 @@
-//! What is known of the effects of entity actions: the ledger, the metrics, and what an unknown outcome comes to.
+//! Effects of entity actions: the ledger, the metrics, and unknown outcomes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -86,7 +86,8 @@ async fn an_action_that_is_tried_again_is_in_the_ledger_and_in_the_metrics() {
     assert_eq!(metric(&server, "hapax_effects_happened_twice", "idempotent").await, "0");
 }
 
-/// CONTRACT §8: a 5xx is an unknown outcome, whatever the document calls it. It is held, and nobody is advised to do it twice.
+/// CONTRACT §8: a 5xx is an unknown outcome, even if the document calls it retryable. It is held,
+/// and no response advises a repeat.
 #[tokio::test]
 async fn a_5xx_that_the_document_calls_retryable_is_held_in_doubt() {
     let (server, provider) = (TestServer::sqlite().await, Provider::start().await);

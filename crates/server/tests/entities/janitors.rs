@@ -1,4 +1,4 @@
-//! What a crash leaves claimed, and who frees it.
+//! Claims after a crash, and the janitor that frees them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn after_a_crash(document: &Value) -> (TestServer, Arc<ManualClock>, Arc<G
 
 /// S1.4, S1.16, S1.34, S1.35, S1.38, S1.40, S1.41: stuck in `closing`, reverted once the window has passed, and the history tells it.
 #[tokio::test]
-async fn what_a_crash_left_claimed_is_reverted_after_the_window_and_the_history_tells_it() {
+async fn a_claim_left_by_a_crash_is_reverted_after_the_window_and_recorded() {
     let (server, clock, gate, operation) = after_a_crash(&billing()).await;
     let stuck = server.get(INVOICE).await.json();
     assert_eq!(
@@ -43,7 +43,7 @@ async fn what_a_crash_left_claimed_is_reverted_after_the_window_and_the_history_
     assert_eq!(server.engine.free_stale_claims("billing").await.unwrap().reverted, 0, "within the window");
     assert_eq!(server.get(INVOICE).await.json()["pendingOperation"]["age"], "4m");
     clock.advance(PAST_THE_WINDOW);
-    // Its own time has come, and nobody has to call it.
+    // The janitor runs by itself when the time has come.
     let freed = server.until_shown(INVOICE, |shown| shown["entity"]["status"] == "approved").await;
     assert_eq!(
         (&freed["pendingOperation"], &action(&freed, "close")["enabled"]),
@@ -72,7 +72,7 @@ fn holding() -> Value {
 
 /// CONTRACT §8, `recovery: hold`: it is shown as in doubt, holds the entity, and people decide.
 #[tokio::test]
-async fn what_is_held_is_in_doubt_until_people_decide() {
+async fn a_held_operation_is_in_doubt_until_people_decide() {
     for (resolution, status, entity) in
         [("happened", "DONE", "closed"), ("did_not_happen", "REVERTED", "approved")]
     {
@@ -102,7 +102,7 @@ async fn what_is_held_is_in_doubt_until_people_decide() {
         let asked = of_attempt(1);
         let alone = super::desk::post_as(&server, &operator, &path, asked.clone()).await;
         if resolution == "did_not_happen" {
-            // It cannot be taken back: a manager decides, whoever else is said to agree.
+            // It is irreversible: a manager must decide, whoever else agrees.
             assert_eq!(alone.told(), (403, "needs_manager".into()));
             let mut together = asked.clone();
             together["by"] = "grace".into();

@@ -69,9 +69,10 @@ async fn a_step_that_was_under_way_is_found_again_under_its_request_key() {
     assert_eq!((replayed.bytes, replayed.status), (again.bytes, 200));
 }
 
-/// `retry: returns` tells those who come later what was done, whatever they ask with. They gave no key that could conflict.
+/// `retry: returns` gives later callers the recorded outcome for any key, since they gave no key
+/// that could conflict.
 #[tokio::test]
-async fn a_step_that_returns_what_was_done_does_so_for_other_keys_and_inputs() {
+async fn a_step_with_retry_returns_ignores_later_keys_and_inputs() {
     let server = TestServer::sqlite().await;
     let gate = Gate::register(&server.engine, "close");
     let mut document = billing();
@@ -135,7 +136,8 @@ async fn refusals_free_the_request_key_and_what_began_keeps_it() {
     assert_eq!(shown["entity"]["status"], "open", "S1.29, S1.32: released at once");
 }
 
-/// The answer of a step bears the version that the entity has: whoever changes it next can name it. A retry is told the version of now.
+/// The response to a step has the entity's version, for the next change. A retry gets the current
+/// version.
 #[tokio::test]
 async fn the_answer_of_a_step_bears_the_version_of_its_entity() {
     let (server, gate) = with_invoice(TestServer::memory().await).await;
@@ -178,7 +180,7 @@ async fn a_step_is_taken_on_the_version_that_was_seen() {
     assert_eq!((closed.status, gate.entered()), (200, 1), "{}", closed.text());
 }
 
-/// S2.46: the key of an operation tells who took the step, and is not freed.
+/// S2.46: the key of an operation shows who took the step, and cannot be released.
 #[tokio::test]
 async fn the_key_of_an_operation_tells_who_used_it() {
     let (server, _) = with_invoice(TestServer::memory().await).await;

@@ -19,7 +19,8 @@ const TABLES: &str = "
     CREATE TABLE payments (id TEXT NOT NULL, invoice TEXT NOT NULL, cents INTEGER NOT NULL);
     INSERT INTO invoices VALUES ('inv-1', 'approved', 4, 0, 1200)";
 
-/// What the operator no longer allows is not moved, although the document was taken while they did.
+/// A table that is no longer allowed is not changed, although the document was accepted while it
+/// was.
 #[tokio::test]
 async fn a_table_that_the_operator_no_longer_allows_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::desk::{make, told, upload};
 use super::support::{PATIENCE, Provider, Setup, TestServer};
 
-/// Says to which database the node belongs.
+/// Names the database that the node belongs to.
 const DATABASE: &str = "HAPAX_TEST_NODE_OF";
 const REFUND: &str = "/api/v1/entities/refund/r-1";
 
@@ -38,7 +38,8 @@ impl Secrets for AtHand {
     }
 }
 
-/// Says that it was asked for the secret, which is after the claim and before the request, and gives it when it is told to.
+/// Reports that the secret was requested, which is after the claim and before the request, and
+/// returns it on command.
 struct WhenTold;
 
 #[async_trait]
@@ -51,9 +52,9 @@ impl Secrets for WhenTold {
     }
 }
 
-/// Not a test: the node, in a process of its own, if its environment says so.
+/// Not a test: the node, in a process of its own, if its environment asks for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn is_a_node_if_it_is_told_to() {
+async fn runs_as_a_node_if_the_environment_says_so() {
     let Ok(database) = std::env::var(DATABASE) else { return };
     let node = TestServer::joining(&database, setup(Arc::new(WhenTold))).await;
     println!("{}", json!({ "url": node.url }));
@@ -71,7 +72,7 @@ struct Node {
 impl Node {
     fn start(database: &str) -> Node {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "entities::paused::is_a_node_if_it_is_told_to", "--nocapture"])
+            .args(["--exact", "entities::paused::runs_as_a_node_if_the_environment_says_so", "--nocapture"])
             .env(DATABASE, database)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -81,7 +82,7 @@ impl Node {
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                // The test runner says things of its own, also before what the node says.
+                // The test runner prints lines of its own, also before the node's output.
                 let Some(at) = line.find('{') else { continue };
                 let Ok(told) = serde_json::from_str(&line[at..]) else { continue };
                 if say.send(told).is_err() {
@@ -93,7 +94,7 @@ impl Node {
         Node { process, told, said }
     }
 
-    /// Waits until it says something with this field.
+    /// Waits for a line with this field.
     fn until_said(&self, field: &str) -> Value {
         loop {
             let said = self.said.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{field} was not said"));
@@ -107,7 +108,7 @@ impl Node {
         writeln!(self.told, "{word}").unwrap();
     }
 
-    /// Stops it, and waits until it has stopped: a signal is only under way when it has been sent.
+    /// Stops it, and waits until it has stopped, because a signal takes effect only after a while.
     fn stop(&self) {
         self.signal(Signal::STOP);
         let id = Pid::from_child(&self.process);
@@ -128,8 +129,8 @@ impl Drop for Node {
     }
 }
 
-/// A refund that must not be sent twice. The bank says of every key that it does not know it, so a request that times out is sent again:
-/// the timeout is one that a busy machine keeps.
+/// A refund that must not be sent twice. The bank says of every key that it does not know it, so a
+/// request that times out is sent again. A busy machine can keep the timeout.
 fn document(bank: &Provider) -> Value {
     json!({
         "name": "refunds", "module": "billing", "entity": "refund", "status_types": ["ready", "sending", "sent"],
@@ -164,10 +165,11 @@ async fn a_node_that_wakes_after_its_claim_was_given_back_sends_nothing() {
     let first = begun["operation"]["id"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
     node.until_said("reached");
     node.stop();
-    // It finds this when it wakes.
+    // It sees this when it wakes.
     node.tell("go on");
 
-    // The claim runs out, the operation comes into doubt, and the bank says twice that it knows of nothing.
+    // The claim expires, the operation becomes in doubt, and the bank says twice that it does not
+    // know it.
     server.until_shown(REFUND, |shown| shown["entity"]["status"] == "ready").await;
     let sent = server.post(&send, &json!({ "idempotencyKey": "second" }), &[]).await;
     assert_eq!((sent.status, &sent.json()["entity"]["status"]), (200, &json!("sent")), "{}", sent.text());
@@ -175,7 +177,7 @@ async fn a_node_that_wakes_after_its_claim_was_given_back_sends_nothing() {
     assert_eq!(refunds(), 1);
 
     node.signal(Signal::CONT);
-    // Once the woken node has noted that its operation was taken from it, it sends nothing more for it.
+    // After the woken node has noticed that it lost its operation, it sends nothing more for it.
     let operation = format!("/api/v1/operations/{first}");
     let woken =
         server.until_shown(&operation, |shown| told(&shown["history"]).contains(&"refused".into())).await;

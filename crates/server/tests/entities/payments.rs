@@ -92,7 +92,8 @@ async fn a_retry_of_an_authorization_returns_the_same_auth_id() {
     );
 }
 
-/// S2.19, S2.22: while the capture is under way a retry and a void are told so; after it a retry finds the capture, and a void is too late.
+/// S2.19, S2.22: while the capture is in progress, a retry and a void get an error; after it, a
+/// retry finds the capture, and a void is too late.
 #[tokio::test]
 async fn a_retry_of_a_capture_waits_for_nobody_and_captures_once() {
     let till = till().await;

@@ -1,4 +1,4 @@
-//! A document that one node was given is in force on another at once.
+//! A document stored on one node takes effect on another at once.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The same story on every store, and on a node that was told by another.
+//! The same story on every store, and on a node that learned the document from another.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Steps that cannot be taken back: who may repeat one that may have happened.
+//! Irreversible steps: who may repeat one that may have happened.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,10 +12,11 @@ use super::support::{Role, TestServer};
 
 const PAYOUT: &str = "/api/v1/entities/payout/po-1";
 
-/// How often an action is entered by one operation if nobody ever knows whether it happened.
+/// How often one operation enters its action if the outcome stays unknown.
 const TRIES: usize = MAX_ACTION_TRIES as usize;
 
-/// A payout whose bank is silent so many times, and then does it. Gives the effect keys that the action was entered under.
+/// A payout whose bank is silent this many times, and then does it. Returns the effect keys of the
+/// action.
 async fn with_payout(server: &TestServer, silences: usize, effect: &str) -> Arc<Mutex<Vec<String>>> {
     let entered = Arc::new(Mutex::new(Vec::new()));
     let keys = entered.clone();
@@ -113,9 +114,10 @@ async fn an_irreversible_step_that_may_have_happened_is_repeated_by_a_manager_on
     assert_eq!(super::desk::told(&history["history"]), ["began", "overridden", "ended"]);
 }
 
-/// CONTRACT §8: what is not idempotent is not tried again when nobody knows. It is held in doubt, and that it did not happen frees the step for anybody.
+/// CONTRACT §8: a non-idempotent action is not repeated after an unknown outcome. It is held in
+/// doubt, and the ruling "did not happen" frees the step for everyone.
 #[tokio::test]
-async fn an_unknown_outcome_of_what_is_not_idempotent_is_held_until_a_ruling_frees_it() {
+async fn an_unknown_outcome_of_a_non_idempotent_action_is_held_until_a_ruling() {
     let server = TestServer::sqlite().await;
     let entered = with_payout(&server, 1, "non_idempotent").await;
     let (support, manager) =
@@ -154,7 +156,7 @@ async fn an_unknown_outcome_of_what_is_not_idempotent_is_held_until_a_ruling_fre
 
 /// S1.33: a panic releases, and surfaces.
 #[tokio::test]
-async fn an_action_that_panics_gives_its_claim_back_and_it_is_told() {
+async fn a_panicking_action_releases_its_claim_and_is_reported() {
     let server = TestServer::sqlite().await;
     let code = |_| async { if true { panic!("the code is broken") } else { ActionAnswer::done(1) } };
     server.engine.register_action("close", code).unwrap();
@@ -166,7 +168,7 @@ async fn an_action_that_panics_gives_its_claim_back_and_it_is_told() {
     assert_eq!((&shown["entity"]["status"], &shown["pendingOperation"]), (&json!("approved"), &json!(null)));
 }
 
-/// S1.18: fields by requester; a credential that was made for one asks as no other.
+/// S1.18: fields by requester; a credential of one requester always uses that one.
 #[tokio::test]
 async fn a_credential_asks_as_its_own_requester_and_as_no_other() {
     let server = TestServer::sqlite().await;
@@ -213,9 +215,9 @@ async fn a_credential_asks_as_its_own_requester_and_as_no_other() {
     assert_eq!(done.json()["operation"]["actor"]["name"], "Ann (agent's)");
 }
 
-/// Of fifty equal rulings one counts; the others are told whose.
+/// Of fifty equal rulings one counts; the others get the name of its author.
 #[tokio::test]
-async fn of_equal_rulings_on_an_operation_one_is_told_that_it_counts() {
+async fn one_of_several_equal_rulings_on_an_operation_wins() {
     let server = TestServer::sqlite().await;
     with_payout(&server, 1, "non_idempotent").await;
     let doubted = server.post(&format!("{PAYOUT}/steps/send"), &json!({}), &[]).await;

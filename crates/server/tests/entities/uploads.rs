@@ -1,4 +1,4 @@
-//! Entity workflows come in: what is taken, what is found, what is refused, and with which rule.
+//! Uploads of entity workflows: accepted, found, or rejected with a rule.
 
 use hapax_engine::model::WorkspaceId;
 use hapax_server::EntityTables;

@@ -1,4 +1,5 @@
-//! Sends the requests of the examples, and holds the examples on file to what was sent and answered.
+//! Sends the requests of the examples, and compares the stored examples with the requests and
+//! responses.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -54,13 +55,14 @@ impl Call {
         self
     }
 
-    /// Sends it with another key than the admin's; without any if it is empty.
+    /// Sends it with another key than the admin's; without a key if it is empty.
     pub fn by(mut self, key: &str) -> Self {
         self.key = Some(key.to_owned());
         self
     }
 
-    /// The run moves on while it is answered. Fields that come and go with its status are not compared.
+    /// The run changes during the response. Fields that come and go with its status are not
+    /// compared.
     pub fn moving(mut self) -> Self {
         self.is_moving = true;
         self
@@ -86,12 +88,12 @@ impl<'a> Recorder<'a> {
         Recorder { server, file, recorded: Map::new(), moving: BTreeSet::new() }
     }
 
-    /// Goes on with another server.
+    /// Continues with another server.
     pub fn turn_to(&mut self, server: &'a TestServer) {
         self.server = server;
     }
 
-    /// Sends a request that must succeed, as the description says; answers the body.
+    /// Sends a request that must succeed, as described; returns the body.
     pub async fn send(&mut self, call: Call) -> Value {
         let entries = openapi::list_operations();
         let entry = entries.iter().find(|entry| entry.id == call.operation);
@@ -150,7 +152,7 @@ impl<'a> Recorder<'a> {
         answer.json()
     }
 
-    /// Holds the file to what was sent and answered. With HAPAX_UPDATE=1, what differs is written anew.
+    /// Compares the file with the exchanges. With HAPAX_UPDATE=1, rewrites the differences.
     pub fn finish(self) {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
             .join(format!("src/openapi/examples/{}.json", self.file));
@@ -249,7 +251,8 @@ fn mask(text: &mut String, prefix: &str) {
     text.replace_range(start..start + length, &masked);
 }
 
-/// Are the requests the same but for ids, and have the answers the same status and shape?
+/// Returns true if the requests are the same except for ids, and the responses have the same status
+/// and shape.
 fn is_alike(old: &Value, new: &Value, is_moving: bool) -> bool {
     let (Some(old), Some(new)) = (old.as_array(), new.as_array()) else { return false };
     old.len() == new.len()
@@ -297,7 +300,7 @@ fn shape(value: &Value) -> Value {
     }
 }
 
-/// Have two shapes the same types where both have a field?
+/// Returns true if two shapes have the same types in their common fields.
 fn agree(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {

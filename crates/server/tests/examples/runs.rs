@@ -122,7 +122,7 @@ async fn the_examples_of_definitions_are_what_a_server_answers() {
 async fn the_examples_of_doubts_are_what_a_server_answers() {
     let (server, provider) = (TestServer::memory().await, Provider::start().await);
     let mut examples = Recorder::new(&server, "doubts");
-    // It hangs up after it has read the request, so nobody knows.
+    // It hangs up after it has read the request, so the outcome is unknown.
     let wire = json!({
         "name": "wire-transfer", "version": 1,
         "steps": [{

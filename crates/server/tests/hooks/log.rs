@@ -1,4 +1,4 @@
-//! The log of what came in.
+//! The log of received events.
 
 use serde_json::json;
 
@@ -80,9 +80,9 @@ async fn many_are_processed_again_at_once_up_to_a_limit_that_must_be_given() {
     assert_eq!(failed["items"].as_array().unwrap().len(), 2);
 }
 
-/// Those of a status are all within reach, however many there are.
+/// All events of a status can be reached, however many there are.
 #[tokio::test]
-async fn what_is_older_than_one_request_reaches_is_processed_again_by_the_next() {
+async fn older_events_are_reprocessed_by_the_next_page() {
     let shop = Shop::open().await;
     let path = shop
         .source("{ name: s, preset: stripe, secrets: ['secret://stripe-webhook'], actions: [{ start: { workflow: never } }] }")

@@ -1,4 +1,4 @@
-//! Each preset from the bytes that its provider signs to what is done about them.
+//! Each preset, from the signed bytes to the actions.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -23,7 +23,7 @@ fn echo(name: &str, version: u32) -> Value {
     })
 }
 
-/// The one run there is, and what it was started with.
+/// The only run and its input.
 async fn only_run(shop: &Shop) -> Value {
     let runs = shop.server.get("/api/v1/workflow-runs").await.json();
     let runs = runs["items"].as_array().unwrap();
@@ -68,7 +68,7 @@ async fn github_starts_a_roll_out() {
     assert_eq!(told(&shop.send(&path, &push).await), (200, "ignored".into()));
     let first = github(&release, secret, "release", "d-1");
     assert_eq!(told(&shop.send(&path, &first).await), (200, "applied".into()));
-    // Another delivery of another hook tells of the same release.
+    // A delivery of another webhook reports the same release.
     let second = github(&release, secret, "release", "d-2");
     assert_eq!(told(&shop.send(&path, &second).await), (200, "applied".into()));
     let run = only_run(&shop).await;
@@ -97,7 +97,8 @@ async fn shopify_starts_an_order_and_signals_its_run_by_key() {
         "e-1",
     );
     assert_eq!(told(&shop.send(&path, &paid).await), (200, "applied".into()));
-    // Whoever captured it can send it under another id and topic; the body is signed, and decides.
+    // An attacker who captured it can send it under another id and topic; the body is signed, and
+    // decides.
     let mut captured = paid.clone();
     captured.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("x-shopify-event-id"));
     captured.headers.push(("x-shopify-event-id", "e-3".into()));
@@ -172,7 +173,7 @@ async fn what_the_official_crate_of_standard_webhooks_signs_is_accepted() {
     assert_eq!(seen.status, 404, "another workspace sees nothing");
 }
 
-/// RELIABILITY, webhooks: Ed25519. Whoever only knows what the source is checked with can send nothing.
+/// RELIABILITY, webhooks: Ed25519. The public key of a source cannot sign webhooks.
 #[tokio::test]
 async fn a_sender_that_signs_with_a_private_key_is_known_by_its_public_one() {
     let shop = Shop::open().await;

@@ -1,4 +1,4 @@
-//! What is done about events: early, late, twice, after a crash, and once more by hand.
+//! Processing of events: early, late, repeated, after a crash, and by hand.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::shop::{EVENTS, SOURCES, STRIPE_SOURCE, Shop, acme, payment, told};
 use super::signing::{STRIPE, stripe};
 use super::support::{Kept, Setup, TestServer};
 
-/// Longer than whoever takes a webhook in needs to process it.
+/// Longer than the receiving task needs to process a webhook.
 const LATER: Duration = Duration::from_secs(11);
 /// How long the key of a promise lives once that is settled.
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
@@ -28,12 +28,12 @@ async fn a_webhook_that_comes_early_is_kept_for_its_promise_and_used_once() {
     let run = shop.order("ch_1").await;
     assert_eq!(run.result::<u64>().await.unwrap(), 4200);
     assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "duplicate".into()));
-    // Stripe tells of the same charge by another event: the promise is settled so already.
+    // Stripe reports the same charge by another event: the promise already has this settlement.
     assert_eq!(told(&shop.send(&path, &shop.paid("evt_2", "ch_1")).await), (200, "applied".into()));
     assert_eq!(shop.packed(), 1);
 }
 
-/// An event whose taker made it durable and died.
+/// An event whose receiver stored it and died.
 async fn left_behind(shop: &Shop, event: &str, charge: &str) {
     let source = Name::new("source", "stripe-payments").unwrap();
     let id = InboundEventId { workspace: acme(), source, event: event.into() };
@@ -43,7 +43,8 @@ async fn left_behind(shop: &Shop, event: &str, charge: &str) {
     assert!(matches!(book.receive_event(new).await.unwrap(), ReceiveOutcome::New(_)));
 }
 
-/// RELIABILITY, lesson 12: whoever dies between taking an event in and doing what it asks leaves it to others.
+/// RELIABILITY, lesson 12: if a process dies between storing an event and its actions, other nodes
+/// finish the work.
 #[tokio::test]
 async fn an_event_whose_taker_died_before_processing_it_is_swept_up() {
     let shop = Shop::open().await;
@@ -58,7 +59,8 @@ async fn an_event_whose_taker_died_before_processing_it_is_swept_up() {
     assert_eq!(shop.packed(), 1);
 }
 
-/// The same after it was done and before that was written down: it is done again, and happens once.
+/// The same for a crash after the action and before its record: the action is repeated and has one
+/// effect.
 #[tokio::test]
 async fn a_crash_between_the_effect_and_its_record_makes_no_second_effect() {
     let (shop, store) = Shop::planned().await;
@@ -91,7 +93,7 @@ async fn a_crash_between_the_effect_and_its_record_makes_no_second_effect() {
         .iter()
         .map(|action| action["detail"].clone())
         .collect();
-    assert_eq!(details, ["it was started before", "it was sent before", "it was settled so before"]);
+    assert_eq!(details, ["it was started before", "it was sent before", "it already had this settlement"]);
     let runs = shop.server.get("/api/v1/workflow-runs").await.json();
     assert_eq!(runs["items"].as_array().unwrap().len(), 3, "{runs}");
     for run in runs["items"].as_array().unwrap() {
@@ -101,7 +103,8 @@ async fn a_crash_between_the_effect_and_its_record_makes_no_second_effect() {
     assert_eq!(shop.packed(), 2, "one by the order, one by the run that the event started");
 }
 
-/// Events that always meet a broken store keep nobody from those behind them, and have failed in the end, with why.
+/// Events that always meet a broken store do not block later ones, and fail in the end with a
+/// reason.
 #[tokio::test]
 async fn events_that_cannot_be_processed_are_put_off_and_given_up_and_are_in_nobodys_way() {
     let (shop, _store) = Shop::planned().await;
@@ -165,9 +168,9 @@ async fn two_nodes_that_sweep_at_once_do_it_once() {
     assert_eq!(runs, 5);
 }
 
-/// What cannot be done is seen, and done once the source is mended.
+/// A failed event is visible, and is processed once the source is repaired.
 #[tokio::test]
-async fn what_failed_is_told_and_processed_again_by_the_source_as_it_is_now() {
+async fn a_failed_event_is_visible_and_reprocessed_with_the_current_source() {
     let shop = Shop::open().await;
     let yaml = |workflow: &str| {
         format!(
@@ -213,7 +216,7 @@ async fn is_waiting(shop: &Shop, charge: &str) -> bool {
     promise.json()["status"] == "PENDING"
 }
 
-/// What was done is not done twice, also when the key it was done under is free again.
+/// A finished action is not repeated, even when its key is free again.
 #[tokio::test]
 async fn an_event_that_settled_its_promise_settles_no_later_one() {
     let shop = Shop::open().await;
@@ -262,7 +265,8 @@ async fn an_early_event_that_was_used_is_applied_and_settles_no_later_promise() 
     assert_eq!(shop.order("ch_2").await.result::<u64>().await.unwrap(), 4200, "and is still kept");
 }
 
-/// An event is kept for a promise once. When that time is over it settles what is there when people say so, and nothing that comes later.
+/// An event is kept for a promise once. After that time it settles an existing promise on request,
+/// and never a later one.
 #[tokio::test]
 async fn an_event_that_was_kept_in_vain_is_not_kept_again() {
     let shop = Shop::open().await;
@@ -301,9 +305,10 @@ async fn an_event_that_started_a_run_starts_no_second_one_when_the_key_is_free_a
     assert_eq!(shop.events().await[0]["outcome"]["actions"][0]["runId"], json!(run));
 }
 
-/// What stands is not overwritten: another value for a settled promise, another input under a run's key.
+/// Recorded values are not overwritten: another value for a settled promise, another input under a
+/// run's key.
 #[tokio::test]
-async fn what_contradicts_what_stands_has_failed_and_changes_nothing() {
+async fn an_event_that_contradicts_a_record_fails_and_changes_nothing() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     let run = shop.order("ch_1").await;
@@ -323,7 +328,7 @@ async fn what_contradicts_what_stands_has_failed_and_changes_nothing() {
     assert!(said.contains("another input"), "{said}");
 }
 
-/// Nothing is answered with a 2xx that is not durable.
+/// A 2xx is sent only after the event is stored.
 #[tokio::test]
 async fn with_the_store_out_of_reach_the_provider_is_asked_to_send_it_again() {
     let (shop, store) = Shop::planned().await;

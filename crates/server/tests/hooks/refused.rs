@@ -1,4 +1,4 @@
-//! What is not believed, or cannot be read, leaves no trace, and strangers are told nothing.
+//! An unverified or unreadable webhook leaves no trace, and strangers learn nothing.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::support::{Answer, Role};
 
 const CARRIER: &str = include_str!("../../../documents/examples/sources/hmac.yaml");
 
-/// What was said, without what tells one request from another.
+/// Content of a response, without the parts that differ per request.
 fn said(answer: &Answer) -> Value {
     let mut said = answer.json();
     said["traceId"] = Value::Null;
@@ -21,7 +21,7 @@ fn said(answer: &Answer) -> Value {
 /// Issue 6, must hold: wrong signature, stale timestamp, altered byte, foreign source, 10 MiB, bad JSON: 4xx, nothing stored.
 /// CONTRACT §9: unsigned is 401.
 #[tokio::test]
-async fn what_is_not_believed_is_refused_in_one_way_and_nothing_is_stored() {
+async fn unverified_webhooks_get_one_response_and_are_not_stored() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     let foreign = shop.source(CARRIER).await;
@@ -60,7 +60,7 @@ async fn what_is_not_believed_is_refused_in_one_way_and_nothing_is_stored() {
         assert_eq!(answer.code(), "webhook_signature_invalid", "{what}");
         assert_eq!(said(&answer), *first.get_or_insert(said(&answer)), "{what}");
     }
-    // What is signed well and cannot be read is the provider's to mend.
+    // The provider must correct a signed but unreadable body.
     let bad_json = stripe_text("{\"id\": \"evt_1\",}", STRIPE, shop.now());
     let no_id = stripe(&json!({ "type": "charge.succeeded" }), STRIPE, shop.now());
     assert_eq!(shop.send(&path, &bad_json).await.told(), (400, "invalid_json".into()));
@@ -69,8 +69,9 @@ async fn what_is_not_believed_is_refused_in_one_way_and_nothing_is_stored() {
     assert_eq!(told(&shop.send(&path, &good).await).0, 200, "the good one is as good as ever");
 }
 
-/// A well-signed event is never refused for troubles of ours: not when the secret cannot be read (no free file descriptors), not when it is not on this
-/// node yet, and not when only one of several cannot be read.
+/// A well-signed event is never rejected because of a server error: not if the secret cannot be
+/// read (no free file descriptors), not if it is not on this node yet, and not if only one of
+/// several cannot be read.
 #[tokio::test]
 async fn a_webhook_whose_secret_cannot_be_read_is_asked_to_come_again() {
     let (shop, safe) = Shop::with_safe().await;
@@ -109,7 +110,7 @@ async fn a_webhook_whose_secret_cannot_be_read_is_asked_to_come_again() {
     assert_eq!(shop.events().await.len(), 2);
 }
 
-/// A source that another node was given a moment ago is found, and one that cannot be looked for is our own trouble.
+/// A source that another node has just stored is found, and a failed lookup is a server error.
 #[tokio::test]
 async fn a_source_that_this_node_has_not_heard_of_is_looked_for_in_the_store() {
     let (shop, store) = Shop::planned().await;
@@ -124,7 +125,8 @@ async fn a_source_that_this_node_has_not_heard_of_is_looked_for_in_the_store() {
     assert_eq!(unknown.told(), (401, "webhook_signature_invalid".into()));
 }
 
-/// RELIABILITY, tenancy: a source names secrets of its own workspace, so nobody can have webhooks believed for what another signs.
+/// RELIABILITY, tenancy: a source names secrets of its own workspace, so a tenant cannot use
+/// webhooks that another one signs.
 #[tokio::test]
 async fn a_source_of_another_workspace_does_not_use_the_secrets_of_this_one() {
     let shop = Shop::open().await;
@@ -140,14 +142,15 @@ async fn a_source_of_another_workspace_does_not_use_the_secrets_of_this_one() {
     assert_eq!(shop.send(&own, &paid).await.status, 200);
 }
 
-/// Issue 6, must hold: a body of 10 MiB is 413, whoever sends it.
+/// Issue 6, must hold: a body of 10 MiB is 413, for every sender.
 #[tokio::test]
 async fn a_body_of_ten_mebibytes_is_refused_and_nothing_is_stored() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     let large = json!({ "id": "evt_1", "type": "charge.succeeded", "pad": "x".repeat(10 << 20) });
     let large = stripe(&large, STRIPE, shop.now());
-    // The server answers before it has read everything, so the client may not get to see it; then it is asked with a head alone.
+    // The server may answer before the client has sent everything, and the client may not see it;
+    // then the test sends only a head.
     let declared = format!(
         "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nstripe-signature: {}\r\ncontent-length: {}\r\n\r\n",
         large.headers[0].1,
@@ -159,7 +162,7 @@ async fn a_body_of_ten_mebibytes_is_refused_and_nothing_is_stored() {
     let just_over = json!({ "id": "evt_2", "type": "charge.succeeded", "pad": "x".repeat(1 << 20) });
     let refused = shop.send(&path, &stripe(&just_over, STRIPE, shop.now())).await;
     assert_eq!(refused.status, 413, "{}", refused.text());
-    // As Python's clients send it; whether there is such a source makes no difference.
+    // Sent like Python's clients do; it makes no difference if the source exists.
     for path in [&path, "/api/v1/webhooks/acme/other"] {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/oversized_bodies.py");
         let port = shop.server.address.port().to_string();
@@ -188,9 +191,10 @@ async fn raw(shop: &Shop, head: &str) -> String {
     String::from_utf8_lossy(&read).into_owned()
 }
 
-/// RELIABILITY, webhooks in: whoever fails too often waits; what is signed well is not held up by them.
+/// RELIABILITY, webhooks in: a sender with too many failures must wait; well-signed webhooks are
+/// not delayed.
 #[tokio::test]
-async fn whoever_fails_too_often_waits_and_good_webhooks_of_the_same_address_do_not() {
+async fn too_many_failures_delay_a_sender_but_no_valid_webhook() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     let wrong = stripe(&payment("evt_1", "ch_1"), "whsec_guess", shop.now());
@@ -203,9 +207,9 @@ async fn whoever_fails_too_often_waits_and_good_webhooks_of_the_same_address_do_
     assert_eq!(shop.send(&path, &shop.paid("evt_1", "ch_1")).await.status, 200);
 }
 
-/// A disabled source is to strangers, and to its provider, as if it were not there.
+/// A disabled source looks to strangers, and to its provider, as if it did not exist.
 #[tokio::test]
-async fn a_disabled_source_believes_nobody_until_it_is_enabled() {
+async fn a_disabled_source_rejects_everything_until_it_is_enabled() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     let steer = async |status: &str| {
@@ -224,9 +228,9 @@ async fn a_disabled_source_believes_nobody_until_it_is_enabled() {
     assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "unmatched".into()));
 }
 
-/// The log and the metrics know why; nobody else does. CONTRACT §11.
+/// Only the log and the metrics contain the reason. CONTRACT §11.
 #[tokio::test]
-async fn what_was_refused_and_what_became_of_the_rest_is_counted() {
+async fn rejected_and_accepted_webhooks_are_counted() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     let stale = stripe(&payment("evt_1", "ch_1"), STRIPE, shop.now().minus(Duration::from_secs(3600)));

@@ -32,7 +32,7 @@ impl Safe {
         Arc::new(Safe { secrets: secrets.collect(), troubles: Mutex::default() })
     }
 
-    /// From now on this one cannot be had.
+    /// Makes this secret unreadable from now on.
     pub fn jam(&self, name: &str, why: Failure) {
         self.troubles.lock().unwrap().insert(name.into(), why);
     }
@@ -138,7 +138,7 @@ impl Shop {
     }
 }
 
-/// What Stripe says of a charge that went through.
+/// Stripe's event for a successful charge.
 pub fn payment(event: &str, charge: &str) -> Value {
     json!({ "id": event, "type": "charge.succeeded", "data": { "object": { "id": charge, "amount": 4200 } } })
 }
@@ -199,7 +199,7 @@ pub async fn events(server: &TestServer) -> Vec<Value> {
     listed.json()["items"].as_array().unwrap().clone()
 }
 
-/// Status and what the receipt says.
+/// Status and content of the receipt.
 pub fn told(answer: &Answer) -> (u16, String) {
     (answer.status, answer.json()["status"].as_str().unwrap_or_default().to_owned())
 }

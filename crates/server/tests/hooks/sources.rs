@@ -20,7 +20,7 @@ fn minimal(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_source_is_made_once_and_replaced_only_by_whoever_saw_it() {
+async fn a_source_is_created_once_and_replaced_only_at_the_version_seen() {
     let shop = Shop::open().await;
     let server = &shop.server;
     let path = shop.source(STRIPE_SOURCE).await;
@@ -51,9 +51,9 @@ async fn a_source_is_made_once_and_replaced_only_by_whoever_saw_it() {
     assert_eq!(schema.json()["title"], "Hapax webhook source");
 }
 
-/// All problems at once, and nothing is kept.
+/// All problems are reported at once, and nothing is stored.
 #[tokio::test]
-async fn a_bad_source_is_told_all_that_is_wrong_with_it() {
+async fn a_bad_source_gets_all_its_errors_at_once() {
     let shop = Shop::open().await;
     let bad = json!({ "name": "a b", "preset": "paypal", "secrets": ["whsec_inline"], "actions": [{ "start": {} }] });
     let refused = shop.server.post(SOURCES, &bad, &[]).await;
@@ -76,7 +76,8 @@ async fn a_bad_source_is_told_all_that_is_wrong_with_it() {
     assert_eq!(shop.server.get(SOURCES).await.json()["items"], json!([]));
 }
 
-/// A deleted source is to everybody as if it were not there; what came to it stays, and is not taken in again by one of its name.
+/// A deleted source looks as if it did not exist. Its events stay, and a new source of that name
+/// does not accept them again.
 #[tokio::test]
 async fn a_deleted_source_is_gone_and_what_came_to_it_stays() {
     let shop = Shop::open().await;
@@ -123,7 +124,7 @@ async fn a_deleted_source_is_gone_and_what_came_to_it_stays() {
     assert!(audit.contains("deleted: we moved") && audit.contains("created again"), "{audit}");
 }
 
-/// Two who make the same again at once get the same source: one makes it, the other finds it.
+/// When two callers recreate the same source at once, one creates it and the other finds it.
 #[tokio::test]
 async fn of_two_who_make_a_deleted_source_again_one_makes_it_and_the_other_finds_it() {
     let server = TestServer::sqlite().await;
@@ -140,7 +141,7 @@ async fn of_two_who_make_a_deleted_source_again_one_makes_it_and_the_other_finds
     }
 }
 
-/// Names of deleted sources stay taken, so there is an end to them.
+/// Names of deleted sources stay taken, so they are limited.
 #[tokio::test]
 async fn a_workspace_has_room_for_so_many_names_of_sources_deleted_ones_included() {
     let shop = Shop::open().await;
@@ -163,9 +164,9 @@ async fn a_workspace_has_room_for_so_many_names_of_sources_deleted_ones_included
     assert_eq!(refused.json()["quota"], "webhookSourceNames");
 }
 
-/// What was taken in was promised to be processed.
+/// The server has promised to process accepted events.
 #[tokio::test]
-async fn what_a_deleted_source_took_in_is_still_processed() {
+async fn events_of_a_deleted_source_are_still_processed() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "unmatched".into()));
@@ -178,7 +179,7 @@ async fn what_a_deleted_source_took_in_is_still_processed() {
     assert_eq!((&again["attempts"], &again["status"]), (&json!(2), &json!("unmatched")), "{again}");
 }
 
-/// What one node is told counts on another within five seconds.
+/// A change on one node takes effect on another within five seconds.
 #[tokio::test]
 async fn a_source_is_known_on_other_nodes_soon() {
     let shop = Shop::open().await;
@@ -199,8 +200,8 @@ async fn a_source_is_known_on_other_nodes_soon() {
     assert_eq!(told(&send(&shop.server, &path, &paid).await), (200, "duplicate".into()));
 }
 
-/// A source is deleted because its secret leaked, while another node cannot reach the store for longer than any look goes back: that node
-/// learns of it all the same, and of all else that changed.
+/// A source is deleted because its secret leaked, while another node cannot reach the store for
+/// longer than any overlap. That node still learns of the deletion, and of all other changes.
 #[tokio::test]
 async fn a_node_that_could_not_look_for_two_minutes_misses_no_change() {
     let shop = Shop::open().await;

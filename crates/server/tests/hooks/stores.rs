@@ -46,7 +46,7 @@ async fn on_postgres_an_order_is_paid_once() {
     an_order_is_paid_once(&server, &packed).await;
 }
 
-/// A provider that was told of a new source sends at once, to whichever node.
+/// A provider of a new source sends at once, to any node.
 #[tokio::test]
 async fn a_source_made_on_one_node_is_believed_on_another_at_once() {
     let packed = Arc::default();
@@ -58,7 +58,8 @@ async fn a_source_made_on_one_node_is_believed_on_another_at_once() {
     assert_eq!(told(&answer), (200, "unmatched".into()), "{}", answer.text());
 }
 
-/// A source that was given a new secret believes it on every node at once: what is known here is compared with the store before anybody is refused.
+/// A source with a new secret accepts it on every node at once: a cached source is compared with
+/// the store before a webhook is rejected.
 #[tokio::test]
 async fn a_source_replaced_on_one_node_believes_its_new_secret_on_another_at_once() {
     let packed = Arc::default();

@@ -1,4 +1,4 @@
-//! What is counted, and who may see it.
+//! Metrics, and who may read them.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ async fn effects_that_may_have_happened_twice_and_doubts_are_counted_by_class() 
     assert_eq!(twice(EffectClass::Claimed), (0, 1), "the ledger says the same: {counted:?}");
 }
 
-/// CONTRACT §11: what came of settlements, and of those that came early.
+/// CONTRACT §11: outcomes of settlements, including early ones.
 #[tokio::test]
 async fn settlements_are_counted_by_what_came_of_them() {
     let server = TestServer::memory().await;
@@ -165,10 +165,11 @@ async fn early_settlements_that_expire_are_counted() {
     assert!(server.get("/api/v1/early-settlements").await.json()["items"].as_array().unwrap().is_empty());
 }
 
-/// CONTRACT §11: what waits and nobody takes is seen, by how long it has been due: a run that no node serves, an after-effect for a
-/// target that no node serves, and a webhook that is durable and not processed.
+/// CONTRACT §11: work that no node takes is visible by the time it has been due: a run that no node
+/// serves, an after-effect for a target that no node serves, and a stored webhook that is not
+/// processed.
 #[tokio::test]
-async fn what_nobody_takes_is_seen_by_how_long_it_has_been_due() {
+async fn work_that_no_node_takes_is_visible_by_its_overdue_time() {
     let (server, clock) = TestServer::timed().await;
     let leaves = |ctx: Ctx, (): ()| async move {
         ctx.after_effect("nobody", &1).await?;
@@ -198,7 +199,7 @@ async fn what_nobody_takes_is_seen_by_how_long_it_has_been_due() {
     assert_eq!(figures.map(|figure| scrape.value(figure)), [9.0, 5.0, 7.0]);
 }
 
-/// Invariant 54: figures about all workspaces are told to none of them.
+/// Invariant 54: no single workspace can read figures about all of them.
 #[tokio::test]
 async fn only_the_installation_reads_metrics_and_they_hold_no_secret() {
     let server = TestServer::memory().await;
@@ -225,7 +226,8 @@ async fn only_the_installation_reads_metrics_and_they_hold_no_secret() {
     );
 }
 
-/// RELIABILITY: metrics on a separate listener or behind authentication; and they tell of a store that is away.
+/// RELIABILITY: metrics on a separate listener or behind authentication; they show that a store is
+/// away.
 #[tokio::test]
 async fn a_listener_of_its_own_tells_without_a_key_even_if_the_store_is_away() {
     let server = TestServer::sqlite().await;
@@ -265,7 +267,8 @@ async fn uses_of_run_keys_are_written_within_a_moment() {
     tokio::time::timeout(Duration::from_secs(20), written).await.expect("written without being asked");
 }
 
-/// CONTRACT §13: keys of operations, promises and signals are counted as those of runs are, in all and by credential; children are runs.
+/// CONTRACT §13: keys of operations, promises and signals are counted like run keys, in total and
+/// by credential; children are runs.
 #[tokio::test]
 async fn replays_and_conflicts_are_counted_for_every_business_key() {
     let server = TestServer::sqlite().await;

@@ -1,4 +1,4 @@
-//! What `ops/` and the documents name is what a server tells.
+//! Names in `ops/` and the documents match the server's metrics.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ fn text_of(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The metrics that a text names; crates of ours are named alike, and are none.
+/// The metrics that a text names, without crate names, which look alike.
 fn names_in(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let words = text.split(|c| !is_part(c)).filter(|word| word.starts_with("hapax_"));
     words.filter(|word| !["hapax_engine", "hapax_server"].contains(word)).map(ToOwned::to_owned).collect()
 }
 
-/// S2.42, issue: checked against the metric names by a test.
+/// S2.42, issue: a test compares them with the metric names.
 #[tokio::test]
 async fn every_metric_that_is_named_is_told_and_every_one_told_is_explained() {
     let server = TestServer::sqlite().await;
@@ -45,7 +45,7 @@ async fn every_metric_that_is_named_is_told_and_every_one_told_is_explained() {
     }
 }
 
-/// What no panel shows, and why.
+/// Metrics without a panel, and the reason.
 const ON_NO_PANEL: [(&str, &str); 5] = [
     ("hapax_build_info", "never changes; the dashboard chooses jobs and instances by it"),
     ("hapax_process_start_time_seconds", "a date, for queries about restarts"),
@@ -92,7 +92,7 @@ fn the_dashboard_shows_what_the_contract_asks_for() {
     }
 }
 
-/// S2.42, CONTRACT §11: a metric that is new is on a panel, or said to be on none.
+/// S2.42, CONTRACT §11: a new metric has a panel, or is listed as having none.
 #[tokio::test]
 async fn every_metric_that_is_told_is_on_a_panel() {
     let server = TestServer::sqlite().await;
@@ -112,7 +112,7 @@ async fn every_metric_that_is_told_is_on_a_panel() {
     }
 }
 
-/// S2.38: an alert on unusual replay rates per client, and what else wakes people. Each says what to do.
+/// S2.38: an alert on unusual replay rates per client, and the other alerts. Each says what to do.
 #[test]
 fn every_alert_says_what_it_means() {
     let rules: Value = serde_saphyr::from_str(&text_of("ops/prometheus/alerts.yaml")).unwrap();

@@ -6,7 +6,7 @@ use hapax_server::identity::INSTALLATION;
 
 use crate::support::{Role, TestServer};
 
-/// What a server told.
+/// Response of a server.
 pub struct Scrape {
     pub text: String,
     /// Every family that has both HELP and TYPE, with its type.
@@ -15,7 +15,7 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    /// As somebody of the installation who may only look.
+    /// Reads as an installation credential that may only watch.
     pub async fn of(server: &TestServer) -> Self {
         let key = server.key(INSTALLATION, Role::Viewer).await;
         let answer = server.send("GET", "/metrics", None, &key, &[]).await;
@@ -24,7 +24,7 @@ impl Scrape {
         Self::read(String::from_utf8(answer.bytes).unwrap())
     }
 
-    /// Reads the text; panics where it is not as the format wants it.
+    /// Parses the text; panics if it breaks the format.
     pub fn read(text: String) -> Self {
         let (mut helps, mut families, mut series) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         for line in text.lines() {

@@ -114,7 +114,7 @@ async fn a_request_and_its_run_are_told_in_logs_and_traces() {
     assert!(!format!("{spans:?}").contains("canary"));
 }
 
-/// S0.36, S0.37: of a step that is on record the log says so, and the run goes on behind it.
+/// S0.36, S0.37: the log names a recorded step, and the run continues after it.
 #[tokio::test]
 async fn a_step_that_is_done_is_told_and_not_run_again() {
     let lines: Arc<Mutex<Vec<String>>> = Arc::default();

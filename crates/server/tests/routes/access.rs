@@ -1,4 +1,4 @@
-//! Every route, called by every role of one's own workspace, by another workspace, and by nobody.
+//! Every route, called with every role of its workspace, from another workspace, and without a key.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use super::RUNS;
 use super::support::{Answer, Role, TestServer};
 
-/// One route as this test calls it: things of the workspace stand in braces.
+/// One route of this test; resources of the workspace stand in braces.
 struct Case {
     method: &'static str,
     route: &'static str,
     path: &'static str,
     body: Option<Value>,
     access: Access,
-    /// What whoever may call it gets, if the things it names are there.
+    /// Statuses of an allowed call whose resources exist.
     answers: &'static [u16],
-    /// Does the path name a thing of the workspace?
+    /// Does the path name a resource of the workspace?
     names_a_thing: bool,
 }
 
@@ -38,7 +38,7 @@ fn patch(route: &'static str, access: Access, body: Value, answers: &'static [u1
 }
 
 fn put(route: &'static str, access: Access, body: Value, answers: &'static [u16]) -> Case {
-    // It makes what is not there.
+    // It creates a missing resource.
     Case { method: "PUT", names_a_thing: false, ..post(route, access, body, answers) }
 }
 
@@ -58,7 +58,7 @@ impl Case {
     }
 }
 
-/// The table. Things that can be done once are done by the first who may, and refused with a 409 after that.
+/// The table. The first allowed caller does an action that works once; later calls get a 409.
 fn cases() -> Vec<Case> {
     use Access::{Administer, Install, Manage, Open, Operate, Read, Watch};
     let document =
@@ -264,7 +264,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Things of a type of the same name, which are open and then closed.
+/// Entities of a type of the same name, which are open and then closed.
 fn entity_workflow(name: &str) -> Value {
     json!({
         "name": name, "module": "default", "entity": name, "status_types": ["open", "closed"],
@@ -272,7 +272,7 @@ fn entity_workflow(name: &str) -> Value {
     })
 }
 
-/// A source that believes everybody.
+/// A source without signatures.
 fn source(name: &str) -> Value {
     json!({
         "name": name, "signature": { "scheme": "none", "allowUnsigned": true }, "eventId": { "pointer": "/id" },
@@ -280,7 +280,7 @@ fn source(name: &str) -> Value {
     })
 }
 
-/// What a workspace has.
+/// Resources of a workspace.
 struct Things {
     workspace: String,
     definition: String,
@@ -301,7 +301,7 @@ struct Things {
 }
 
 impl Things {
-    /// Things that look like those of a workspace and are nobody's.
+    /// Ids that look like those of a workspace, but name nothing.
     fn of_nobody() -> Self {
         let run = format!("run_{:032x}", 0x0199_0000_0000_7000_8000_0000_0000_0000u128);
         Things {
@@ -342,7 +342,7 @@ impl Things {
             send(RUNS, json!({ "definitionId": definition })).await["run"]["id"].as_str().unwrap().to_owned();
         let says = json!({ "name": "says", "version": 1, "steps": [{ "name": "say", "type": "task", "task": "echo" }] });
         let says = send("/api/v1/workflow-definitions", says).await["id"].as_str().unwrap().to_owned();
-        // Nobody listens there.
+        // No server listens there.
         let told = json!({ "name": "told", "url": "http://127.0.0.1:9/", "events": ["run.completed"] });
         let subscription = send("/api/v1/webhook-subscriptions", told).await["subscription"]["id"].clone();
         let ended = send(RUNS, json!({ "definitionId": says, "idempotencyKey": key })).await;
@@ -421,7 +421,8 @@ async fn call(
     server.send_by(client, case.method, &things.fill(case.path), body, key, &[]).await
 }
 
-/// What an answer says, without what tells one request from another, and without the names that were asked for.
+/// Content of a response, without the parts that differ per request, and without the requested
+/// names.
 fn without_names(answer: &Answer, things: &Things) -> String {
     let mut text = answer.text();
     if let Some(id) = answer.json()["traceId"].as_str() {
@@ -460,7 +461,7 @@ fn every_route_is_in_the_table() {
     assert_eq!(listed, tested);
 }
 
-/// Who may do what, said once more: a slip in the server's own table is none here.
+/// Expected permissions, stated a second time so that an error in the server's own table is found.
 fn may(role: Role, access: Access) -> bool {
     let allowed: &[Access] = match role {
         Role::Worker => &[Access::Open],
@@ -472,14 +473,14 @@ fn may(role: Role, access: Access) -> bool {
     allowed.contains(&access)
 }
 
-/// RELIABILITY 56: each role may do what it is for, and no more; without a key nothing but what is open to all.
+/// RELIABILITY 56: each role may do its work, and no more; without a key only open routes work.
 #[tokio::test]
 async fn each_route_lets_in_who_may_and_nobody_else() {
     let server = TestServer::memory().await;
     let things = Things::of(&server, "acme").await;
     let installation = server.key(INSTALLATION, Role::Admin).await;
     for (number, case) in cases().iter().enumerate() {
-        // Failed authentications are counted by address, so each route is tried from its own.
+        // Failed authentications are counted by address, so each route is called from its own.
         let client = server.client_at(u8::try_from(number + 1).unwrap());
         let place = format!("{} {}", case.method, case.route);
         let nobody = call(&server, &client, case, &things, "").await;
@@ -504,21 +505,22 @@ async fn each_route_lets_in_who_may_and_nobody_else() {
             }
         }
         if !Role::ALL.iter().any(|role| may(*role, case.access)) {
-            // What no role of a workspace may do is for the installation.
+            // Routes that no role of a workspace may call are for the installation.
             let answer = call(&server, &client, case, &things, &installation).await;
             assert!(case.answers.contains(&answer.status), "{place}: {}", answer.text());
         }
     }
 }
 
-/// RELIABILITY 54: another workspace's things are answered exactly as things that do not exist.
+/// RELIABILITY 54: resources of another workspace get the same response as missing ones.
 #[tokio::test]
 async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
     let server = TestServer::memory().await;
     let things = Things::of(&server, "acme").await;
     let nothing = Things::of_nobody();
     let stranger = server.key("globex", Role::Admin).await;
-    // What is open to all has tests of its own: a token is good for whoever has it, a webhook from whoever signs it.
+    // Open routes have tests of their own: a token works for every caller, and a webhook for every
+    // signer.
     for case in cases().iter().filter(|case| case.names_a_thing && case.access != Access::Open) {
         let place = format!("{} {}", case.method, case.route);
         let theirs = call(&server, &server.http, case, &things, &stranger).await;
@@ -550,7 +552,7 @@ async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
         let shown = server.send("GET", list, None, &stranger, &[]).await;
         assert!(!shown.text().contains("acme"), "{list}: {}", shown.text());
     }
-    // Nothing of it was touched.
+    // Nothing was changed.
     let run = server.get(&format!("{RUNS}/{}", things.run)).await.json();
     assert_eq!(run["run"]["status"], "WAITING", "{run}");
 }

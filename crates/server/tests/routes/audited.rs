@@ -1,4 +1,5 @@
-//! Every route by which a person changes something leaves one entry in the audit log, which names them. A new route must say what its entry is.
+//! Every route that a person changes state by leaves one entry in the audit log, which names the
+//! person. A new route must declare its entry.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +13,14 @@ use serde_json::{Value, json};
 use super::RUNS;
 use super::support::{Provider, Role, TestServer};
 
-/// What a route leaves in the audit log.
+/// Audit entry of a route.
 enum Leaves {
     /// One entry of this kind.
     One(&'static str),
     /// None, and why.
     Nothing(&'static str),
-    /// Shown by a test of its own, because it acts on many things at once: its file and its name.
+    /// Covered by a test of its own, because it acts on many resources at once: its file and its
+    /// name.
     Elsewhere(&'static str, &'static str),
 }
 
@@ -105,11 +107,11 @@ fn things(name: &str, label: &str) -> Value {
     })
 }
 
-/// Acme with things to act on, and a person who acts: an admin, so that they may do everything.
+/// A workspace with resources to act on, and a person with the role admin, who may do everything.
 struct Acme {
     server: TestServer,
     provider: Provider,
-    /// A credential of the same name, which did everything else.
+    /// A credential of the same name, which did all the setup.
     other: String,
     prober: String,
     prober_id: String,
@@ -182,7 +184,7 @@ impl Acme {
         id.to_owned()
     }
 
-    /// The request that calls `route`, with all that it needs.
+    /// The request that calls `route`, with its preconditions.
     async fn request(&self, route: &str) -> (String, Value) {
         let (path, body) = match route {
             "POST /api/v1/workflow-definitions" => (
@@ -330,7 +332,7 @@ impl Acme {
         (path, body)
     }
 
-    /// What the prober did, by the filter of the audit log.
+    /// Entries of the prober, by the filter of the audit log.
     async fn entries(&self, reader: &str, credential: &str) -> Vec<Value> {
         let path = format!("/api/v1/audit?limit=200&credential={credential}");
         let answer = self.server.send("GET", &path, None, reader, &[]).await;
@@ -346,7 +348,7 @@ async fn issue(server: &TestServer) -> (String, String) {
     (made["apiKey"].as_str().unwrap().to_owned(), made["credential"]["id"].as_str().unwrap().to_owned())
 }
 
-/// A route that is not in the table, or no longer there, fails.
+/// Fails for a route that is not in the table, or no longer exists.
 #[test]
 fn every_route_that_changes_something_says_what_it_leaves_in_the_audit_log() {
     let routes: BTreeSet<String> = list_routes()
@@ -406,7 +408,7 @@ async fn everything_that_a_person_changes_leaves_one_entry_that_names_them() {
         if !is_install {
             assert_eq!(by["credentialId"], acme.prober_id, "{route}: {entry}");
         }
-        // Sent again it changes nothing, and leaves nothing.
+        // A repeated request changes nothing, and leaves no entry.
         if what == "promise_settled" {
             acme.server.send(method, &path, Some(body.to_string()), key, &headers).await;
             assert_eq!(acme.entries(&acme.other, &acme.prober_id).await.len(), before.len() + 1, "{route}");
@@ -435,7 +437,8 @@ async fn everything_that_a_person_changes_leaves_one_entry_that_names_them() {
     }
 }
 
-/// Whoever settles by a link has no name: the log tells the token and the address. A page is bound to its filter.
+/// A settlement by a link has no name: the log has the token and the address. A page is bound to
+/// its filter.
 #[tokio::test]
 async fn a_settlement_by_a_link_is_audited_and_pages_of_the_log_follow_on_each_other() {
     let server = TestServer::sqlite().await;

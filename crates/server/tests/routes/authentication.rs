@@ -1,4 +1,4 @@
-//! Who is not let in, and that all of them are told the same. RELIABILITY, HTTP: "Auth: …".
+//! Rejected callers all get the same response. RELIABILITY, HTTP: "Auth: …".
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -14,9 +14,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::RUNS;
 use super::support::{Role, Setup, TestServer};
 
-/// Missing, of another scheme, twice, garbled, unknown, revoked, expired: one answer for all.
+/// Missing, of another scheme, twice, garbled, unknown, revoked, expired: one response for all.
 #[tokio::test]
-async fn whoever_has_no_good_key_is_told_the_same() {
+async fn all_callers_without_a_valid_key_get_the_same_response() {
     let server = TestServer::memory().await;
     let revoked =
         server.post("/api/v1/credentials", &json!({ "name": "r", "role": "viewer" }), &[]).await.json();
@@ -92,7 +92,7 @@ async fn a_credential_may_ask_as_often_as_the_operator_says() {
     let setup = Setup { requests_per_second: NonZeroU32::new(2), ..Setup::default() };
     let server = TestServer::memory_with(setup).await;
     let other = server.key("acme", Role::Viewer).await;
-    // On a slow machine one more is earned meanwhile.
+    // On a slow machine the bucket refills by one during the loop.
     let mut asked = 0;
     let refused = loop {
         let answer = server.get(RUNS).await;
@@ -108,12 +108,13 @@ async fn a_credential_may_ask_as_often_as_the_operator_says() {
     assert_eq!(server.send("GET", RUNS, None, &other, &[]).await.status, 200);
 }
 
-/// Whoever fails too often is told to wait; a good key is let in wherever it comes from, whatever others try from there or with its id.
+/// A caller with too many failures must wait. A good key works from any address, whatever others
+/// try from there or with its id.
 #[tokio::test]
 async fn failures_are_limited_by_address_and_by_key() {
     let server = TestServer::memory().await;
     let guesser = server.client_at(1);
-    // One more is forgiven now and then, so a slow machine may take a few more tries.
+    // The bucket refills now and then, so a slow machine may need a few more tries.
     let mut refused = 0;
     let last = loop {
         let answer = server.send_by(&guesser, "GET", RUNS, None, "hpx_guess", &[]).await;
@@ -129,7 +130,7 @@ async fn failures_are_limited_by_address_and_by_key() {
     assert_eq!(server.get(RUNS).await.status, 200, "another address is let in");
     let good = server.send_by(&guesser, "GET", RUNS, None, &server.admin, &[]).await;
     assert_eq!(good.status, 200, "a good key is let in from there: {}", good.text());
-    // The secret of one key is guessed from many addresses.
+    // One key is guessed from many addresses.
     let id = KeyId::parse(&server.admin["hpx_".len()..][..16]).unwrap();
     let guess = ApiKey::generate_for(id).unwrap();
     let mut refused = 0;
@@ -147,8 +148,8 @@ async fn failures_are_limited_by_address_and_by_key() {
     assert_eq!(server.get(RUNS).await.status, 200, "whoever has the secret is let in");
 }
 
-/// Behind a proxy all connections come from one address. Each caller is told apart by what the proxy says, and who does not come through it
-/// is not believed.
+/// Behind a proxy all connections come from one address. The proxy's header identifies each caller,
+/// and a caller that bypasses the proxy is not trusted.
 #[tokio::test]
 async fn behind_a_proxy_callers_are_told_apart() {
     let server = TestServer::memory().await;

@@ -1,4 +1,4 @@
-//! Definitions that are no good. RELIABILITY, "Config files, workflow definitions".
+//! Invalid definitions. RELIABILITY, "Config files, workflow definitions".
 
 use hapax_outgoing::Rules;
 use hapax_server::limits::MAX_DEFINITIONS_PER_WORKSPACE;
@@ -37,8 +37,8 @@ async fn all_problems_are_told_at_once() {
     assert_eq!(server.get(DEFINITIONS).await.json()["items"], json!([]));
 }
 
-/// RELIABILITY, SSRF: an address that would be refused is told at upload, of steps and of entity workflows, unless its workspace is let
-/// there.
+/// RELIABILITY, SSRF: a forbidden address is an error at upload, in steps and in entity workflows,
+/// unless the workspace is allowed to use it.
 #[tokio::test]
 async fn an_address_that_may_not_be_called_is_told_at_upload() {
     let rules = Rules { allow: vec!["10.1.0.0/16".parse().unwrap()], ..Rules::default() };
@@ -68,7 +68,7 @@ async fn an_address_that_may_not_be_called_is_told_at_upload() {
     server.upload(&document("http://10.1.0.1/{{ input.path }}")).await;
 }
 
-/// RELIABILITY, resource limits: one workspace cannot take the room of all.
+/// RELIABILITY, resource limits: one workspace cannot use up the room of all.
 #[tokio::test]
 async fn a_workspace_that_has_its_share_of_definitions_leaves_the_rest_to_others() {
     let server = TestServer::memory().await;
@@ -88,9 +88,10 @@ async fn a_workspace_that_has_its_share_of_definitions_leaves_the_rest_to_others
     assert_eq!(made.status, 201, "{}", made.text());
 }
 
-/// Too much, too deep, aliases that grow, two documents, not UTF-8: refused quickly, and the server lives.
+/// Too large, too deep, growing aliases, two documents, not UTF-8: rejected quickly, and the server
+/// survives.
 #[tokio::test]
-async fn what_is_too_much_is_refused() {
+async fn oversized_definitions_are_rejected() {
     let server = TestServer::memory().await;
     let steps = |count: usize| -> Value {
         (0..count).map(|n| json!({ "name": format!("s{n}"), "type": "task", "task": "echo" })).collect()
@@ -147,7 +148,7 @@ async fn what_is_too_much_is_refused() {
     assert_eq!(server.get(DEFINITIONS).await.json()["items"], json!([]));
 }
 
-/// Windows' line ends and a byte order mark are no fault in YAML; what was meant is what is kept.
+/// Windows line ends and a byte order mark are allowed in YAML; the content is stored.
 #[tokio::test]
 async fn yaml_may_come_from_any_editor() {
     let server = TestServer::memory().await;
@@ -163,7 +164,7 @@ async fn yaml_may_come_from_any_editor() {
             again.text()
         );
     }
-    // JSON that says the same is the same.
+    // Equal JSON counts as the same document.
     let json = json!({
         "version": 1, "name": "from-windows",
         "steps": [{ "type": "task", "name": "say", "task": "echo", "input": { "said": "{{ input.x }}" } }],
@@ -174,7 +175,7 @@ async fn yaml_may_come_from_any_editor() {
     assert_eq!(server.end(&run).await["run"]["output"], json!({ "said": 5 }));
 }
 
-/// CONTRACT §8, issue: an effect that happens anew each time needs protection.
+/// CONTRACT §8, issue: a non-idempotent effect needs protection.
 #[tokio::test]
 async fn an_unprotected_effect_is_refused() {
     let server = TestServer::memory().await;
@@ -186,7 +187,8 @@ async fn an_unprotected_effect_is_refused() {
     assert_eq!(refused.told(), (422, "unprotected_effect".into()), "{}", refused.text());
 }
 
-/// Same name and version: the same content is found, other content is refused, and nothing changes.
+/// Same name and version: the same content is found, different content is rejected, and nothing
+/// changes.
 #[tokio::test]
 async fn a_version_never_changes() {
     let server = TestServer::sqlite().await;

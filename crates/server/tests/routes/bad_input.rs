@@ -1,4 +1,4 @@
-//! The rows of RELIABILITY "HTTP" and "JSON" that need routes behind them.
+//! The rows of RELIABILITY "HTTP" and "JSON" that need real routes.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ async fn send_text(server: &TestServer, body: &str) -> Answer {
     server.send("POST", RUNS, Some(body.to_owned()), &server.admin, &[]).await
 }
 
-/// Pagination: limits that are none, cursors that are garbage, of another list, of another filter, of another workspace.
+/// Pagination: invalid limits, and cursors that are garbage or belong to another list, filter or
+/// workspace.
 #[tokio::test]
 async fn a_page_is_asked_for_properly_or_not_at_all() {
     let server = TestServer::memory().await;
@@ -55,9 +56,9 @@ async fn a_page_is_asked_for_properly_or_not_at_all() {
     assert_eq!(refused.told(), (400, "invalid_cursor".into()));
 }
 
-/// Filters are taken literally, whatever they hold.
+/// Filters are literal text.
 #[tokio::test]
-async fn a_filter_is_no_language() {
+async fn filters_are_literal_text() {
     let server = TestServer::sqlite().await;
     let run = server.start(&server.echo().await, json!({})).await;
     server.end(&run).await;
@@ -85,7 +86,7 @@ async fn a_filter_is_no_language() {
     assert_eq!(found["items"].as_array().unwrap().len(), 1);
 }
 
-/// Ids that are odd are not there.
+/// Malformed ids are "not found".
 #[tokio::test]
 async fn an_odd_id_is_not_there() {
     let server = TestServer::memory().await;
@@ -223,7 +224,7 @@ async fn json_is_read_strictly() {
     assert_eq!(server.get(RUNS).await.json()["items"], json!([]), "nothing was made of any of it");
 }
 
-/// What is odd and allowed comes back as it was sent, on every store.
+/// Odd but valid values come back unchanged, on every store.
 #[tokio::test]
 async fn odd_values_come_back_as_they_were_sent() {
     let input = r#"{"__proto__":1,"constructor":{"":"x"},"nfd":"e\u0301","nfc":"\u00e9","rtl":"\u200fa","big":18446744073709551615,"low":-9223372036854775808,"float":0.1,"exp":1e-7,"zero":-0.0,"emoji":"\ud83d\ude00"}"#;
@@ -239,7 +240,7 @@ async fn odd_values_come_back_as_they_were_sent() {
     }
 }
 
-/// Live streams are capped by credential, and a seat that is left is free again.
+/// Live streams are limited per credential, and a closed one frees its permit.
 #[tokio::test]
 async fn a_credential_may_keep_so_many_streams_open() {
     let server = TestServer::memory().await;
@@ -316,7 +317,8 @@ async fn every_body_is_read_strictly() {
     }
 }
 
-/// What people give as a reason or say of themselves has a length, on every route that keeps it; nothing is done otherwise.
+/// Reasons and names have a maximum length on every route that stores them; a longer one changes
+/// nothing.
 #[tokio::test]
 async fn reasons_and_names_have_a_length_wherever_they_are_kept() {
     let server = TestServer::memory().await;
@@ -350,9 +352,10 @@ async fn reasons_and_names_have_a_length_wherever_they_are_kept() {
     assert_eq!(server.post(&format!("{RUNS}/{run}/cancel"), &longest, &[]).await.status, 200);
 }
 
-/// RELIABILITY, HTTP: a body that is slow, broken or too large is told so, on every kind of route, with a key as without.
+/// RELIABILITY, HTTP: a slow, broken or oversized body gets the same error on every kind of route,
+/// with and without a key.
 #[tokio::test]
-async fn a_body_that_does_not_come_is_told_the_same_with_a_key() {
+async fn an_incomplete_body_gets_the_same_error_with_and_without_a_key() {
     let server = TestServer::memory().await;
     let impatient =
         ListenOptions { body_read_timeout: Duration::from_millis(200), ..ListenOptions::default() };
@@ -383,7 +386,7 @@ async fn a_body_that_does_not_come_is_told_the_same_with_a_key() {
         }
     }
     assert_eq!(server.get("/api/v1/keys/request/k").await.status, 404, "nothing began");
-    // What fits without a key fits with one.
+    // The size limit is the same with and without a key.
     let run = json!({ "definitionId": server.echo().await, "input": { "pad": "x".repeat(2_097_000) } });
     let large = format!("{run}{}", " ".repeat(60_000));
     let made = server.send("POST", RUNS, Some(large), &server.admin, &[("idempotency-key", "large")]).await;

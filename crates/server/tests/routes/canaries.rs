@@ -1,4 +1,4 @@
-//! Secrets and payloads are only where they belong. RELIABILITY 58.
+//! Secrets and payloads appear only where they belong. RELIABILITY 58.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ fn holds(bytes: &[u8], canary: &str) -> bool {
 async fn secrets_and_payloads_are_only_where_they_belong() {
     const PAYLOAD: &str = "canary-payload-7f3a";
     let captured = Captured::default();
-    // This process runs other tests too; what they log is not looked for.
+    // This process runs other tests too; their logs are not captured.
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
         .with_ansi(false)
@@ -75,7 +75,7 @@ async fn secrets_and_payloads_are_only_where_they_belong() {
     said.push(server.get(&path).await);
     said.push(server.get("/api/v1/webhook-deliveries").await);
     said.push(server.get("/api/v1/audit").await);
-    // What goes wrong tells neither.
+    // Errors contain neither.
     let conflict = [("idempotency-key", "k1")];
     let other = format!("{PAYLOAD}-other");
     said.push(server.send("POST", RUNS, Some(body(&other)), &operator, &conflict).await);

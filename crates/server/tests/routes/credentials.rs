@@ -103,7 +103,7 @@ async fn a_revoked_key_stops_working_on_every_node() {
     let server = TestServer::postgres().await;
     let node = server.another_node().await;
     let (id, key) = issue(&server, json!({ "name": "gone", "role": "viewer" })).await;
-    // Used twice, because the first use is written down and what is remembered is forgotten for that.
+    // Used twice, because the first use is recorded and drops the cache entry.
     for _ in 0..2 {
         assert_eq!((status_of(&server, &key).await, status_of(&node, &key).await), (200, 200));
     }

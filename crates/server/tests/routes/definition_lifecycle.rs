@@ -1,4 +1,4 @@
-//! Definitions are archived and deleted, and no run loses the one it began with.
+//! Definitions are archived and deleted, and every run keeps the definition it began with.
 
 use serde_json::{Value, json};
 

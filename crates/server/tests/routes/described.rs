@@ -1,4 +1,4 @@
-//! The description of the API: complete, true, and the same as last time unless somebody meant to change it.
+//! The API description: complete, true, and unchanged unless accepted.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -35,9 +35,9 @@ fn the_operations_and_the_routes_are_the_same() {
     assert_eq!(operations.len(), routes.len(), "no operation is there twice");
 }
 
-/// A caller finds each code at the operations that answer with it, or among those of every request.
+/// Each code is listed at its operations, or among the codes of every request.
 #[test]
-fn every_code_is_told_of() {
+fn every_code_is_described() {
     let described = description();
     let mut told: BTreeSet<String> =
         openapi::codes_of_every_request().iter().map(|code| code.as_str().to_owned()).collect();
@@ -51,7 +51,7 @@ fn every_code_is_told_of() {
     assert_eq!(told, all);
 }
 
-/// Every operation tells of each status that its codes are sent with.
+/// Every operation lists each status of its codes.
 #[test]
 fn every_code_of_an_operation_is_at_its_status() {
     let described = description();
@@ -88,7 +88,7 @@ fn the_description_and_the_routes_are_the_same() {
     assert_eq!(described, routes);
 }
 
-/// Each says who may call it, what it is for, and its parameters are those of its path.
+/// Each has its required access and its purpose, and its parameters match the path.
 #[test]
 fn each_description_says_who_may_call_it() {
     let described = description();
@@ -112,7 +112,7 @@ fn each_description_says_who_may_call_it() {
     }
 }
 
-/// OpenAPI asks for it, and whoever makes a client from the description names its functions so.
+/// OpenAPI requires it, and client generators name functions after it.
 #[test]
 fn each_operation_has_an_id_of_its_own() {
     let described = description();
@@ -125,7 +125,7 @@ fn each_operation_has_an_id_of_its_own() {
     }
 }
 
-/// What is published changes only when somebody means it: run with HAPAX_UPDATE=1 to accept a change.
+/// The published description changes only on purpose: run with HAPAX_UPDATE=1 to accept a change.
 #[test]
 fn the_description_is_the_one_on_file() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/openapi.json");
@@ -156,7 +156,8 @@ async fn the_description_is_served_for_programs_and_for_people() {
     assert!(schema.json()["$schema"].is_string());
 }
 
-/// CONTRACT §5: `If-Match` is taken where it is described. Elsewhere it would be an empty promise, and is refused.
+/// CONTRACT §5: `If-Match` works where it is described. Elsewhere it would be an empty promise, and
+/// is rejected.
 #[tokio::test]
 async fn a_version_that_guards_nothing_is_refused() {
     let server = TestServer::memory().await;

@@ -85,7 +85,7 @@ fn every_field_has_one_type_wherever_it_stands() {
     }
 }
 
-/// CONTRACT §11: durations are text, so no field says a unit, but for those that a seed spells.
+/// CONTRACT §11: durations are text, so no field names a unit, except where a seed does.
 #[test]
 fn no_field_says_a_unit_of_time() {
     let units = ["Ms", "Millis", "Seconds", "Minutes", "Hours", "Days"];
@@ -95,7 +95,7 @@ fn no_field_says_a_unit_of_time() {
     }
 }
 
-/// One word for where a thing stands, one for who did it.
+/// One word for the status of a resource, one for the person who acted.
 #[test]
 fn fields_have_the_words_of_the_api() {
     let fields = fields();
@@ -104,7 +104,7 @@ fn fields_have_the_words_of_the_api() {
     }
 }
 
-/// The table itself, for whoever adds a field: run with HAPAX_UPDATE=1 to accept a change.
+/// The table itself, for a new field: run with HAPAX_UPDATE=1 to accept a change.
 #[test]
 fn the_table_of_field_names_is_the_one_on_file() {
     let lines = fields().into_iter().map(|(field, types)| {

@@ -1,4 +1,4 @@
-//! Who may do what: one table for all routes, in the docs.
+//! Permissions: one table for all routes, in the docs.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -76,7 +76,7 @@ fn the_docs_say_who_may_call_which_route() {
     assert!(on_file == page(), "docs/permissions.md is not up to date: run this test with HAPAX_UPDATE=1");
 }
 
-/// Whoever uploads one kind of document uploads all of them.
+/// One role uploads all kinds of documents.
 #[test]
 fn documents_of_every_kind_are_uploaded_by_the_same_role() {
     let uploads = ["workflow-definitions", "entity-workflows", "webhook-sources"];

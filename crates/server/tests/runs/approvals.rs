@@ -78,9 +78,10 @@ async fn an_approval_is_for_the_requester_it_names() {
     }
 }
 
-/// Of fifty answers one counts, and the others are told whose; the same request under its key gets its own answer.
+/// Of fifty answers one counts, and the others get its author; a repeated request under its key
+/// gets its own response.
 #[tokio::test]
-async fn of_answers_that_race_one_is_told_that_it_counts() {
+async fn one_of_several_racing_answers_wins() {
     let server = TestServer::sqlite().await;
     let run = asking(&server, json!({ "roles": ["admin"] })).await;
     let path = format!("{RUNS}/{run}/approvals/sign-off");

@@ -1,4 +1,4 @@
-//! Effects of which nobody knows whether they happened, over HTTP: CONTRACT §6.
+//! Effects with an unknown outcome, over HTTP: CONTRACT §6.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ struct Bank {
     wire: String,
 }
 
-/// A bank that hangs up after it has read the order, so that nobody knows.
+/// A bank that hangs up after it has read the order, so the outcome is unknown.
 async fn bank(server: TestServer) -> Bank {
     let provider = Provider::start().await;
     let document = json!({
@@ -49,7 +49,8 @@ impl Bank {
     }
 }
 
-/// A provider may take as long as the document says: its request is not cut before, and so it does not come into doubt.
+/// A provider may take as long as the document says: its request is not cut earlier, so it does not
+/// become in doubt.
 #[tokio::test]
 async fn the_timeout_of_a_step_and_of_its_probe_is_the_one_in_the_document() {
     let moment = Duration::from_millis(300);
@@ -76,7 +77,7 @@ async fn the_timeout_of_a_step_and_of_its_probe_is_the_one_in_the_document() {
     for path in ["/held/step", "/held/probe"] {
         provider.until_asked(path, 1).await;
     }
-    // As long as those get that do not say how long they wait.
+    // The default timeout of requests without one of their own.
     let other = outgoing.send(Request::get(provider.url("/held/other"))).await;
     assert!(matches!(other, Err(Fault::Unknown { .. })), "{other:?}");
     provider.release();
@@ -88,7 +89,8 @@ async fn the_timeout_of_a_step_and_of_its_probe_is_the_one_in_the_document() {
     assert_eq!((asked("/held/step"), asked("/held/probe"), asked("/never")), (1, 1, 0));
 }
 
-/// IN_DOUBT is listed with all that is needed to decide, is decided once by who may, and is never run again by itself.
+/// IN_DOUBT is listed with everything needed to decide, is decided once by a permitted role, and
+/// never runs again by itself.
 #[tokio::test]
 async fn a_doubt_is_listed_and_resolved() {
     let bank = bank(TestServer::sqlite().await).await;
@@ -142,7 +144,8 @@ async fn a_doubt_is_listed_and_resolved() {
     assert_eq!(ledger["items"][0]["attemptLog"][0]["status"], "completed", "people know now");
 }
 
-/// S2.46, CONTRACT §6: what cannot be taken back needs a credential of the role manager, whatever names a request gives.
+/// S2.46, CONTRACT §6: an irreversible ruling needs a credential of the role manager, whatever
+/// names a request gives.
 #[tokio::test]
 async fn an_irreversible_ruling_needs_a_manager() {
     let bank = bank(TestServer::memory().await).await;
@@ -210,9 +213,9 @@ async fn doubts_are_listed_page_by_page() {
     assert_eq!(seen, made);
 }
 
-/// Of fifty equal rulings one counts; the others are told whose.
+/// Of fifty equal rulings one counts; the others get the name of its author.
 #[tokio::test]
-async fn of_equal_rulings_that_race_one_is_told_that_it_counts() {
+async fn one_of_several_racing_rulings_wins() {
     let bank = bank(TestServer::sqlite().await).await;
     let server = &bank.server;
     let (run, doubt) = bank.doubt().await;
@@ -230,7 +233,7 @@ async fn of_equal_rulings_that_race_one_is_told_that_it_counts() {
     server.end(&run).await;
     let audit = server.get("/api/v1/audit?action=resolved").await.json();
     assert_eq!(audit["items"].as_array().unwrap().len(), 1, "{audit}");
-    // Long after it is over they are told the same.
+    // Long after the end, a request still gets the same response.
     let late = server.post(&path, &ruling, &[]).await;
     assert_eq!(late.told(), (409, "doubt_resolved".into()), "{}", late.text());
     assert_eq!(late.json()["decidedBy"]["role"], "admin");

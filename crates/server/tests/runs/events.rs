@@ -21,7 +21,7 @@ struct Stream {
     response: reqwest::Response,
     text: String,
     events: VecDeque<Event>,
-    /// What a client would send as `Last-Event-ID`.
+    /// Value for `Last-Event-ID`.
     seen: u64,
 }
 
@@ -90,7 +90,8 @@ async fn the_history_has_one_event_per_version() {
     assert_eq!(versions.last(), ended["run"]["version"].as_u64().as_ref());
 }
 
-/// A live stream tells what happens as it happens, ends with the run, and goes on where another broke off.
+/// A live stream sends events as they happen, ends with the run, and continues where another
+/// stopped.
 #[tokio::test]
 async fn a_stream_follows_a_run_to_its_end() {
     let server = TestServer::sqlite().await;
@@ -99,7 +100,7 @@ async fn a_stream_follows_a_run_to_its_end() {
     let mut stream = Stream::open(&server, &run, None).await;
     let first = stream.next().await.unwrap();
     assert_eq!((first.kind.as_str(), &first.data["kind"]), ("run", &json!("started")));
-    // All that has happened so far is told without waiting for more.
+    // All earlier events are sent without waiting for new ones.
     let version = server.get(&format!("{RUNS}/{run}")).await.json()["run"]["version"].as_u64().unwrap();
     while stream.seen < version {
         stream.next().await.unwrap();
@@ -123,15 +124,15 @@ async fn a_stream_follows_a_run_to_its_end() {
         |events: &[Event]| events.iter().filter(|event| event.kind == "run").cloned().collect::<Vec<_>>();
     assert_eq!(of_runs(&again), of_runs(&rest));
     assert_eq!(again.last(), rest.last());
-    // One that has seen all is told the end.
+    // A stream that has seen everything gets the end.
     let mut late = Stream::open(&server, &run, last.id).await;
     assert_eq!(late.next().await.unwrap().kind, "end");
     assert!(late.next().await.is_none());
 }
 
-/// A history longer than a page of the store is told to its end.
+/// A history longer than one page of the store is sent in full.
 #[tokio::test]
-async fn a_stream_tells_a_long_history_whole() {
+async fn a_stream_sends_a_long_history_in_full() {
     let server = TestServer::memory().await;
     let run = server.start(&server.upload(&waits("waits")).await, json!({})).await;
     server.until(&run, "WAITING").await;
@@ -180,8 +181,8 @@ async fn a_stream_ends_when_the_server_stops() {
     assert!(drained.is_ok());
 }
 
-/// Live streams outlived the revocation of their credential. Here it counts at once, also for a stream that has nothing to tell; and so does a
-/// rotation that leaves the old secret no time.
+/// Live streams once outlived the revocation of their credential. Now it takes effect at once, also
+/// for a stream without events; so does a rotation without overlap.
 #[tokio::test]
 async fn a_stream_ends_when_its_key_is_no_longer_good() {
     let server = TestServer::memory().await;

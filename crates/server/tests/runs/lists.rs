@@ -5,7 +5,7 @@ use serde_json::json;
 use super::RUNS;
 use super::support::{Provider, Role, TestServer};
 
-/// Every run is on one page and on no other, newest first, whatever is started meanwhile.
+/// Every run is on exactly one page, newest first, even if runs are started between the pages.
 #[tokio::test]
 async fn runs_are_listed_page_by_page() {
     for server in [TestServer::sqlite().await, TestServer::postgres().await] {
@@ -29,7 +29,7 @@ async fn runs_are_listed_page_by_page() {
             seen.extend(items.iter().map(|run| run["id"].as_str().unwrap().to_owned()));
             let Some(cursor) = page["nextCursor"].as_str() else { break };
             path = format!("{first_page}&cursor={cursor}");
-            // What comes later does not shift the pages.
+            // Later runs do not shift the pages.
             let late = server.start(&echo, json!({})).await;
             server.end(&late).await;
         }
@@ -81,7 +81,7 @@ async fn a_run_is_shown_with_its_steps() {
     assert_eq!(whole["items"], ledger["items"]);
 }
 
-/// Every other list comes page by page too, each thing once.
+/// Every other list is paged too, with each item once.
 #[tokio::test]
 async fn every_list_comes_page_by_page() {
     let server = TestServer::sqlite().await;
@@ -109,7 +109,8 @@ async fn every_list_comes_page_by_page() {
     }
 }
 
-/// Runs that stand still until people do something say so, and are found by that; one that people paused is none of them.
+/// Runs that wait for a person to act have `needsAttention`, and the filter finds them; a run that
+/// a person paused is not one of them.
 #[tokio::test]
 async fn runs_that_need_attention_are_shown_and_found() {
     for server in [TestServer::sqlite().await, TestServer::postgres().await] {
@@ -174,7 +175,7 @@ async fn runs_that_need_attention_are_shown_and_found() {
             "{metrics}"
         );
         assert!(metrics.contains("hapax_runs_needing_attention{reason=\"in_doubt\"} 1\n"), "{metrics}");
-        // Once people have decided, it needs nobody.
+        // After a decision it no longer needs attention.
         let doubt = server.get("/api/v1/doubts").await.json()["items"][0].clone();
         let ruling =
             json!({ "resolution": "happened", "output": {}, "reason": "seen", "version": doubt["version"] });

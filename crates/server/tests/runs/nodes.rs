@@ -5,7 +5,7 @@ use serde_json::json;
 use super::support::TestServer;
 use super::{RUNS, waits};
 
-/// What one node is given, every node can run, show and decide about at once.
+/// Every node can run, show and decide everything that another node has stored, at once.
 #[tokio::test]
 async fn a_definition_that_one_node_was_given_is_run_by_another() {
     let server = TestServer::postgres().await;

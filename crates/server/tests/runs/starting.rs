@@ -6,7 +6,8 @@ use serde_json::json;
 use super::support::{Provider, Setup, TestServer};
 use super::{RUNS, waits};
 
-/// RELIABILITY 13: each item of a batch stands for itself, duplicates inside it too.
+/// RELIABILITY 13: each item of a batch succeeds or fails on its own, also for duplicates within
+/// the batch.
 #[tokio::test]
 async fn a_batch_keeps_the_contract_item_by_item() {
     let server = TestServer::sqlite().await;
@@ -23,7 +24,7 @@ async fn a_batch_keeps_the_contract_item_by_item() {
     let items = answer.json()["items"].as_array().unwrap().clone();
     assert_eq!(items.len(), 7);
     let id = |place: usize| items[place]["createdRun"]["run"]["id"].as_str().map(ToOwned::to_owned);
-    // The two that are the same are one run; which of the three that share a key came first is theirs to settle.
+    // The two equal items are one run; any of the three with the same key may come first.
     let codes: Vec<Option<&str>> = items.iter().map(|item| item["problem"]["code"].as_str()).collect();
     assert_eq!(
         codes[..3].iter().filter(|code| **code == Some("idempotency_key_conflict")).count(),
@@ -55,7 +56,8 @@ async fn an_http_step_sends_its_effect_key() {
     assert_eq!(asked[0].key, Some(format!("{run}:charge")));
 }
 
-/// CONTRACT §6, RELIABILITY 33: what failed is tried again under the same key, no more often than it says.
+/// CONTRACT §6, RELIABILITY 33: a failed request is retried under the same key, up to the given
+/// limit.
 #[tokio::test]
 async fn an_http_step_is_tried_again_under_the_same_key() {
     let server = TestServer::memory().await;

@@ -100,7 +100,8 @@ async fn a_run_is_cancelled_and_undone() {
     assert!(result.json()["failure"]["code"] == "cancelled", "{}", result.text());
 }
 
-/// CONTRACT §5: FAILED goes on only by an explicit retry; what was done before is not done again, unless it is asked for.
+/// CONTRACT §5: a FAILED run continues only after an explicit retry; finished steps are not
+/// repeated unless requested.
 #[tokio::test]
 async fn a_failed_run_is_retried_from_where_it_failed_or_from_a_step() {
     let calls = Arc::new(AtomicUsize::new(0));
@@ -150,7 +151,8 @@ async fn a_failed_run_is_retried_from_where_it_failed_or_from_a_step() {
     assert_eq!((calls.load(Ordering::SeqCst), tries.load(Ordering::SeqCst)), (2, 3), "all from the step on");
 }
 
-/// CONTRACT §6: what a retry would make happen again is named beforehand, and needs a manager.
+/// CONTRACT §6: the plan of a retry names the effects that would happen again, and repeating them
+/// needs a manager.
 #[tokio::test]
 async fn a_retry_that_makes_an_effect_happen_again_needs_a_manager_who_names_it() {
     let faxes = Arc::new(AtomicUsize::new(0));
@@ -259,7 +261,8 @@ async fn a_result_is_waited_for() {
     let result = result.await.unwrap();
     assert_eq!(result.status, 200, "{}", result.text());
     assert_eq!(server.get(&path).await.bytes, result.bytes);
-    // As with a request key: more than a minute is a minute, and what is no number is no preference.
+    // As with a request key: more than a minute counts as a minute, and an invalid number is
+    // ignored.
     for prefer in ["wait=61", "wait=x", "wait=-1"] {
         let told = server.send("GET", &path, None, &server.admin, &[("prefer", prefer)]).await;
         assert_eq!(told.bytes, result.bytes, "{prefer}");

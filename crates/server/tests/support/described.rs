@@ -1,4 +1,5 @@
-//! Holds every answer that a test gets to the description of the API: its status, and the code of its problem.
+//! Compares every response in a test with the API description: its status, and the code of its
+//! problem.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -10,7 +11,7 @@ use super::Answer;
 
 static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(openapi::text()).unwrap());
 
-/// Fails the test if the description does not tell of such an answer.
+/// Fails the test if the description does not list the response.
 pub fn check(method: &str, target: &str, answer: &Answer) {
     let path = target.split('?').next().unwrap_or_default();
     let Some(operation) = find_operation(method, path) else { return };

@@ -41,16 +41,16 @@ pub use receiver::{Received, Receiver};
 /// Nothing may take longer; a test that would hang fails instead.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a test server keeps its data in.
+/// Store of a test server.
 pub enum Kept {
     Memory,
     Sqlite(tempfile::TempDir),
     Postgres(Database),
-    /// By another server of the test.
+    /// Another server of the test owns it.
     Elsewhere,
 }
 
-/// A server, and a way to ask it.
+/// A server and its clients.
 pub struct TestServer {
     pub server: Server,
     pub engine: Engine,
@@ -64,7 +64,7 @@ pub struct TestServer {
     kept: Kept,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: u16,
@@ -95,7 +95,8 @@ impl Answer {
     }
 }
 
-/// A client to be. Whether it can speak TLS depends on what else is built, so it is given the means.
+/// Builder of a client. Its TLS provider is installed here, because the default depends on the
+/// other crates in the build.
 pub fn client() -> reqwest::ClientBuilder {
     // Another test of this process may have been first.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -107,7 +108,7 @@ pub struct Setup {
     pub hands: HostServices,
     pub rules: Rules,
     pub keys: Policy,
-    /// By which the engine drives.
+    /// Clock of the engine.
     pub clock: Arc<dyn Clock>,
     /// How it drives.
     pub engine: EngineOptions,
@@ -204,7 +205,7 @@ impl TestServer {
         Self::over(Arc::new(store), Kept::Postgres(database), setup).await
     }
 
-    /// A node of a PostgreSQL database that somebody else has set up.
+    /// A node of an existing PostgreSQL database.
     pub async fn joining(database: &str, setup: Setup) -> Self {
         let store = PostgresStore::open(database, PostgresOptions::default()).await.unwrap();
         Self::launch(Arc::new(store), Kept::Elsewhere, setup).await

@@ -1,4 +1,5 @@
-//! Webhooks in a planned store: what became of them can be lost, as when a process dies before it is written.
+//! Webhooks in a planned store: the record of their outcome can be lost, as when a process dies
+//! before the write.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +13,7 @@ use hapax_engine::store::{
 use super::planned_store::PlannedStore;
 
 impl PlannedStore {
-    /// From now on nobody gets to write what became of a webhook, or everybody does again.
+    /// From now on writes of webhook outcomes are lost, or work again.
     pub fn lose_outcomes(&self, loses: bool) {
         self.loses_outcomes.store(loses, Ordering::SeqCst);
     }

@@ -10,12 +10,12 @@ use hapax_engine::model::*;
 use hapax_engine::store::*;
 use tokio::sync::{Notify, Semaphore};
 
-/// How long a slow start takes: long enough for a second request to come meanwhile.
+/// Duration of a slow start: long enough for a second request to arrive.
 const SLOW: Duration = Duration::from_millis(600);
 
-/// What a start does is told by its subject: `gated…` waits for the gate, `slow…` takes its time, `broken…` breaks, `away-once…` is
-/// not taken the first time, `unsure…` is written and nobody says so until [`PlannedStore::be_sure`]. A settlement under a key with `broken`
-/// in it breaks.
+/// The subject selects the behaviour of a start: `gated…` waits for the gate, `slow…` takes its
+/// time, `broken…` breaks, `away-once…` is rejected the first time, `unsure…` is written but not
+/// confirmed until [`PlannedStore::be_sure`]. A settlement under a key with `broken` in it breaks.
 #[derive(Debug)]
 pub struct PlannedStore {
     inner: Arc<dyn Store>,
@@ -24,7 +24,7 @@ pub struct PlannedStore {
     starts: AtomicUsize,
     has_failed: AtomicBool,
     pub(super) loses_outcomes: AtomicBool,
-    /// Told when a gated start has begun.
+    /// Notified when a gated start has begun.
     pub begun: Notify,
     /// Lets gated starts go on, one per permit.
     pub gate: Semaphore,

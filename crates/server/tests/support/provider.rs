@@ -1,4 +1,4 @@
-//! A provider for http steps: notes what it is asked, and answers, fails or hangs up by the path.
+//! A provider for http steps: records its requests, and answers, fails or hangs up by the path.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ pub struct Asked {
     pub body: Value,
 }
 
-/// The provider. `/cut…` reads the request and hangs up, `/fail…` answers 500, `/held…` answers when it is told to, all else is done
-/// and answered 200.
+/// The provider. `/cut…` reads the request and hangs up, `/fail…` answers 500, `/held…` answers
+/// after a release, and all others answer 200.
 pub struct Provider {
     address: SocketAddr,
     asked: Arc<watch::Sender<Vec<Asked>>>,

@@ -1,4 +1,4 @@
-//! A receiver of webhooks: notes what comes, and answers as the test says.
+//! A receiver of webhooks: records them, and answers as the test says.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -82,12 +82,12 @@ impl Receiver {
         format!("http://{}/hooks", self.address)
     }
 
-    /// What it answers once there is no plan.
+    /// Status of its response without a plan.
     pub fn usually(&self, status: u16) {
         self.heard.lock().unwrap().usual = status;
     }
 
-    /// What it answers next.
+    /// Plans its next response.
     pub fn plan(&self, status: u16, headers: &[(&'static str, &str)]) {
         let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         self.heard.lock().unwrap().plan.push_back((status, headers));

@@ -19,7 +19,7 @@ async fn deliveries_are_listed_by_subscription_and_status_page_by_page() {
     let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
     let (one, _) = subscribe(&server, &receiver.url(), &["run.completed"]).await;
     let (other, _) = subscribe(&server, &receiver.url(), &["run.completed", "run.failed"]).await;
-    // What a workflow leaves for another target is none of them.
+    // A message for another target is not a webhook delivery.
     server
         .engine
         .register("mails", |ctx: Ctx, (): ()| async move { ctx.after_effect("mail", "hello").await })
@@ -77,7 +77,8 @@ async fn deliveries_are_listed_by_subscription_and_status_page_by_page() {
     assert_eq!(refused.told(), (404, "not_found".into()));
 }
 
-/// A server whose one subscription was told of three runs in vain, and was then disabled; answers its id.
+/// A server whose only subscription failed to receive three events, and was then disabled; returns
+/// its id.
 async fn with_three_dead(receiver: &Receiver) -> (TestServer, String) {
     let (server, clock) = TestServer::timed().await;
     let (id, _) = subscribe(&server, &receiver.url(), &["run.completed"]).await;
@@ -142,7 +143,8 @@ async fn many_are_redelivered_by_one_request_up_to_a_limit_that_must_be_given() 
     assert_eq!(audit["items"].as_array().unwrap().iter().filter(by_ada).count(), 3, "{audit}");
 }
 
-/// What nobody will ever want is forgotten, with who said so: else it would be counted among the dead for ever.
+/// Unwanted deliveries are discarded under a person's name; otherwise they would count as dead
+/// permanently.
 #[tokio::test]
 async fn the_dead_of_a_deleted_subscription_are_discarded_and_that_is_audited() {
     let receiver = Receiver::start().await;

@@ -1,4 +1,4 @@
-//! What a subscription is sent, and what becomes of what it answers.
+//! Messages to a subscription, and the effect of its responses.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ async fn the_official_crate_verifies_what_a_subscription_is_sent() {
     assert_eq!((&shown["event"], &shown["runId"]), (&json!("run.completed"), &json!(run)));
     assert_eq!(shown["body"], body);
     assert!(shown["deliveredAt"].is_string() && shown["failure"].is_null(), "{shown}");
-    // What nobody subscribed to is told to nobody.
+    // Events without a subscriber are not sent.
     let fails =
         json!({ "name": "fails", "version": 1, "steps": [{ "name": "a", "type": "task", "task": "fail" }] });
     let fails = server.upload(&fails).await;
@@ -99,7 +99,8 @@ async fn the_official_crate_verifies_what_a_subscription_is_sent() {
     assert_eq!(acme(&server).list_after_effects(None, None, 10).await.unwrap().len(), 1);
 }
 
-/// RELIABILITY, webhooks out: Ed25519. The receiver gets the public key, any time it asks, and never the other one.
+/// RELIABILITY, webhooks out: Ed25519. The receiver can read the public key at any time, and never
+/// the private one.
 #[tokio::test]
 async fn a_subscription_may_ask_for_ed25519_and_its_receiver_knows_no_secret() {
     let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
@@ -132,7 +133,8 @@ async fn a_subscription_may_ask_for_ed25519_and_its_receiver_knows_no_secret() {
     assert_eq!(server.post(SUBSCRIPTIONS, &bad, &[]).await.told(), (400, "invalid_request".into()));
 }
 
-/// RELIABILITY 51, 52: one id for all attempts, the time is that of the attempt, then dead, visible and redeliverable.
+/// RELIABILITY 51, 52: one id for all attempts, each with its own time, then dead, visible and
+/// redeliverable.
 #[tokio::test]
 async fn a_delivery_is_tried_for_days_under_one_id_then_dead_then_redelivered() {
     let ((server, clock), receiver) = (TestServer::timed().await, Receiver::start().await);
@@ -185,9 +187,9 @@ async fn a_delivery_is_tried_for_days_under_one_id_then_dead_then_redelivered() 
     assert!(redelivered["actor"]["name"].as_str().unwrap().starts_with("ada"), "{redelivered}");
 }
 
-/// CONTRACT §9: 410 disables, and that is seen and can be mended.
+/// CONTRACT §9: 410 disables the subscription; that is visible and can be repaired.
 #[tokio::test]
-async fn a_receiver_that_is_gone_is_told_nothing_more_until_somebody_enables_it() {
+async fn a_receiver_that_answers_410_gets_nothing_until_it_is_enabled() {
     let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
     let (id, _) = subscribe(&server, &receiver.url(), &["run.completed"]).await;
     receiver.plan(410, &[]);
@@ -255,7 +257,8 @@ async fn a_redirect_is_a_failure() {
     assert!(elsewhere.received().is_empty());
 }
 
-/// RELIABILITY, SSRF: under the rules of `serve`, what is not public is neither subscribed nor sent to.
+/// RELIABILITY, SSRF: under the rules of `serve`, a private address can be neither subscribed nor
+/// called.
 #[tokio::test]
 async fn addresses_that_are_not_public_are_refused_when_they_are_given_and_when_they_are_called() {
     let server = TestServer::memory_with(Setup { rules: Rules::default(), ..Setup::default() }).await;
@@ -281,7 +284,7 @@ async fn addresses_that_are_not_public_are_refused_when_they_are_given_and_when_
         let answer = server.post(SUBSCRIPTIONS, &asked, &[]).await;
         assert_eq!(answer.told(), (400, "invalid_request".into()), "{url}: {}", answer.text());
     }
-    // What a name stands for shows when it is called.
+    // A name is resolved when it is called.
     let url = own.replace("127.0.0.1", "localhost");
     let (id, _) = subscribe(&server, &url, &["run.completed"]).await;
     let tested = server.post(&format!("{SUBSCRIPTIONS}/{id}/test"), &json!({}), &[]).await.json();
@@ -292,7 +295,8 @@ async fn addresses_that_are_not_public_are_refused_when_they_are_given_and_when_
     assert!(receiver.received().is_empty(), "nothing was sent");
 }
 
-/// Subscriptions are told what becomes of runs, by the server alone: no workflow, of whichever workspace, has its own words signed for it.
+/// Only the server notifies subscriptions about runs: no workflow, of any workspace, can have its
+/// own message signed as the server's.
 #[tokio::test]
 async fn a_workflow_cannot_speak_to_a_subscription() {
     let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
@@ -311,7 +315,7 @@ async fn a_workflow_cannot_speak_to_a_subscription() {
     assert!(receiver.received().is_empty());
 }
 
-/// The same for what the document of an entity leaves: it is not sent, and people see why.
+/// The same for messages from an entity's document: they are not sent, and the reason is visible.
 #[tokio::test]
 async fn an_entity_cannot_speak_to_a_subscription_either() {
     let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
@@ -333,9 +337,9 @@ async fn an_entity_cannot_speak_to_a_subscription_either() {
     assert!(receiver.received().is_empty());
 }
 
-/// A doubt is told, too: people are asked to rule.
+/// Doubts are announced, too, so that people can rule.
 #[tokio::test]
-async fn a_doubt_is_told() {
+async fn a_doubt_is_announced() {
     let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
     subscribe(&server, &receiver.url(), &["effect.in_doubt"]).await;
     let wire = |ctx: Ctx, (): ()| async move {

@@ -63,7 +63,7 @@ async fn a_subscription_is_made_shown_listed_and_deleted() {
     assert_eq!(changes, ["created", "disabled: moving house", "enabled", "deleted: done"]);
 }
 
-/// What is not named stays; a change that somebody else made meanwhile is not lost.
+/// Unnamed fields stay; a concurrent change is not lost.
 #[tokio::test]
 async fn a_subscription_is_changed_field_by_field_on_the_version_seen() {
     let server = TestServer::memory().await;
@@ -109,9 +109,9 @@ async fn a_subscription_is_changed_field_by_field_on_the_version_seen() {
     assert_eq!(taken.told(), (409, "name_taken".into()));
 }
 
-/// RELIABILITY, HTTP: what cannot be is refused with its place, and nothing is kept.
+/// RELIABILITY, HTTP: an invalid request is rejected with its place, and nothing is stored.
 #[tokio::test]
-async fn what_cannot_be_a_subscription_is_refused_with_its_place() {
+async fn an_invalid_subscription_is_rejected_with_the_place_of_the_error() {
     let server = TestServer::memory().await;
     let fine = json!({ "name": "a", "url": "https://example.com/", "events": ["run.failed"] });
     let bad = [
@@ -190,7 +190,7 @@ async fn a_test_is_sent_now_and_counts_for_nothing() {
     assert_eq!(server.get(DELIVERIES).await.json()["items"], json!([]));
 }
 
-/// What waits for a subscription that was disabled is given up, visibly; nothing waits for ever.
+/// Waiting deliveries of a disabled subscription are given up, visibly; none waits without end.
 #[tokio::test]
 async fn what_waits_for_a_disabled_subscription_is_given_up_with_the_reason() {
     let ((server, clock), receiver) = (TestServer::timed().await, Receiver::start().await);
@@ -211,7 +211,8 @@ async fn what_waits_for_a_disabled_subscription_is_given_up_with_the_reason() {
     assert_eq!(receiver.received().len(), 1);
 }
 
-/// What waits for a deleted one is given up too; days later, when nothing can wait for it any more, it is looked for no longer.
+/// Waiting deliveries of a deleted subscription are given up too. Days later, when none can be
+/// left, the node stops looking for them.
 #[tokio::test]
 async fn a_deleted_subscription_is_served_until_nothing_can_wait_for_it() {
     let ((server, clock), receiver) = (TestServer::timed().await, Receiver::start().await);
@@ -238,7 +239,7 @@ async fn a_deleted_subscription_is_served_until_nothing_can_wait_for_it() {
     assert_eq!(shown["items"].as_array().unwrap().len(), 1, "its deliveries are still told");
 }
 
-/// What one node is told counts on the others within five seconds.
+/// A subscription created on one node takes effect on the others within five seconds.
 #[tokio::test]
 async fn a_subscription_made_on_one_node_is_told_by_another() {
     let (server, receiver) = (TestServer::postgres().await, Receiver::start().await);
@@ -251,7 +252,7 @@ async fn a_subscription_made_on_one_node_is_told_by_another() {
         node.end(&run).await;
         acme(node).list_after_effects(None, None, 100).await.unwrap().len()
     };
-    // Whichever node drives the run: none that ends now may go untold.
+    // Any node may drive the run, and every ended run must be announced.
     while told(&node).await == 0 {
         assert!(since.elapsed() < Duration::from_secs(5), "a change counts everywhere within five seconds");
     }
@@ -268,7 +269,8 @@ async fn a_subscription_made_on_one_node_is_told_by_another() {
     }
 }
 
-/// A server that has the key of the operator seals with it, and still opens what was sealed before.
+/// A server with the operator's key seals with it, and still opens secrets that were sealed
+/// earlier.
 #[tokio::test]
 async fn secrets_sealed_with_an_older_key_are_still_opened() {
     let receiver = Receiver::start().await;
@@ -286,7 +288,7 @@ async fn secrets_sealed_with_an_older_key_are_still_opened() {
     assert_eq!(test(&next).await["delivered"], true);
     let last = receiver.until(2).await.remove(1);
     assert!(last.is_signed_with(&secret) && last.is_signed_with(rotated["secret"].as_str().unwrap()));
-    // One that has not the key says so, and sends nothing.
+    // A server without the key reports that, and sends nothing.
     let tested = test(&server).await;
     assert_eq!(tested["delivered"], false);
     assert!(tested["detail"].as_str().unwrap().contains("cannot be opened"), "{tested}");

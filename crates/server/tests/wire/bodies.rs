@@ -71,8 +71,8 @@ async fn two_lengths_or_a_length_that_is_none_are_400_and_the_connection_is_clos
     assert_eq!(server.secrets.load(Ordering::SeqCst), 0);
 }
 
-/// RELIABILITY, HTTP: both CL and Transfer-Encoding. By RFC 9112 §6.1 the chunks count, and nothing that follows on the
-/// connection is read, so a second request hidden by the length is never run.
+/// RELIABILITY, HTTP: both CL and Transfer-Encoding. By RFC 9112 §6.1 the chunks count, and later
+/// bytes on the connection are not read, so a second request hidden by the length never runs.
 #[tokio::test]
 async fn a_length_beside_chunks_smuggles_nothing_and_ends_the_connection() {
     let server = start(impatient()).await;
@@ -97,7 +97,7 @@ async fn a_body_of_another_length_than_it_says_is_400() {
     short.shutdown().await.unwrap();
     let answer = read_to_end(&mut short).await;
     assert!(matches!(status(&answer), 0 | 400), "cut, or told: {answer}");
-    // What is beyond the length is the next request, and no request at all.
+    // Bytes beyond the length are the next request, which is invalid.
     let answer =
         server.exchange(format!("{JSON}content-length: 2\r\n\r\n{{}}garbage\x01\r\n\r\n").as_bytes()).await;
     let statuses: Vec<&str> =
@@ -120,8 +120,9 @@ async fn the_next_request_on_a_connection_is_unaffected_by_an_error_or_a_panic_b
     assert!(answer.ends_with("hello") && !answer.contains("on purpose"));
 }
 
-/// A client that sends all of a body before it reads the answer gets to see the answer, and may go on using the connection. Python's clients do so, and saw
-/// a broken pipe while the rest of the body was left unread.
+/// A client that sends the whole body before it reads sees the response, and may keep using the
+/// connection. Python's clients do so, and got a broken pipe while the rest of the body was left
+/// unread.
 #[tokio::test]
 async fn pythons_clients_are_told_413_and_not_cut_off() {
     let server = start(ListenOptions::default()).await;
@@ -136,9 +137,9 @@ async fn pythons_clients_are_told_413_and_not_cut_off() {
     assert!(server.is_well().await);
 }
 
-/// Whoever was told and goes on sending for ever is cut off.
+/// A client that keeps sending after the response is cut off.
 #[tokio::test]
-async fn what_is_thrown_away_of_a_body_has_an_end() {
+async fn discarding_a_body_is_bounded() {
     let server = start(impatient()).await;
     let mut socket = server.connect().await;
     socket.write_all(format!("{JSON}content-length: 999999999\r\n\r\n").as_bytes()).await.unwrap();
@@ -146,7 +147,8 @@ async fn what_is_thrown_away_of_a_body_has_an_end() {
     assert_eq!(status(&answer), 413, "{answer}");
 }
 
-/// Whoever asked first whether to send the body does not send it, and is not waited for.
+/// A client that asked first (`Expect: 100-continue`) does not send the body, and the server does
+/// not wait for it.
 #[tokio::test]
 async fn a_body_that_was_only_announced_is_not_waited_for() {
     let server = start(ListenOptions::default()).await;

@@ -58,7 +58,7 @@ async fn beyond_the_cap_a_connection_is_refused_politely_and_a_seat_that_is_free
         assert_eq!(status(&answer), 503, "{answer}");
         assert!(answer.contains("too_many_connections") && answer.contains("retry-after: 1"), "{answer}");
         drop(first);
-        // The server hears of the end by itself; until then it goes on refusing.
+        // The server notices the closed connection after a while; until then it refuses others.
         timeout(PATIENCE, async { while !server.is_well().await {} }).await.expect("a seat");
     }
 }

@@ -144,7 +144,7 @@ pub fn status(text: &str) -> u16 {
         .unwrap_or(0)
 }
 
-/// What Python's clients are told about bodies of so many bytes, a line for each way to send one.
+/// Responses that Python's clients see for bodies of this size, a line for each way to send one.
 pub async fn oversized_bodies(address: SocketAddr, path: &str, bytes: usize) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/oversized_bodies.py");
     let (port, bytes) = (address.port().to_string(), bytes.to_string());

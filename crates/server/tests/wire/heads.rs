@@ -1,4 +1,4 @@
-//! Heads of requests that are slow, large or not what they seem.
+//! Heads of requests that are slow, large or misleading.
 
 use tokio::io::AsyncWriteExt;
 

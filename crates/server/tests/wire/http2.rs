@@ -1,4 +1,4 @@
-//! HTTP/2 from a client that keeps the rules, and one that does not.
+//! HTTP/2 from a well-behaved client, and from a hostile one.
 
 use std::time::Duration;
 
@@ -130,8 +130,9 @@ impl Miser {
     }
 }
 
-/// RELIABILITY, HTTP: 1-byte windows. Whoever never opens the window of a stream is not waited for longer than whoever does not read, be the
-/// answer short or without end; the connection and its other streams live on.
+/// RELIABILITY, HTTP: 1-byte windows. A client that never opens the window of a stream is cut as
+/// soon as one that does not read, for a short or an endless response; the connection and its other
+/// streams survive.
 #[tokio::test]
 async fn a_client_that_leaves_its_window_closed_has_the_stream_reset() {
     for window in [0, 1] {

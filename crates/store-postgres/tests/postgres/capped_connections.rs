@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::fixture::{database, stage};
 
-/// The docs said at most 17; 18 to 20 were seen.
+/// The docs said at most 17; in fact there were 18 to 20.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_busy_node_holds_no_more_connections_than_its_options_say() {
     let database = database().await;
@@ -24,7 +24,7 @@ async fn a_busy_node_holds_no_more_connections_than_its_options_say() {
     for number in 0..64_u64 {
         let (t, is_over) = (t.clone(), is_over.clone());
         busy.spawn(async move {
-            // What fails because its connection was cut is part of the load.
+            // Failures of cut connections are part of the load.
             while !is_over.load(Ordering::Relaxed) {
                 let store = &t.store;
                 match number % 6 {

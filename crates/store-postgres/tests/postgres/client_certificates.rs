@@ -1,4 +1,4 @@
-//! A server that lets in only who shows a certificate it trusts, for the user of that name.
+//! A server that accepts only clients with a trusted certificate for the user of that name.
 #![cfg(feature = "tls")]
 
 use std::fs::{self, Permissions};
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::fixture::until;
 
-/// Whoever signs certificates.
+/// A certificate authority.
 struct Authority {
     certificate: Certificate,
     issuer: Issuer<'static, KeyPair>,
@@ -41,7 +41,7 @@ impl Authority {
     }
 }
 
-/// A server that asks everybody who comes over TCP for a certificate.
+/// A server that requires a certificate over TCP.
 struct Strict {
     server: Server,
     authority: Authority,
@@ -140,10 +140,10 @@ async fn a_server_that_asks_for_a_certificate_lets_in_nobody_else() {
     let error = refused(&strict.url("")).await;
     assert!(matches!(error, OpenError::NotLetIn { .. }), "{error}");
     assert!(error.to_string().contains("sslcert, sslkey"), "{error}");
-    // Known to the server, but as somebody else.
+    // Known to the server, but as another user.
     let error = refused(&strict.url_as(&strict.identity(&strict.authority, "guest"))).await;
     assert!(matches!(error, OpenError::NotLetIn { .. }), "{error}");
-    // Signed by somebody whom the server does not know: nothing that passes by itself.
+    // Signed by an authority that the server does not know: not a transient error.
     let error = refused(&strict.url_as(&strict.identity(&Authority::new(), "runner"))).await;
     assert!(matches!(error, OpenError::Tls { .. }) && !error.is_transient(), "{error}");
 }

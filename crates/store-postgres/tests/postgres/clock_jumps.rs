@@ -1,7 +1,8 @@
-//! Somebody sets the clock of the database server: keys live as long as was promised, and no node goes by another time than the others.
+//! The clock of the database server jumps: keys keep their lifetime, and all nodes use the same
+//! time.
 //!
-//! The server of the tests is shared, so its clock is not really set. What is added to it is changed behind the nodes' back instead, which
-//! looks the same to them.
+//! The tests share their server, so its clock is not really set. Instead, the correction is changed
+//! behind the nodes' back, which looks the same to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ async fn node(url: &str) -> Arc<PostgresStore> {
     open(url, PostgresOptions::default()).await
 }
 
-/// Words to work with a node; what they write is told by its clock as it is now.
+/// Helpers to work with a node, at the current time of its clock.
 fn stage(node: &Arc<PostgresStore>) -> Stage {
     Stage::new(node.clone(), Arc::new(ManualClock::new(node.now())))
 }
@@ -34,7 +35,7 @@ async fn jump(database: &Database, hours: i64) {
     client.batch_execute(&jump).await.unwrap();
 }
 
-/// All nodes read the clock, one after another, as often as it takes until each has said what time it goes by.
+/// All nodes read the clock, one after another, until each has published its time.
 async fn all_read(nodes: &[Arc<PostgresStore>]) {
     for _ in 0..3 {
         for node in nodes {
@@ -47,7 +48,7 @@ fn is_about(now: Timestamp, expected: Timestamp) -> bool {
     now.since(expected).max(expected.since(now)) < Duration::from_secs(60)
 }
 
-/// +25 h made a retry under its key a new run: the key of the run before it had ended early.
+/// With +25 h, a retry under its key was once a new run: the key had expired early.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_jump_of_the_server_clock_ends_no_key() {
     let database = database().await;
@@ -61,7 +62,7 @@ async fn a_jump_of_the_server_clock_ends_no_key() {
     for hours in [25, -50, 1_000] {
         jump(&database, hours).await;
         all_read(&nodes).await;
-        // One that comes later goes by the same time.
+        // A node that starts later uses the same time.
         nodes.push(node(&database.url()).await);
         all_read(&nodes).await;
         for node in &nodes {
@@ -78,7 +79,7 @@ async fn a_jump_of_the_server_clock_ends_no_key() {
     assert_eq!(seen, 3, "each jump is corrected, and told, once");
 }
 
-/// Nobody was there to see the jump, so the time that passed is taken for what it seems to be. But it never goes back.
+/// Without a node, a jump looks like time that passed. But time never goes back.
 #[tokio::test(flavor = "multi_thread")]
 async fn time_does_not_go_back_while_no_node_is_there() {
     let database = database().await;

@@ -14,14 +14,14 @@ use crate::fixture::{database, stage, until};
 
 const RUNS: usize = 40;
 
-/// Counts statements that insert, also those that insert nothing.
+/// Counts INSERT statements, also empty ones.
 const COUNT: &str = "CREATE SEQUENCE public.inserts;
     CREATE FUNCTION public.count_insert() RETURNS trigger LANGUAGE plpgsql
         AS $$ BEGIN PERFORM nextval('public.inserts'); RETURN NULL; END $$;
     CREATE TRIGGER counted AFTER INSERT ON hapax.notes FOR EACH STATEMENT EXECUTE FUNCTION public.count_insert();
     CREATE TRIGGER counted AFTER INSERT ON hapax.posts FOR EACH STATEMENT EXECUTE FUNCTION public.count_insert()";
 
-/// Sends writes at the same time; answers which runs they took effect on.
+/// Sends writes at the same time; returns the runs they took effect on.
 async fn send(t: &Arc<Stage>, writes: &[RunCommit]) -> BTreeSet<RunId> {
     let sending: Vec<_> = writes
         .iter()
@@ -77,10 +77,10 @@ async fn a_batch_keeps_what_those_of_its_writes_bring_that_take_effect() {
     let first = inserts().await;
     assert!(first < RUNS as i64, "{first} statements for {RUNS} writes that bring two things each");
     assert!(first >= 2 * commits, "each batch sends one of each: {first} for {commits}");
-    // Sent again they are recognised, and bring nothing twice.
+    // A retry is recognized, and adds nothing.
     assert_eq!(send(&t, &writes).await, sound);
     assert_eq!(kept(&t).await, (expected.clone(), expected));
-    // A batch that brings nothing sends nothing for it.
+    // A batch without rows sends no statement for them.
     let before = inserts().await;
     let run = t.driven().await;
     t.write(&run).await.does("charge").done().await;
@@ -89,7 +89,7 @@ async fn a_batch_keeps_what_those_of_its_writes_bring_that_take_effect() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_is_at_is_passed_over_and_looked_at_again_in_a_moment() {
+async fn locked_messages_are_skipped_and_retried_soon() {
     let database = database().await;
     let t = stage(&database.url(), PostgresOptions::default()).await;
     let run = t.driven().await;
@@ -110,9 +110,9 @@ async fn what_another_is_at_is_passed_over_and_looked_at_again_in_a_moment() {
     t.store.close().await.unwrap();
 }
 
-/// A purge has looked at the run before somebody asks for the delivery.
+/// A purge has read the run before the redelivery is requested.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_to_be_delivered_once_more_outlives_a_purge_under_way() {
+async fn a_message_due_for_redelivery_survives_a_concurrent_purge() {
     let database = database().await;
     let t = Arc::new(stage(&database.url(), PostgresOptions::default()).await);
     for _ in 0..50 {

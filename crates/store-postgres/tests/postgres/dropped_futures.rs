@@ -103,7 +103,7 @@ async fn a_future_dropped_at_any_await_leaves_no_transaction() {
     let mut was_given_up = 0;
     for polls in 1.. {
         let given_up = give_up_each(&t, polls).await;
-        // What a lane or a task has begun may still be under way; it ends by itself.
+        // Work of a lane or a task may still be in progress; it ends by itself.
         until("the end of all transactions", Duration::from_secs(5), async || {
             let left: i64 = admin.query_one(in_transaction, &[]).await.unwrap().get(0);
             left == 0

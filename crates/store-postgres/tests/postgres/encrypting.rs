@@ -1,4 +1,4 @@
-//! Connections are as secret as the URL asks for, all of them, and no certificate is trusted that must not be.
+//! All connections are encrypted as the URL requires, and no untrusted certificate is accepted.
 #![cfg(feature = "tls")]
 
 use std::fs::{self, Permissions};
@@ -13,11 +13,11 @@ use hapax_store_postgres::{OpenError, PostgresOptions, PostgresStore};
 
 use crate::fixture::{database, until};
 
-/// A server with a certificate for 127.0.0.1 that it signed itself.
+/// A server with a self-signed certificate for 127.0.0.1.
 struct Secure {
     server: Server,
     admin: Client,
-    /// The certificate, for those who want to trust it.
+    /// The certificate, for clients that trust it.
     certificate: PathBuf,
 }
 
@@ -46,7 +46,8 @@ impl Secure {
         self.url(&format!("sslmode={mode}&sslrootcert={}", self.certificate.display()))
     }
 
-    /// How many connections of the store are there, and how many of them are encrypted, once it has used all kinds of them.
+    /// Numbers of connections of the store, and of encrypted ones, after it has used all kinds of
+    /// them.
     async fn connections(&self, url: &str) -> (i64, i64) {
         let store = PostgresStore::open(url, PostgresOptions::default()).await.unwrap();
         let mut hints = store.hints().unwrap();
@@ -72,7 +73,7 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// A file that the server, whoever it is, may read and nobody else.
+/// A file that only the server's user may read.
 fn put(data: &Path, name: &str, text: &str) -> PathBuf {
     let (path, owner) = (data.join(name), fs::metadata(data).unwrap());
     fs::write(&path, text).unwrap();
@@ -111,12 +112,12 @@ async fn a_certificate_that_is_not_trusted_is_refused() {
         let error = refused(&url).await;
         assert!(matches!(&error, OpenError::Tls { detail, .. } if detail.contains("certificate")), "{error}");
     }
-    // By the certificates of this machine, if it has any, it is not trusted either.
+    // The certificates of this machine, if there are any, do not include it either.
     for mode in ["verify-ca", "verify-full"] {
         let error = refused(&secure.url(&format!("sslmode={mode}"))).await;
         assert!(matches!(error, OpenError::Tls { .. } | OpenError::NobodyTrusted), "{error}");
     }
-    // Of another host's certificate only `verify-full` takes notice.
+    // Only `verify-full` rejects another host's certificate.
     let elsewhere = |mode: &str| secure.trusting(mode).replace("@127.0.0.1:", "@localhost:");
     let error = refused(&elsewhere("verify-full")).await;
     assert!(
@@ -128,7 +129,7 @@ async fn a_certificate_that_is_not_trusted_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_stands_against_encryption_is_told() {
+async fn problems_with_encryption_are_reported() {
     let database = database().await;
     for mode in ["require", "verify-full"] {
         let error = refused(&format!("{}?sslmode={mode}", database.tcp_url())).await;

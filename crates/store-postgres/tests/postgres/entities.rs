@@ -1,4 +1,4 @@
-//! Entities in tables of the user's as PostgreSQL has them, and many who want one entity at once.
+//! Entities in users' tables on PostgreSQL, and contention for one entity.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,8 @@ async fn text(admin: &Client, sql: &str) -> String {
     admin.query_one(sql, &[]).await.unwrap().get(0)
 }
 
-/// Of 500 who close one entity at once, on two nodes, one does, and the others are told which.
+/// Of 500 closes of one entity at once, on two nodes, one succeeds, and the others get its
+/// operation.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_five_hundred_that_want_one_entity_one_gets_it_and_the_others_learn_which() {
     let (database, t, admin) = shop().await;
@@ -72,7 +73,7 @@ async fn of_five_hundred_that_want_one_entity_one_gets_it_and_the_others_learn_w
     }
 }
 
-/// One key, asked for on many entities at once, stands for one of them.
+/// One key, used on many entities at once, names one of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_key_names_one_operation_however_many_ask_at_once() {
     let (database, t, _admin) = shop().await;
@@ -151,7 +152,7 @@ async fn columns_of_many_types_are_read_and_written_as_they_are() {
     assert_eq!(t.entity_ids(wanted).await, ["7"]);
 }
 
-/// A row has one id: what is no id, and other spellings of one, name nothing.
+/// A row has one id: malformed ids, and other spellings, name nothing.
 #[tokio::test]
 async fn what_cannot_be_an_id_names_nothing() {
     let (_database, t, admin) = shop().await;
@@ -246,7 +247,7 @@ async fn a_table_that_cannot_be_used_is_refused_with_the_reason() {
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
 }
 
-/// What one entity's table refuses is of no concern to the others in the same commit.
+/// A row that one entity's table rejects does not affect the others in the same commit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_cannot_be_written_spoils_nothing_for_others() {
     let (_database, t, admin) = shop().await;
@@ -270,7 +271,8 @@ async fn a_row_that_cannot_be_written_spoils_nothing_for_others() {
     assert_eq!(t.standing(&home, "i7").await, ("approved".into(), 1));
 }
 
-/// S1.9: the action's writes and the change of status are one commit, and whoever wants the row meanwhile waits.
+/// S1.9: the action's writes and the status change are one commit, and other transactions wait for
+/// the row until then.
 #[tokio::test(flavor = "multi_thread")]
 async fn work_that_holds_the_row_and_the_janitor_do_not_wait_for_each_other_in_a_circle() {
     let (_database, t, admin) = shop().await;
@@ -316,7 +318,7 @@ async fn work_that_holds_the_row_and_the_janitor_do_not_wait_for_each_other_in_a
     }
 }
 
-/// Whatever the program does, the tables hold at most one operation per key, and one that holds an entity.
+/// The tables themselves allow at most one operation per key, and one holder per entity.
 #[tokio::test]
 async fn the_tables_themselves_let_no_second_holder_in() {
     let (_database, t, admin) = shop().await;
@@ -336,7 +338,8 @@ async fn the_tables_themselves_let_no_second_holder_in() {
     assert_eq!(held.status().await, OperationStatus::Pending);
 }
 
-/// A node of the version before works beside: it knows nothing of entities, and nothing that it writes is refused.
+/// A node of the previous version works beside: it knows nothing of entities, and none of its
+/// writes fail.
 #[tokio::test]
 async fn tables_of_the_third_version_are_brought_up_to_date() {
     let database = Database::empty().await.unwrap();

@@ -1,5 +1,5 @@
-//! Faults 7 to 10, 17, 20: the server stops, restarts, hangs, or is asked too much. Waiting is bounded, errors are honest, and
-//! everything works again by itself.
+//! Faults 7 to 10, 17, 20: the server stops, restarts, hangs, or is overloaded. Waits are bounded,
+//! errors are honest, and everything recovers by itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,7 +56,7 @@ async fn write(t: &Stage, run: &RunHead, step: &str, errors: &AtomicU64) -> RunH
     }
     let advance = advancing.finish();
     let outcome = insist(|| t.store.commit_run(advance.clone()), errors).await;
-    // An answer that was lost makes the second sending meet the first, which it recognises.
+    // After a lost response, the retry meets the first write, and recognizes it.
     assert!(matches!(outcome, CommitOutcome::Committed { .. }), "{outcome:?}");
     advance.head
 }
@@ -92,7 +92,8 @@ async fn a_server_that_restarts_under_load_costs_only_time() {
     t.store.close().await.unwrap();
 }
 
-/// Fault 9: down for a while, every kind of call is told at once, and all work again afterwards.
+/// Fault 9: while the server is down, every kind of call fails at once, and all work again
+/// afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_down_is_told_at_once() {
     let server = Server::start().unwrap();
@@ -109,7 +110,7 @@ async fn a_server_that_is_down_is_told_at_once() {
         let error = t.store.send_signal(signal_to(&run, "go", None)).await.unwrap_err();
         assert!(error.is_retryable(), "{error}");
     }
-    // Sixty calls that wait for their deadlines would take minutes.
+    // Sixty calls up to their deadlines would take minutes.
     assert!(began.elapsed() < PATIENCE, "nobody waits for a server that is not there");
     server.start_again().unwrap();
     until("recovery", PATIENCE, async || t.store.find_run(&WorkspaceId::default(), run.id()).await.is_ok())
@@ -128,12 +129,12 @@ async fn a_server_that_hangs_is_given_up_at_the_deadline() {
     let t = stage(proxy.url(), options).await;
     let run = t.driven().await;
     let again = t.write(&run).await.does("charge").advance();
-    // The connections are there and used before the server falls silent.
+    // The connections exist and were used before the server falls silent.
     t.view(&run).await;
     proxy.set(Way::Hold);
     let here = WorkspaceId::default();
     let (read, write) = tokio::join!(t.store.find_run(&here, run.id()), t.store.commit_run(again.clone()));
-    // By this deadline, not by the one that holds if nobody says another.
+    // Its own deadline, not the default one.
     let at_deadline = |why: &str| why.ends_with("did not answer in time (2s)");
     assert!(matches!(&read, Err(StoreError::Unavailable(why)) if at_deadline(why)), "{read:?}");
     assert!(matches!(&write, Err(StoreError::Unknown(why)) if at_deadline(why)), "{write:?}");
@@ -145,7 +146,8 @@ async fn a_server_that_hangs_is_given_up_at_the_deadline() {
     t.store.close().await.unwrap();
 }
 
-/// Fault 20: reads that wait do not keep renewals and claims from their own connections, and are turned away in the end.
+/// Fault 20: waiting reads do not take the connections of renewals and claims, and time out in the
+/// end.
 #[tokio::test(flavor = "multi_thread")]
 async fn exhausted_readers_are_told_and_renewals_go_on() {
     let database = database().await;
@@ -176,7 +178,8 @@ async fn exhausted_readers_are_told_and_renewals_go_on() {
     t.store.close().await.unwrap();
 }
 
-/// Invariant 20: without a clock of the test's the server's own counts, whatever this machine shows.
+/// Invariant 20: without a test clock, the server's clock counts, whatever this machine's clock
+/// shows.
 #[tokio::test]
 async fn the_clock_is_that_of_the_server() {
     let database = database().await;

@@ -43,14 +43,14 @@ async fn a_long_backlog_does_not_starve_other_workspaces() {
     assert_eq!(granted.len(), 20);
     assert!(others.is_subset(&granted), "every workspace has its turn");
     assert!(flood.iter().filter(|run| granted.contains(run)).count() >= 10, "and so have the oldest runs");
-    // The backlog is still long: a higher priority goes first, whatever the workspace.
+    // The backlog is still long: a higher priority goes first, in every workspace.
     let urgent = start_many(&t, vec![t.order().workspace("flood").priority(Priority::High)]).await;
     let granted = t.claim_upto(2, ANN).await.runs;
     assert!(granted.iter().any(|run| run.id() == urgent[0]), "{granted:?}");
     t.store.close().await.unwrap();
 }
 
-/// However little a node asks for, and however often it has been at the others.
+/// For any batch size, and from any position of the rotation.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_run_beside_a_long_backlog_is_in_the_next_claim() {
     let database = database().await;
@@ -66,7 +66,7 @@ async fn one_run_beside_a_long_backlog_is_in_the_next_claim() {
     t.store.close().await.unwrap();
 }
 
-/// Workspaces beyond those that one claim visits have their turn in one of the next.
+/// Workspaces that do not fit into one claim get their turn in one of the next.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_workspaces_take_turns() {
     let database = database().await;

@@ -23,13 +23,13 @@ pub(crate) async fn open(url: &str, options: PostgresOptions) -> Arc<PostgresSto
     Arc::new(PostgresStore::open(url, options).await.unwrap())
 }
 
-/// A store on a clock that stands still, with the words to work with it.
+/// A store on a stopped clock, with helpers to work with it.
 pub(crate) async fn stage(url: &str, options: PostgresOptions) -> Stage {
     let clock = Arc::new(ManualClock::default());
     Stage::new(open(url, options.clock(clock.clone())).await, clock)
 }
 
-/// Adds the completion of a step to a write, without looking at the store.
+/// Adds the completion of a step to a write, without reading the store.
 pub(crate) fn complete(advancing: &mut CommitBuilder, step: &str, now: Timestamp) {
     let change = StepChange {
         id: StepId::from_stored(step),
@@ -44,7 +44,7 @@ pub(crate) fn complete(advancing: &mut CommitBuilder, step: &str, now: Timestamp
     advancing.step(change).unwrap();
 }
 
-/// Waits until `is_so`, but not for ever.
+/// Waits until `is_so`, up to `patience`.
 pub(crate) async fn until(what: &str, patience: Duration, mut is_so: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !is_so().await {

@@ -1,4 +1,4 @@
-//! Fault 11: connections that are open at this end only. Nothing is said, nothing closed, nothing comes through.
+//! Fault 11: half-open connections. Nothing is sent, nothing is closed, nothing comes through.
 
 use std::sync::Arc;
 use std::time::Duration;

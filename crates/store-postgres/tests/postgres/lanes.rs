@@ -1,4 +1,4 @@
-//! What befalls one batch of writes is over with it: those behind it are not held up, and its worker goes on.
+//! A failure of one batch does not affect the next ones, and the worker continues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::fixture::{database, stage};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Fault 19: each write alone would wait for the lock in turn, for minutes altogether.
+/// Fault 19: each write alone would wait for the lock in turn, for minutes in total.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_locked_table_holds_nobody_up_for_longer_than_the_deadline() {
     let database = database().await;
@@ -60,7 +60,7 @@ async fn a_locked_table_holds_nobody_up_for_longer_than_the_deadline() {
     t.store.close().await.unwrap();
 }
 
-/// A clock that fails once, when it is told to.
+/// A clock that fails once, on demand.
 #[derive(Debug)]
 struct FailingClock {
     clock: Arc<ManualClock>,

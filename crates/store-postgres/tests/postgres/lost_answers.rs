@@ -1,5 +1,5 @@
-//! Fault 13: the answer to a commit is lost. The caller is told that nobody knows, and the same request sent again recognises
-//! its own write.
+//! Fault 13: the response to a commit is lost. The caller gets an unknown outcome, and a retry
+//! recognizes its own write.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use hapax_store_postgres::PostgresOptions;
 use crate::fixture::{database, stage};
 use crate::proxy::{Proxy, Way};
 
-/// Sends the request with its answer cut off, and again.
+/// Sends the request with its response cut off, and again.
 async fn send_twice<T: std::fmt::Debug>(proxy: &Proxy, mut send: impl AsyncFnMut() -> StoreResult<T>) -> T {
     proxy.set(Way::CutBeforeAnswer);
     let lost = send().await;
     proxy.set(Way::Pass);
     assert!(matches!(lost, Err(StoreError::Unknown(_))), "{lost:?}");
     loop {
-        // The pause after a connection that could not be made.
+        // The pause after a failed connection.
         match send().await {
             Err(StoreError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(50)).await,
             answer => return answer.unwrap(),
@@ -32,7 +32,8 @@ async fn send_twice<T: std::fmt::Debug>(proxy: &Proxy, mut send: impl AsyncFnMut
 
 async fn stage_behind(proxy: &Proxy) -> Stage {
     let t = stage(proxy.url(), PostgresOptions::default().committers(1)).await;
-    // All connections and statements are there, so that the answer that is cut off is that of the write.
+    // All connections and statements are prepared, so that the cut response is the one to the
+    // write.
     for _ in 0..2 {
         let run = t.order().key(&format!("warm-{}", t.fresh_id())).granted_to(ANN).start().await;
         let run = t.write(&run).await.does("charge").awaits_promise("paid", None).parks().done().await;
@@ -120,7 +121,8 @@ async fn considered_operations_whose_answers_were_lost_are_recognised() {
     assert_eq!(asked, 1);
 }
 
-/// These read before they write, so the answer that is cut off may be that of a read: then nothing was written, and they say so.
+/// These read before they write, so the cut response may be the one to a read: then nothing was
+/// written, and the error says so.
 async fn send_until_known<T: std::fmt::Debug>(
     proxy: &Proxy,
     mut send: impl AsyncFnMut() -> StoreResult<T>,

@@ -1,4 +1,4 @@
-//! What the PostgreSQL store does beyond what every store does: opening, migrating, failing and coming back.
+//! PostgreSQL-specific behaviour: opening, migrating, failing and recovering.
 
 mod capped_connections;
 mod client_certificates;

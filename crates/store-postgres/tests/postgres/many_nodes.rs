@@ -56,7 +56,7 @@ async fn a_node_hears_that_another_made_a_run_due() {
     let (one, other) = two_nodes(&database.url()).await;
     let mut hints = other.store.hints().expect("the store gives hints");
     let patience = Duration::from_secs(10);
-    // The first is that it listens.
+    // The first hint says that it listens.
     tokio::time::timeout(patience, hints.changed()).await.expect("it listens").unwrap();
     one.driven().await;
     let nothing = tokio::time::timeout(Duration::from_millis(300), hints.changed()).await;
@@ -75,7 +75,8 @@ async fn a_node_hears_that_another_made_a_run_due() {
     tokio::time::timeout(patience, hints.changed()).await.expect("a hint comes").unwrap();
 }
 
-/// Fault 19: children end on two nodes while their parent does. Nobody waits for anybody in a circle, and nobody fails.
+/// Fault 19: children end on two nodes while their parent does. There is no deadlock and no
+/// failure.
 #[tokio::test(flavor = "multi_thread")]
 async fn families_end_on_several_nodes_at_once() {
     let database = database().await;

@@ -1,4 +1,4 @@
-//! Fault 47: tables are made by one of many nodes, wholly or not at all.
+//! Fault 47: one of many nodes creates the tables, completely or not at all.
 
 use hapax_engine::store::{SignalOutcome, Store};
 use hapax_postgres_fixture::Database;
@@ -50,7 +50,8 @@ async fn two_schemas_of_one_database_are_two_stores() {
     assert!(admin.query("SELECT 1 FROM one.runs, other.runs", &[]).await.unwrap().is_empty());
 }
 
-/// Invariant 62: what the next version may do to the tables, done under a node that runs and before one that starts.
+/// Invariant 62: allowed changes of a future version, made under a running node and before another
+/// starts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_one_version_older_works_beside_the_newer_one() {
     let database = database().await;
@@ -83,7 +84,7 @@ async fn a_node_one_version_older_works_beside_the_newer_one() {
     t.store.close().await.unwrap();
 }
 
-/// A node of the version before, which goes on beside this one, starts children that do not know the root of their family.
+/// A node of the previous version starts children that do not know the root of their family.
 #[tokio::test]
 async fn a_child_of_an_older_node_counts_as_one_of_a_root() {
     let database = database().await;

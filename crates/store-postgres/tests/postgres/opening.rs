@@ -1,4 +1,4 @@
-//! Every way in which opening can go wrong has its own answer, and none of them shows the password.
+//! Every failure of opening has its own error, and none of them shows the password.
 
 use hapax_postgres_fixture::Database;
 use hapax_store_postgres::{OpenError, PostgresOptions, PostgresStore};
@@ -41,7 +41,7 @@ async fn no_server_is_told_at_once() {
     assert_eq!(*place, format!("127.0.0.1:{port}/orders"));
 }
 
-/// Fault 10: a server that accepts and says nothing.
+/// Fault 10: a server that accepts and stays silent.
 #[tokio::test]
 async fn a_server_that_says_nothing_is_given_up() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -49,7 +49,7 @@ async fn a_server_that_says_nothing_is_given_up() {
     let url = format!("postgres://ann:canary@127.0.0.1:{port}/orders?connect_timeout=1");
     let error = refused(&url, PostgresOptions::default()).await;
     assert!(matches!(error, OpenError::NoServer { .. }), "{error}");
-    // By what the address says, not by what holds if it says nothing.
+    // By the timeout in the address, not by the default.
     assert!(error.to_string().contains("did not answer within 1s"), "{error}");
 }
 

@@ -1,4 +1,4 @@
-//! An operation that the server refuses fails alone, whatever it was batched with.
+//! An operation that the server rejects fails alone, in any batch.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use hapax_store_postgres::PostgresOptions;
 
 use crate::fixture::{complete, database, stage};
 
-/// Lesson 14: NUL is refused at the edge; should it come through nevertheless, it harms nobody else.
+/// Lesson 14: NUL is rejected at the edge; if one comes through, it affects no other write.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_poisoned_write_of_a_batch_fails() {
     let database = database().await;

@@ -1,4 +1,5 @@
-//! Behind a PgBouncer: one that keeps sessions is as good as the server itself, one that does not is refused before anything is changed.
+//! Behind PgBouncer: in session mode it works like the server itself; in other modes it is rejected
+//! before anything is changed.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use hapax_store_postgres::{OpenError, PostgresOptions, PostgresStore, find_schem
 
 use crate::fixture::stage;
 
-/// A PgBouncer in front of `server`, or a loud word where there is none.
+/// A PgBouncer in front of `server`; prints a warning where it is not installed.
 fn bouncer(server: &Server, lines: &str) -> Option<Bouncer> {
     match Bouncer::start(server, lines) {
         Ok(bouncer) => Some(bouncer),
@@ -36,7 +37,7 @@ async fn count(server: &Server, question: &str) -> i64 {
 
 const ANY_TABLES: &str = "SELECT count(*) FROM pg_namespace WHERE nspname = 'hapax'";
 
-/// As it is installed, and as people set it up whose programs send settings.
+/// The default configuration, and the usual one for programs that send settings.
 const STARTS: [&str; 2] = ["", "ignore_startup_parameters = options,extra_float_digits"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +58,7 @@ async fn a_pooler_that_does_not_keep_sessions_is_refused_before_anything_is_chan
             assert!(is_it && !error.is_transient(), "{mode} {start}: {error}");
             let told = error.to_string();
             assert!(told.contains("pool_mode = session") && told.contains("PostgreSQL itself"), "{told}");
-            // What was asked through it left no setting behind for others.
+            // The checks left no setting behind for other clients.
             let next = connect(&bouncer.url("postgres")).await;
             let left = "SELECT current_setting('hapax.schema', true), current_setting('enable_seqscan')";
             let answers = next.simple_query(left).await.unwrap();
@@ -71,7 +72,7 @@ async fn a_pooler_that_does_not_keep_sessions_is_refused_before_anything_is_chan
     assert_eq!(count(&server, ANY_TABLES).await, 0);
 }
 
-/// Others use the pooler as well, so that who asks twice is served by whichever connection is free.
+/// Other clients use the pooler as well, so two queries may use different connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_that_is_busy_with_others_is_found_out_as_well() {
     let server = Server::start().unwrap();

@@ -1,4 +1,4 @@
-//! Promises by key on several nodes: one promise to a key, and no settlement is ever lost.
+//! Promises by key on several nodes: one promise per key, and no settlement is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,12 +69,13 @@ async fn early(t: &Stage) -> usize {
     book(t).list_early_settlements(all).await.unwrap().len()
 }
 
-/// Is the run told of what has come?
+/// Returns true if the run was woken.
 fn is_woken(t: &Stage, head: &RunHead) -> bool {
     head.arrivals > 0 && head.state.wake_at().is_some_and(|at| at <= t.now())
 }
 
-/// S4.26: of two that make a promise under one key at once, on two connections, one wins and the other is told which has it.
+/// S4.26: of two creations under one key at once, on two connections, one wins and the other gets
+/// the holder.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_creators_of_one_key_on_two_nodes_one_wins() {
     let database = database().await;
@@ -107,7 +108,7 @@ async fn of_creators_of_one_key_on_two_nodes_one_wins() {
     );
 }
 
-/// S4.26, G4.5: the same for runs; each that did not win is due at once and sees who has the key.
+/// S4.26, G4.5: the same for runs; each loser is due at once and sees the holder of the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_runs_that_want_one_key_on_two_nodes_one_has_it() {
     let database = database().await;
@@ -151,8 +152,8 @@ async fn of_runs_that_want_one_key_on_two_nodes_one_has_it() {
     }
 }
 
-/// G4.1: a settlement by key and the promise it is for, at the same moment on two nodes, in any order: the promise is settled and the run
-/// is told, once.
+/// G4.1: a settlement by key and its promise, at the same moment on two nodes, in any order: the
+/// promise is settled and the run is woken, once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_settlement_that_races_with_its_promise_is_never_lost() {
     let database = database().await;
@@ -193,7 +194,7 @@ async fn a_settlement_that_races_with_its_promise_is_never_lost() {
     assert_eq!(kept + met, 60);
 }
 
-/// The same for one that stands alone, and runs that begin to wait for it while it is settled.
+/// The same for a promise without a run, and runs that begin to wait during the settlement.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_begins_to_wait_while_a_promise_is_settled_is_told() {
     let database = database().await;
@@ -236,7 +237,7 @@ async fn who_begins_to_wait_while_a_promise_is_settled_is_told() {
     }
 }
 
-/// Who wants a key that another connection has taken and not committed waits for the outcome, and is told then.
+/// A creation waits for an uncommitted key of another connection, and then gets the result.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_creator_waits_for_the_key_that_another_is_about_to_take() {
     let database = database().await;
@@ -271,7 +272,8 @@ async fn a_creator_waits_for_the_key_that_another_is_about_to_take() {
     }
 }
 
-/// Runs go with their promises' keys while others settle by these keys: nobody waits for anybody in a circle, and nobody fails.
+/// Runs are deleted with their promises' keys during settlements by these keys: there is no
+/// deadlock and no failure.
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_are_forgotten_while_their_promises_are_settled_by_key() {
     let database = database().await;
@@ -295,7 +297,7 @@ async fn runs_are_forgotten_while_their_promises_are_settled_by_key() {
                 tokio::spawn(async move { t.store.settle_promise(request).await.unwrap() })
             })
             .collect();
-        // One that somebody is at is left for another time.
+        // A locked run is left for another pass.
         let forgotten = async || {
             let request = Purge { runs_closed_before: Some(t.now()), after: None, limit: 1_000 };
             t.store.purge(request).await.unwrap().runs
@@ -309,7 +311,8 @@ async fn runs_are_forgotten_while_their_promises_are_settled_by_key() {
     }
 }
 
-/// Invariant 62: tables of the version before keep what they hold, and its writes go on beside the new ones.
+/// Invariant 62: tables of the previous version keep their contents, and its writes continue beside
+/// the new ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_of_the_second_version_are_brought_up_to_date() {
     let database = Database::empty().await.unwrap();
@@ -325,7 +328,7 @@ async fn tables_of_the_second_version_are_brought_up_to_date() {
         INSERT INTO promises (workspace, run, id, deadline_at, settled_at, status, value)
         SELECT id, gen_random_uuid(), 'settled', NULL, 5, 1, '7' FROM workspaces";
     admin.batch_execute(old).await.unwrap();
-    // As the version before writes.
+    // A write of the previous version.
     let insert_key = "INSERT INTO keys (workspace, kind, key, run, fingerprint, first_seen_at)
         SELECT id, 0, $1, gen_random_uuid(), sha256(''), 1 FROM workspaces";
     let insert_promise = "INSERT INTO promises (workspace, run, id, deadline_at, status)
@@ -372,7 +375,8 @@ async fn tables_of_the_second_version_are_brought_up_to_date() {
     }
 }
 
-/// However many stand otherwise, a page looks at a bounded number: it may be short, and says where to go on.
+/// However many promises have another status, a page reads a bounded number: it may be short, and
+/// has a cursor.
 #[tokio::test]
 async fn one_open_promise_among_very_many_is_found_page_by_page() {
     let database = database().await;
@@ -400,7 +404,8 @@ async fn one_open_promise_among_very_many_is_found_page_by_page() {
     t.store.close().await.unwrap();
 }
 
-/// S4.8, S4.11, S4.15, S4.34: one table for keys of runs and promises, which refuses those that name two things, or nothing for ever.
+/// S4.8, S4.11, S4.15, S4.34: one table for keys of runs and promises; it rejects keys that name
+/// two objects, or never name one.
 #[tokio::test]
 async fn the_table_of_keys_refuses_what_no_key_can_be() {
     let database = database().await;

@@ -1,4 +1,4 @@
-//! A TCP proxy between store and server that can be told to misbehave.
+//! A TCP proxy between store and server that misbehaves on demand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,20 +8,20 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What the proxy does with what it is given.
+/// Behaviour of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Passes everything on.
     Pass,
-    /// Takes everything and passes nothing on, in either direction.
+    /// Accepts everything and passes nothing on, in either direction.
     Hold,
-    /// Swallows everything without a word. A connection that lost something is dead for good: it stays open and silent.
+    /// Drops everything silently. A connection that lost data stays open and silent.
     Swallow,
     /// Passes requests on, swallows the first answer, and cuts the connection.
     CutBeforeAnswer,
-    /// Cuts a connection instead of passing its COMMIT on; once, and passes everything on from then.
+    /// Cuts one connection instead of passing its COMMIT on; then passes everything on.
     LoseCommit,
-    /// Passes a COMMIT on, and cuts its connection when the answer comes; once, and passes everything on from then.
+    /// Passes one COMMIT on, and cuts its connection at the response; then passes everything on.
     LoseAnswerToCommit,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Proxy {
     accepting: tokio::task::JoinHandle<()>,
 }
 
-/// How many connections are open and dead.
+/// Numbers of open dead connections.
 #[derive(Debug, Default)]
 struct Dead {
     now: AtomicUsize,
@@ -67,7 +67,7 @@ impl Drop for Wire {
 }
 
 impl Proxy {
-    /// A proxy to the server of this URL, as obedient as a wire.
+    /// A proxy to the server of this URL that passes everything on at first.
     pub(crate) async fn start(url: &str) -> Proxy {
         let (before, place) = url.rsplit_once('@').unwrap();
         let (server, database) = place.split_once('/').unwrap();
@@ -104,7 +104,7 @@ impl Proxy {
         self.way.send_replace(way);
     }
 
-    /// How many dead connections somebody still holds, and how many at most.
+    /// Number of dead connections that are still open, and its maximum.
     pub(crate) fn dead(&self) -> (usize, usize) {
         (self.dead.now.load(Ordering::SeqCst), self.dead.at_most.load(Ordering::SeqCst))
     }
@@ -131,7 +131,7 @@ async fn carry(
             _ = is_cut.wait_for(|cut| *cut) => return,
         };
         let Ok(count @ 1..) = read else {
-            // Of a dead connection the other side is not told; here both ends are let go.
+            // The other side of a dead connection sees nothing; here both ends are dropped.
             if wire.is_dead.load(Ordering::SeqCst) && !is_answer {
                 wire.cut.send_replace(true);
             }

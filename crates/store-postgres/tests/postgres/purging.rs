@@ -1,4 +1,4 @@
-//! Forgetting does not stop for being slow, and holds few locks at a time.
+//! A slow purge continues, and holds few locks at a time.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn a_purge_that_is_slow_goes_on_where_it_stopped() {
     }
     t.pass(SECOND);
     let admin = database.connect().await.unwrap();
-    // Fifty take more than half of the deadline, all of them more than the whole.
+    // Fifty rows take more than half of the deadline, all of them more than the whole.
     let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql
             AS $$ BEGIN PERFORM pg_sleep(0.032); RETURN OLD; END $$;
         CREATE TRIGGER slow BEFORE DELETE ON hapax.runs FOR EACH ROW EXECUTE FUNCTION slow()";

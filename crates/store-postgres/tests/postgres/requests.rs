@@ -22,7 +22,7 @@ async fn nodes(url: &str) -> (Vec<Stage>, Arc<ManualClock>) {
     (nodes, clock)
 }
 
-/// Begins on every node in turn, all at the same moment.
+/// Begins on every node, all at the same moment.
 async fn begin_everywhere(nodes: &[Stage], asks: Vec<Ask<'_>>) -> Vec<BeginOutcome> {
     at_once(asks.into_iter().enumerate().map(|(n, ask)| {
         let (store, request) = (nodes[n % nodes.len()].store.clone(), ask.request());
@@ -31,7 +31,7 @@ async fn begin_everywhere(nodes: &[Stage], asks: Vec<Ask<'_>>) -> Vec<BeginOutco
     .await
 }
 
-/// S2.13, S2.33: of requests that reach several nodes at once one is worked on, and nobody hears of an error.
+/// S2.13, S2.33: of requests on several nodes at once one is handled, and no caller gets an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_requests_on_several_nodes_one_is_worked_on() {
     let database = database().await;
@@ -48,7 +48,8 @@ async fn of_requests_on_several_nodes_one_is_worked_on() {
     }
 }
 
-/// Keys that are freed while others come for them: each time one has it, and its answer is the one that is kept.
+/// Keys that are released while others request them: each time one request holds it, and its
+/// response is stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_freed_again_and_again_has_one_holder_at_a_time() {
     let database = database().await;
@@ -80,7 +81,7 @@ async fn a_key_that_is_freed_again_and_again_has_one_holder_at_a_time() {
     replayed(nodes[1].book().begin_request(last.again().request()).await.unwrap());
 }
 
-/// Counts and ends that come from several nodes in any order do not get in each other's way.
+/// Counts and ends from several nodes in any order do not interfere.
 #[tokio::test(flavor = "multi_thread")]
 async fn ends_and_counts_on_several_nodes_all_count() {
     let database = database().await;
@@ -106,7 +107,7 @@ async fn ends_and_counts_on_several_nodes_all_count() {
     }
 }
 
-/// Of items that several nodes set up at once one is made.
+/// Of items that several nodes create at once one wins.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_items_on_several_nodes_one_is_made() {
     let database = database().await;
@@ -126,7 +127,8 @@ async fn of_items_on_several_nodes_one_is_made() {
     }
 }
 
-/// Invariant 62: tables of the version before are brought up to date with what they hold, and its writes go on.
+/// Invariant 62: tables of the previous version are migrated with their contents, and its writes
+/// continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_of_the_version_before_are_brought_up_to_date() {
     let database = Database::empty().await.unwrap();

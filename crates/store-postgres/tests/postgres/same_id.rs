@@ -1,4 +1,5 @@
-//! Two workspaces with a run of one id: it takes two equal random ids at the same moment, but then each still has its own.
+//! Two workspaces with the same run id: that takes two equal random ids at the same moment, and
+//! each still keeps its own.
 
 use hapax_engine::store::StartOutcome;
 use hapax_store_conformance::must;
@@ -15,7 +16,7 @@ async fn each_workspace_finds_its_own_run() {
     }
     let id = t.fresh_id();
     t.order().workspace("one").id(id).start().await;
-    // What a start would refuse, and only a start at the very same moment does not see.
+    // A conflict that a start would detect, unless it happens at the very same moment.
     let admin = database.connect().await.unwrap();
     for table in ["runs", "run_facts"] {
         let copy = format!(
@@ -27,7 +28,7 @@ async fn each_workspace_finds_its_own_run() {
         admin.batch_execute(&copy).await.unwrap();
     }
     for workspace in ["one", "other"] {
-        // Without a subject by the hot lane, with one by the considered lane.
+        // Without a subject by the hot lane, with one by the read-modify-write lane.
         for subject in [None, Some("customer")] {
             let order = t.order().workspace(workspace).id(id);
             let order = match subject {

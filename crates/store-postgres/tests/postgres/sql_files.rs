@@ -1,4 +1,4 @@
-//! SQL lives in files, one statement each, and is never put together from parts.
+//! SQL lives in files, one statement each, and is never concatenated.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ fn files(folder: &str, end: &str) -> Vec<PathBuf> {
     files.filter(|file| file.extension().is_some_and(|found| found == end)).collect()
 }
 
-/// All code but the tests, which may say what they like.
+/// All code but the tests, which are exempt.
 fn source() -> String {
     let read = |file: &PathBuf| fs::read_to_string(file).unwrap();
     let files = files("src", "rs");

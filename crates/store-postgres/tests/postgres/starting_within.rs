@@ -1,4 +1,4 @@
-//! Starts in a transaction of the user's: the run is there exactly if that transaction commits.
+//! Starts in the user's transaction: the run exists if and only if it commits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::fixture::{database, open, until};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An engine that hardly ever looks by itself, and a shop of the user's beside it.
+/// An engine that hardly ever polls, and the user's shop beside it.
 struct Shop {
     engine: Engine,
     store: Arc<PostgresStore>,
@@ -75,7 +75,7 @@ impl Shop {
     }
 }
 
-/// Driven at once, though nobody polls: the commit itself tells the nodes.
+/// Driven at once without polling: the commit itself notifies the nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_started_in_a_transaction_that_commits_is_driven() {
     let shop = Shop::open(PostgresOptions::default()).await;
@@ -161,7 +161,7 @@ async fn two_transactions_with_one_key_make_one_run() {
     }
 }
 
-/// Also outside, and in the batch of others, who do not wait with it for long.
+/// Also outside, and in a batch with others, which do not wait with it for long.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_not_committed_is_not_waited_for_for_ever() {
     let shop = Shop::open(PostgresOptions::default().deadline(Duration::from_millis(1_000))).await;
@@ -184,7 +184,7 @@ async fn a_key_that_is_not_committed_is_not_waited_for_for_ever() {
     shop.engine.shutdown(PATIENCE).await.unwrap();
 }
 
-/// To find out that a run is there must not hold it up.
+/// Finding an existing run must not block it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_duplicate_in_an_open_transaction_locks_nothing() {
     let shop = Shop::open(PostgresOptions::default().deadline(Duration::from_millis(1_000))).await;
@@ -223,7 +223,7 @@ async fn the_settings_and_tables_of_the_transaction_do_not_matter() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_on_another_database_is_refused() {
     let shop = Shop::open(PostgresOptions::default()).await;
-    // A copy with the same tables, and an empty one.
+    // A copy with the same tables, and an empty database.
     for elsewhere in [database().await, Database::empty().await.unwrap()] {
         let mut client = elsewhere.connect().await.unwrap();
         let mut transaction = client.transaction().await.unwrap();
@@ -242,7 +242,7 @@ async fn a_transaction_on_another_database_is_refused() {
     shop.engine.shutdown(PATIENCE).await.unwrap();
 }
 
-/// Fault 14: whoever stops waiting keeps a transaction as good as before.
+/// Fault 14: dropping the call leaves the transaction usable.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_dropped_at_any_await_leaves_the_transaction_usable() {
     let shop = Shop::open(PostgresOptions::default()).await;

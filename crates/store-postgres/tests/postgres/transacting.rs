@@ -22,7 +22,7 @@ use crate::dropped_futures::drop_after;
 use crate::fixture::{database, open, stage, until};
 use crate::proxy::{Proxy, Way};
 
-/// A store, and a table of the user's beside it that is looked at from outside.
+/// A store, and the user's table beside it, read from outside.
 struct Bank {
     t: Stage,
     admin: Client,
@@ -36,7 +36,7 @@ impl Bank {
         Bank::at(&url, database, options).await
     }
 
-    /// With a store that only looks.
+    /// With a read-only store.
     async fn open_beside(database: Database) -> Bank {
         let url = database.url();
         Bank::at(&url, database, PostgresOptions::default()).await
@@ -146,7 +146,7 @@ async fn work_that_fails_panics_or_comes_too_late_leaves_nothing() {
     assert_eq!((bank.ledger().await, bank.recorded(&run).await), (vec![], 1));
 }
 
-/// PostgreSQL cannot keep it from doing so, but it does not go unnoticed, and is not done a second time.
+/// PostgreSQL cannot prevent it, but it is detected, and the work is not repeated.
 #[tokio::test]
 async fn work_that_ends_its_own_transaction_fails_for_good() {
     let bank = Bank::open(PostgresOptions::default().transactions(1)).await;
@@ -215,16 +215,16 @@ async fn work_that_takes_too_long_is_cut_off() {
         })
     });
     let failure = failure(bank.t.store.transact(work).await.unwrap());
-    // By this deadline, not by the one that holds if nobody says another.
+    // Its own deadline, not the default one.
     assert!(failure.message().contains("did not end within 1s;"), "{failure}");
     until("the end of the transaction", 30 * deadline, async || bank.transactions_left().await == 0).await;
     assert_eq!((bank.ledger().await, bank.recorded(&run).await), (vec![], 0));
     must!(bank.t.store.transact(booking(&run, 2)).await.unwrap(), TransactOutcome::Done { .. });
 }
 
-/// Neither for the record of the same transaction, nor for whoever has the connection next.
+/// Neither for the record in the same transaction, nor for the next user of the connection.
 #[tokio::test]
-async fn what_work_leaves_on_its_connection_harms_nobody() {
+async fn state_that_work_leaves_on_its_connection_is_cleared() {
     let bank = Bank::open(PostgresOptions::default().transactions(1)).await;
     let run = bank.t.driven().await;
     let rude = transact(&run, |transaction| {
@@ -280,7 +280,8 @@ async fn work_in_another_form_is_refused() {
     assert!(matches!(bank.t.store.transact(odd).await, Err(StoreError::Refused(_))));
 }
 
-/// Fault 13, for work of the user's: whether the COMMIT or its answer is lost, it is booked once in the end.
+/// Fault 13, for user work: whether the COMMIT or its response is lost, it is booked once in the
+/// end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_answer_is_lost_books_once() {
     for (way, was_written) in [(Way::LoseAnswerToCommit, true), (Way::LoseCommit, false)] {
@@ -298,7 +299,7 @@ async fn a_commit_whose_answer_is_lost_books_once() {
         .await;
         let there = usize::from(was_written);
         assert_eq!((bank.ledger().await.len(), bank.recorded(&run).await), (there, there), "{way:?}");
-        // The engine reads the log instead; but also somebody who does not is stopped by the version.
+        // The engine reads the log instead; a caller that does not is stopped by the version.
         let again = bank.t.store.transact(booking(&run, 1)).await.unwrap();
         match was_written {
             true => drop(must!(again, TransactOutcome::Stale(head) => head)),
@@ -317,7 +318,7 @@ async fn a_future_dropped_at_any_await_leaves_work_and_record_or_neither() {
         let (run, other) = (bank.t.driven().await, bank.t.driven().await);
         let booked_before = bank.ledger().await.len();
         let was_pending = drop_after(polls, bank.t.store.transact(booking(&run, polls as i64))).await;
-        // There is one connection: when this has had its turn, what was given up is over.
+        // There is one connection: once this call has had its turn, the dropped one is over.
         let next = transact(&other, |_| Box::pin(async { Ok(0) }));
         must!(bank.t.store.transact(next).await.unwrap(), TransactOutcome::Done { .. });
         assert_eq!(bank.ledger().await.len() - booked_before, bank.recorded(&run).await, "{polls} polls");
@@ -425,7 +426,7 @@ async fn a_workflow_books_once_however_often_it_tries() {
     assert_eq!(bank.t.claim(ANN).await, []);
 }
 
-/// The engine asks the log what became of it, and goes on from there.
+/// The engine finds the outcome in the log, and continues from there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workflow_whose_commit_is_not_confirmed_books_once() {
     for (way, calls_needed) in [(Way::LoseAnswerToCommit, 1), (Way::LoseCommit, 2)] {
@@ -456,7 +457,7 @@ async fn a_workflow_whose_commit_is_not_confirmed_books_once() {
     }
 }
 
-/// Also one whose policy allows a single attempt: its work was never asked while there was no server.
+/// Also for a policy with a single attempt: its work never ran while the server was away.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_comes_back_costs_a_step_no_attempt() {
     let server = Server::start().unwrap();
@@ -475,7 +476,7 @@ async fn a_server_that_comes_back_costs_a_step_no_attempt() {
                     })
                 })
             };
-            // Leaves a connection behind that will be dead when the next one wants it.
+            // Leaves a connection behind that is dead at its next use.
             count("first").await?;
             begun.send_replace(true);
             may_go_on.wait_for(|go| *go).await?;

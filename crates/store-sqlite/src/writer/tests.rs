@@ -1,4 +1,4 @@
-//! Batches in which something goes wrong.
+//! Batches with failures.
 
 use hapax_engine::clock::ManualClock;
 use hapax_engine::model::{Name, WorkspaceId};
@@ -79,7 +79,7 @@ impl Bench {
         self.writer.connection.as_ref().unwrap().execute_batch(sql).unwrap();
     }
 
-    /// What is there, as another connection sees it.
+    /// Rows, as another connection sees them.
     fn names(&self) -> Vec<String> {
         let reader = open_for_reading(&self.folder.path().join("test.db"), Pages::Copied).unwrap();
         let mut list = reader
@@ -142,7 +142,8 @@ fn find_numbered(bench: &mut Bench, name: &Name) -> Option<WorkflowRowId> {
     session.find_workflow(name).unwrap()
 }
 
-/// Fault 24: what was acknowledged stays, what was not is told, and writing goes on once there is room.
+/// Fault 24: acknowledged writes stay, others fail with an error, and writing continues once there
+/// is room.
 #[test]
 fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
     struct Fill(usize);
@@ -212,7 +213,7 @@ fn a_failed_commit_is_told_by_what_is_known_about_it() {
     assert!(matches!(commit_failed(&failure(rusqlite::ffi::SQLITE_CORRUPT)), StoreError::Broken(_)));
 }
 
-/// Writes six hundred pages, all different from those of the number before.
+/// Writes six hundred pages, all different from the previous number's pages.
 struct Rewrite(u8);
 
 impl Verb for Rewrite {

@@ -1,4 +1,4 @@
-//! What a process that is killed leaves behind.
+//! State after a process is killed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};

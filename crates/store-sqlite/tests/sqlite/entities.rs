@@ -101,7 +101,7 @@ pub(crate) async fn find(store: &SqliteStore, id: &str, home: &EntityStorage) ->
     store.find_entity(&workspace(), &invoice(id), home).await.unwrap()
 }
 
-/// What the code believes is one thing; the tables themselves refuse what the model cannot express.
+/// Beyond the checks in code, the tables themselves reject impossible rows.
 #[tokio::test]
 async fn the_tables_refuse_what_no_operation_can_be() {
     let place = Place::new();

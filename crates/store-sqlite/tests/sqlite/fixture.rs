@@ -133,7 +133,7 @@ pub(crate) async fn advance(store: &SqliteStore, write: RunCommit) -> RunHead {
     }
 }
 
-/// What a step leaves for `mail`.
+/// Message of a step for `mail`.
 pub(crate) fn post(run: &RunHead, step: &str) -> OutboxMessage {
     let at = run.facts.created_at;
     OutboxMessage {

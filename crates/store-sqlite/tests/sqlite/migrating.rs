@@ -106,7 +106,7 @@ async fn a_file_of_version_two_keeps_its_keys_promises_and_items() {
     assert_eq!(store.list_keys(None).await.unwrap().len(), 2);
 }
 
-/// Whether a file was made by this program or brought up to date, its tables are the same.
+/// A new file and a migrated one have the same tables.
 #[tokio::test]
 async fn a_file_that_was_brought_up_to_date_has_the_tables_of_a_new_one() {
     let schema = |place: &Place| {

@@ -93,7 +93,7 @@ async fn a_page_of_rubbish_breaks_what_touches_it_and_nothing_panics() {
     let first_pages = 4096 * 2;
     bytes[first_pages..].fill(0xA5);
     fs::write(place.file(), bytes).unwrap();
-    // Where the damage shows first does not matter, as long as it is told as damage.
+    // The damage may show at any point, but the error must say that it is damage.
     match SqliteStore::open(place.file(), place.options()).await {
         Err(error) => assert!(matches!(error, OpenError::Corrupt { .. }), "{error:?}"),
         Ok(store) => {

@@ -1,4 +1,4 @@
-//! Promises by business key, promises that stand alone, and settlements that come early.
+//! Promises by business key, promises without a run, and early settlements.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -158,7 +158,8 @@ async fn a_promise_is_found_and_settled_by_its_key() {
     assert!(find(&store, &promise.id).await.is_some(), "the promise stays with its run");
 }
 
-/// S4.26, G4.5: the second is told who has the key, at once, also if it parks in the same write; S4.27: an expired key is free.
+/// S4.26, G4.5: the second gets the holder of the key at once, also if it parks in the same write;
+/// S4.27: an expired key is free.
 #[tokio::test]
 async fn a_key_names_one_promise() {
     let place = Place::new();
@@ -373,7 +374,7 @@ async fn runs_that_wait_for_a_promise_that_stands_alone_are_woken_by_it() {
     assert!(resolved(&opened[0]));
     assert_eq!(woken, [held.id()]);
 
-    // One that is opened by those who wait for it, with its own time.
+    // A promise that its waiters open, with its own time.
     let held = start(&store, granted(facts(4))).await;
     let timed = Promise { deadline_at: Some(store.now().plus(KEEP)), ..alone(&store, "unheard-of") };
     let (woken, opened) = parked(&store, park(&store, &held, [timed.clone()])).await;
@@ -566,7 +567,7 @@ async fn of_many_makers_of_one_key_one_wins_and_no_settlement_is_lost() {
     }
 }
 
-/// S4.8, S4.34, S4.11, S4.15: the table refuses keys that name two things, or nothing for ever.
+/// S4.8, S4.34, S4.11, S4.15: the table rejects keys that name two objects, or never name one.
 #[tokio::test]
 async fn the_table_of_keys_refuses_what_no_key_can_be() {
     let place = Place::new();
@@ -606,7 +607,7 @@ async fn steered(store: &SqliteStore, request: CommandRun) {
     assert!(matches!(done, RunCommandOutcome::Accepted(_)), "{done:?}");
 }
 
-/// Whoever subscribed is told of runs that the store itself ends.
+/// Subscribers are notified about runs that the store itself ends.
 #[tokio::test]
 async fn runs_that_end_by_a_command_are_announced_with_their_children() {
     let place = Place::new();

@@ -20,7 +20,7 @@ async fn stage(place: &Place, options: SqliteOptions) -> Stage {
 
 /// A replay, a conflict and a wait cost no commit: a store that cannot write can tell them.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_only_has_to_be_told_something_writes_nothing() {
+async fn a_replay_writes_nothing() {
     let place = Place::new();
     let t = stage(&place, place.options()).await;
     let answered = t.answered("answered").await;
@@ -34,7 +34,7 @@ async fn who_only_has_to_be_told_something_writes_nothing() {
     must!(begin(held.request()).await, Err(StoreError::Refused(_)));
 }
 
-/// Whoever is alone with the file knows that nobody works on a request any more.
+/// The only process with the file knows that no request is in progress any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_of_a_process_that_died_is_taken_over_at_once() {
     let place = Place::new();

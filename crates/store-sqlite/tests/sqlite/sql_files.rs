@@ -88,20 +88,20 @@ fn explain(connection: &Connection, how: &str, sql: &str, column: usize) -> Vec<
 /// A million finished runs cost a new one nothing: no statement walks over a table, or sorts what it found.
 #[test]
 fn every_statement_finds_its_rows_by_an_index() {
-    /// What a statement may do besides looking up rows by an index, and why.
+    /// Allowed table scans of statements, and the reasons.
     const MAY: &[(&str, &str)] = &[
         ("find_any_table", "SCAN sqlite_schema"),
         // Once per opening, over open runs only.
         ("wake_leased_runs", "SCAN hapax_runs USING INDEX hapax_runs_open"),
         // The same, over after-effects that are not delivered.
         ("wake_claimed_posts", "SCAN hapax_posts USING INDEX hapax_posts_undelivered"),
-        // The same, over requests that somebody works on.
+        // The same, over requests in progress.
         ("end_holds", "SCAN hapax_requests USING INDEX hapax_requests_held"),
         // Families that are being cancelled, until their last member has been told.
         ("list_unswept_families", "SCAN f USING INDEX hapax_families_unswept"),
         // The records of one run, by the version they started at.
         ("list_steps_of_run", "USE TEMP B-TREE FOR ORDER BY"),
-        // Stops at the first request whose key is not free; those that are free are purged.
+        // Stops at the first request whose key is not free; free ones are purged.
         ("find_oldest_request", "SCAN hapax_requests USING INDEX hapax_requests_by_age"),
         // Items that changed lately.
         ("list_changed_items", "USE TEMP B-TREE FOR ORDER BY"),
@@ -130,7 +130,7 @@ fn every_statement_finds_its_rows_by_an_index() {
             let is_search = is_subquery || step.starts_with("SEARCH");
             // It counts, and stops at a bound.
             let is_bounded = name == "measure_outbox" && !step.contains("TEMP");
-            // It walks over the evidence, of which effects that go well have none.
+            // It scans the evidence, and successful effects have none.
             let walks = step.starts_with("SCAN hapax_") && !step.ends_with("hapax_notes_of_effects");
             let is_bounded = is_bounded || (name == "count_tallies" && !walks);
             assert!(is_search || is_allowed || is_bounded, "{name}: {step}");

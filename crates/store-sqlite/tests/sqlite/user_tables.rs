@@ -26,7 +26,7 @@ fn in_table(name: &str) -> EntityStorage {
     EntityStorage::UserTable(table(name))
 }
 
-/// What the user's own code does, on a connection of its own.
+/// The user's own code, on a connection of its own.
 fn user(place: &Place, sql: &str) {
     let connection = Connection::open(place.file()).unwrap();
     connection.busy_timeout(Duration::from_secs(5)).unwrap();

@@ -33,7 +33,8 @@ fn check_once(world: &World, evidence: &Evidence) {
     }
 }
 
-/// Per effect key: what is known to have happened ≤ what the provider saw ≤ that and what may have happened.
+/// Checks, per effect key: known effects ≤ effects that the provider saw ≤ known plus possible
+/// effects.
 fn check_ledger(world: &World, evidence: &Evidence) {
     let mut seen: HashMap<&str, (u64, &str)> = HashMap::new();
     for call in evidence.calls.iter().filter(|call| call.is_processed()) {

@@ -45,7 +45,7 @@ pub(super) async fn run(options: Options) -> Result<()> {
 /// The error, with the command to give next where there is one.
 fn with_remedy(error: Error) -> anyhow::Error {
     match &error {
-        Error::NoSuchAfterEffect(_) => anyhow!("{error}; `hapax admin outbox list` shows what there is"),
+        Error::NoSuchAfterEffect(_) => anyhow!("{error}; `hapax admin outbox list` shows all messages"),
         _ => error.into(),
     }
 }

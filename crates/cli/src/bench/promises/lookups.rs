@@ -14,7 +14,8 @@ use crate::bench::place::{Opened, Place};
 
 /// Most lookups that are timed.
 const LOOKUPS: u64 = 10_000;
-/// Most lookups before those: what is timed is to find a key, not to read the file for the first time.
+/// Most lookups before those: the timing is about finding a key, not about reading the file for the
+/// first time.
 const WARM_UP: u64 = 20_000;
 /// How many lookups among few take turns with as many among many.
 const TURN: u64 = 100;
@@ -23,10 +24,10 @@ const TURN: u64 = 100;
 pub(super) struct Lookups {
     /// Of few keys, in a store that has no others.
     pub(super) few: Histogram,
-    /// Of the same keys, in the store of many: what it costs that there are many.
+    /// Of the same keys, in the store of many: shows the cost of having many.
     pub(super) few_of_many: Histogram,
-    /// Of all keys, in the store of many: what it costs besides that nothing is near that was looked up before, as it is for whatever lies in more
-    /// memory than a processor's caches hold.
+    /// Of all keys, in the store of many: also shows the cost of cold caches, since no earlier
+    /// lookup was near, and the data exceeds the processor's caches.
     pub(super) many: Histogram,
 }
 

@@ -24,16 +24,16 @@ pub(super) struct Options {
     /// Only items with this status.
     #[arg(long, value_parser = status)]
     status: Option<OperationStatus>,
-    /// Only those on entities of this type.
+    /// Only operations on entities of this type.
     #[arg(long = "type", value_name = "TYPE", value_parser = word)]
     kind: Option<String>,
-    /// Only those on the entity with this id.
+    /// Only operations on the entity with this id.
     #[arg(long, value_name = "ID", value_parser = word, requires = "kind")]
     entity: Option<String>,
     /// Only operations of this step.
     #[arg(long, value_parser = word)]
     step: Option<String>,
-    /// Only the one under this key.
+    /// Only the operation with this key.
     #[arg(long, value_parser = word, conflicts_with = "entity")]
     key: Option<String>,
     #[command(flatten)]

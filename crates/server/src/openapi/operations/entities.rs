@@ -8,7 +8,7 @@ use crate::routes::doubts::PageOf;
 use crate::routes::entities::{AsWhom, EntityFilter};
 use crate::routes::operations::OperationFilter;
 
-/// Problems of whoever takes a step.
+/// Problems of taking a step.
 const STEPPING: &[Code] = &[
     Code::IdempotencyKeyMissing,
     Code::InvalidIdempotencyKey,

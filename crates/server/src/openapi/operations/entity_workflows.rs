@@ -7,7 +7,7 @@ use crate::openapi::operation::{Group, get, post, put};
 use crate::routes::doubts::PageOf;
 use crate::routes::entity_workflows::DiagramOf;
 
-/// Problems of whoever uploads an entity workflow.
+/// Problems of uploading an entity workflow.
 const UPLOADING: &[Code] = &[
     Code::EntityTypeTaken,
     Code::EntityWorkflowInvalid,

@@ -10,14 +10,14 @@ use crate::routes::doubts::PageOf;
 pub(super) fn group() -> Group {
     let operations = vec![
         get("/api/v1/ledger", "list_ledger", "List effects of the workspace")
-            .about("Lists the effects of runs, newest run first, then those of operations on entities. `limit` counts runs and operations.")
+            .about("Lists the effects of runs, newest run first, then the effects of operations on entities. `limit` counts runs and operations.")
             .query::<PageOf>()
             .answers_page::<api::LedgerEntry>("The effects of one page of runs and operations."),
         get("/api/v1/workflow-runs/{id}/ledger", "list_run_ledger", "List effects of a run")
             .about("Lists the effects of one run with every attempt, claim, probe, ruling and rejected write.")
             .answers_page::<api::LedgerEntry>("Every effect of the run."),
         get("/api/v1/audit", "list_audit", "List the audit log")
-            .about("Lists what people did in the workspace, oldest first: who, with which credential and role, from which address, under which trace.")
+            .about("Lists the actions of people in the workspace, oldest first: the person, credential and role, the address and the trace.")
             .query::<AuditQuery>()
             .answers_page::<api::JournalEntry>("One page of audit entries.")
             .fails_with(&[Code::NotFound]),

@@ -7,7 +7,7 @@ use crate::openapi::operation::{Group, get, post};
 use crate::routes::doubts::PageOf;
 use crate::routes::promises::PromiseFilter;
 
-/// Problems of whoever settles a promise.
+/// Problems of settling a promise.
 pub(super) const SETTLING: &[Code] = &[
     Code::InvalidIdempotencyKey,
     Code::PromiseAlreadySettled,
@@ -46,7 +46,7 @@ pub(super) fn group() -> Group {
             .answers::<api::KeptSettlement>(202, "No promise has this key yet. The value is stored for it.")
             .fails_with(SETTLING),
         post("/api/v1/promises/{ref}/reject", "reject_promise", "Reject a promise")
-            .about("Settles a promise without a value. Whoever waits for it sees a failure.")
+            .about("Settles a promise without a value. Runs and callers that wait for it see a failure.")
             .body::<api::RejectPromise>()
             .answers::<api::SettledPromise>(200, "The promise is rejected.")
             .answers::<api::KeptSettlement>(202, "No promise has this key yet. The rejection is stored for it.")

@@ -1,4 +1,4 @@
-//! Runs: start them, look at them, control them.
+//! Runs: start, read and control them.
 
 use hapax_api as api;
 use hapax_api::Code;

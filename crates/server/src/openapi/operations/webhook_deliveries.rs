@@ -1,4 +1,4 @@
-//! Outgoing webhooks: what became of each.
+//! Outgoing webhooks and their outcomes.
 
 use hapax_api as api;
 use hapax_api::Code;

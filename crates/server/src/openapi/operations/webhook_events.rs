@@ -1,4 +1,4 @@
-//! Webhooks that arrive, and the events they carried.
+//! Received webhooks and their events.
 
 use hapax_api as api;
 use hapax_api::Code;
@@ -6,7 +6,7 @@ use hapax_api::Code;
 use crate::openapi::operation::{Group, get, post};
 use crate::routes::webhook_events::WebhookEventFilter;
 
-/// Problems of whoever sends a webhook.
+/// Problems of sending a webhook.
 const SENDING: &[Code] =
     &[Code::WebhookSignatureInvalid, Code::SecretUnavailable, Code::RateLimited, Code::QuotaExceeded];
 
@@ -36,7 +36,7 @@ pub(super) fn group() -> Group {
             .about("Returns an event with its body and outcome.")
             .answers::<api::ReceivedWebhook>(200, "The event."),
         post("/api/v1/webhook-events/{source}/{event}/reprocess", "reprocess_webhook_event", "Reprocess an event")
-            .about("Processes an event again, with the source as it is now. Actions that were done are not done twice.")
+            .about("Processes an event again, with the current source. Actions that were done are not done twice.")
             .answers::<api::ReceivedWebhookSummary>(200, "The event after processing."),
         post("/api/v1/webhook-events/reprocess", "reprocess_webhook_events", "Reprocess many events")
             .about(

@@ -1,4 +1,4 @@
-//! Webhook sources: who may send webhooks, and what they do.
+//! Webhook sources: permitted senders and the actions of their events.
 
 use hapax_api as api;
 use hapax_api::Code;
@@ -7,7 +7,7 @@ use crate::openapi::operation::{Group, delete, get, patch, post, put};
 use crate::routes::doubts::PageOf;
 use crate::routes::request::Deletion;
 
-/// Problems of whoever uploads a source.
+/// Problems of uploading a source.
 const UPLOADING: &[Code] = &[Code::SourceInvalid, Code::QuotaExceeded, Code::Concurrency];
 
 pub(super) fn group() -> Group {

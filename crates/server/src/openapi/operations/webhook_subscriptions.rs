@@ -1,4 +1,4 @@
-//! Outgoing webhooks: who is notified.
+//! Outgoing webhook subscriptions.
 
 use hapax_api as api;
 use hapax_api::Code;

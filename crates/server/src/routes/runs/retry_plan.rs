@@ -1,4 +1,4 @@
-//! What a retry of a run would do, before anybody asks for it.
+//! Preview of a retry.
 
 use std::sync::Arc;
 
@@ -15,17 +15,18 @@ use crate::errors::problem_of;
 use crate::routes::request::{Caller, PathOf, QueryOf};
 use crate::translate::shown_retry_plan;
 
-/// Which retry.
+/// Options of the retry.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PlannedRetry {
-    /// As in the retry: forget this step and all that started after it.
+    /// Forget this step and all later ones, as in the retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     from_step: Option<String>,
 }
 
-/// What a retry would do: which effects stay done, which run again, and which of those would happen a second time. Changes nothing.
+/// Preview of a retry: effects that stay done, effects that run again, and effects that would
+/// happen a second time. Changes nothing.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,

@@ -1,4 +1,4 @@
-//! Looking at runs: one with its steps, many, and what one ended with.
+//! Reads of runs: one with its steps, lists, and results.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) async fn show(
     let engine = app.engine_for(&identity);
     let mut log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
     let mut view = engine.get(id).await.map_err(|error| problem_of(&error))?;
-    // Two reads of a run that moves in between would show steps and a status that were never there together.
+    // If the run changes between the two reads, the steps and the status would not match.
     for _ in 0..SHOW_TRIES {
         if view.head.version == log.head.version {
             break;
@@ -47,7 +47,7 @@ pub(crate) async fn show(
     Ok(([(header::ETAG, etag(version))], Json(detail)).into_response())
 }
 
-/// Which runs to list.
+/// Filters for runs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -58,15 +58,15 @@ pub(crate) struct RunFilter {
     /// Only of this workflow.
     #[serde(skip_serializing_if = "Option::is_none")]
     workflow: Option<String>,
-    /// `true`: only those that stand still until people do something.
+    /// `true`: only runs that wait for a person to act.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<bool>)]
     needs_attention: Option<String>,
-    /// How many at most, 1 to 200; 50 if absent.
+    /// Most items on the page, 1 to 200; 50 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     limit: Option<String>,
-    /// Where the page before ended.
+    /// Cursor from the page before.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
@@ -94,7 +94,7 @@ pub(crate) async fn list(
         None | Some("false") => false,
         Some("true") => true,
         Some(_) => {
-            let detail = "`needsAttention` is `true`, or left away.";
+            let detail = "`needsAttention` is `true` or absent.";
             return Err(Refused::new(Code::InvalidRequest, detail).with("path", "query:needsAttention"));
         }
     };
@@ -119,7 +119,8 @@ pub(crate) async fn list(
     Ok(Json(api::Page { items, next_cursor }))
 }
 
-/// What a run has come to: 200 once it has ended, whichever way, and 202 while it is open. Waits for the end if asked to.
+/// Result of a run: 200 once it has ended in any way, and 202 while it is open. Waits for the end
+/// if requested.
 pub(crate) async fn result(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -137,7 +138,7 @@ pub(crate) async fn result(
                 return Err(problem_of(&error).into());
             }
         }
-        // Whoever waits comes again, to a server that is not about to stop.
+        // The caller retries on a server that is not about to stop.
         () = draining.begun() => {}
     }
     let view = handle.view().await.map_err(|error| problem_of(&error))?;

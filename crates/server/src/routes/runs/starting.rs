@@ -1,4 +1,4 @@
-//! Starting runs: one, or several of which each stands for itself.
+//! Starts runs: one, or a batch of independent ones.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(crate) async fn create(
     Ok((status, [(header::LOCATION, location)], Json(created)).into_response())
 }
 
-/// Starts several runs; each stands for itself, and gets the answer it would have got alone.
+/// Starts several runs. Each gets the response that it would get alone.
 pub(crate) async fn create_batch(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -56,7 +56,8 @@ pub(crate) async fn create_batch(
         return Err(Refused::new(Code::InvalidRequest, detail).with("maxItems", api::MAX_BATCH_RUNS));
     }
     let operation = operation.map(|Extension(OperationId(id))| id.as_run());
-    // One after the other where they share a key, side by side in one commit otherwise: the store sees to both.
+    // Items with the same key run one after the other, the rest side by side in one commit. The
+    // store ensures both.
     let starts = asked.runs.into_iter().enumerate().map(|(place, asked)| {
         let (app, identity) = (&app, &identity);
         let id = operation.map(|first| item_of(first, place));
@@ -76,8 +77,9 @@ pub(crate) async fn create_batch(
     Ok(response)
 }
 
-/// A batch is kept under its request key once nothing of it is worth another try. Until then the key stays held, if something of it was
-/// done: the next try finds what was made, because the items keep their ids, and makes the rest.
+/// Stores a batch under its request key once no item is worth a retry. Until then the key stays
+/// held if any item was done: the retry finds the created runs, because the items keep their ids,
+/// and creates the rest.
 fn outcome_of_batch(items: &[api::BatchItem]) -> Outcome {
     let refusals = items.iter().filter_map(|item| item.problem.as_ref());
     let mut unfinished = refusals.filter(|problem| problem.status >= 500 && problem.retryable).peekable();
@@ -91,7 +93,7 @@ fn outcome_of_batch(items: &[api::BatchItem]) -> Outcome {
     }
 }
 
-/// As with a whole body, an item that lists its fields without their names is refused.
+/// As for a whole body, rejects an item that lists its fields without their names.
 fn check_items_are_objects(text: &[u8]) -> Result<(), Refused> {
     #[derive(Deserialize)]
     struct Items<'a> {
@@ -107,15 +109,15 @@ fn check_items_are_objects(text: &[u8]) -> Result<(), Refused> {
     }
 }
 
-/// The id of the run that the item at `place` of a batch makes: the same one whenever the batch is taken up again. The last bits of the first
-/// id are random, so that adding a small number keeps it unique and in its place.
+/// The id of the run for the item at `place` of a batch: the same on every retry. The last bits of
+/// the first id are random, so adding a small number keeps it unique and in order.
 fn item_of(first: RunId, place: usize) -> RunId {
     RunId::from_u128(first.as_u128().wrapping_add(place as u128))
 }
 
-/// What a request asks to run.
+/// The workflow that a request starts.
 struct SelectedWorkflow {
-    /// The workflow, with its version if that is known.
+    /// The workflow, with its version if known.
     selector: WorkflowSelector,
     /// Its definition; `None` for a workflow written in code.
     definition: Option<Arc<Definition>>,
@@ -147,7 +149,8 @@ async fn select_workflow(
             (definition.selector(), Some(definition))
         }
         (None, None) => {
-            let detail = "Say what to run: `workflow`, such as `order` or `order@2`, or `definitionId`.";
+            let detail =
+                "Name the workflow to run: `workflow`, such as `order` or `order@2`, or `definitionId`.";
             return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/workflow"));
         }
         (Some(_), Some(_)) => {
@@ -194,8 +197,8 @@ async fn start(
         Ok(handle) => {
             let is_new = handle.created;
             let (view, definition) = match handle.head() {
-                // What was just made is known, and so is what it runs. What was found is looked at, because it may have ended; so may a run that the first
-                // try of this request made before its process vanished.
+                // A new run has known contents. A found run is read, because it may have ended; so
+                // is a run that the first try of this request created before its process vanished.
                 Some(head) if is_new && !head.status().is_closed() => {
                     let view = RunView { head: head.clone(), input, result: None };
                     (view, selected.definition.map(|definition| definition.id().to_string()))
@@ -220,7 +223,8 @@ async fn start(
             let (ignored, key) = (ignored.unwrap_or_default(), asked.idempotency_key);
             Err(conflict(app, identity, run, first_seen_at.to_string(), &input, &ignored, key).await.into())
         }
-        // What was deleted starts nothing, as if it were not there; what was started from it is found all the same.
+        // A deleted definition starts no run, as if it did not exist. Runs that it started are
+        // still found.
         Err(Error::WorkflowArchived(_)) if selected.definition.is_some_and(|found| found.is_deleted()) => {
             Err(problem_of(&Error::UnknownWorkflow(selected.selector.to_string())).into())
         }
@@ -228,7 +232,7 @@ async fn start(
     }
 }
 
-/// What the key stands for, and where the input differs in what counts.
+/// Describes the first request under the key, and the relevant differences of the input.
 async fn conflict(
     app: &App,
     identity: &Identity,
@@ -263,8 +267,8 @@ async fn conflict(
         stored.differing_paths = outline(&view.input).differences(&outline(input));
     }
     let detail = format!(
-        "The key names run {run}, which was started with another definition or input; nothing was changed. Look at it with \
-         GET /api/v1/workflow-runs/{run}, or use a new key if a new run is meant."
+        "The key names run {run}, which was started with another definition or input; nothing was changed. Read it with \
+         GET /api/v1/workflow-runs/{run}, or use a new key for a new run."
     );
     let stored = serde_json::to_value(stored).unwrap_or_default();
     Problem::new(Code::IdempotencyKeyConflict, detail).with("storedRequest", stored)

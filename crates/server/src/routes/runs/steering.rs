@@ -1,4 +1,4 @@
-//! What people and programs tell runs: commands, and signals.
+//! Commands and signals for runs.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ macro_rules! steers {
     };
 }
 
-/// Asks a run to undo what it can and end, or a root together with everything that descends from it.
+/// Asks a run to undo what it can and end; for a root, optionally with all its descendants.
 pub(crate) async fn cancel(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -67,8 +67,9 @@ steers! {
     resume, |_| RunCommand::Resume
 }
 
-/// Reopens a failed run: what failed last runs again, or all from a step on. Refused with `effects_would_repeat` if effects that have
-/// happened would happen again, unless a manager names them.
+/// Reopens a failed run: the last failed step runs again, or all steps from a given one. Rejected
+/// with `effects_would_repeat` if effects that have happened would happen again, unless a manager
+/// names them.
 pub(crate) async fn retry(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -80,7 +81,7 @@ pub(crate) async fn retry(
     let from = asked.from_step.as_deref().map(StepId::from_stored);
     let reason = asked.reason.unwrap_or_default();
     let effects: Vec<StepId> = asked.repeat_effects.iter().map(|step| StepId::from_stored(step)).collect();
-    // Only the role counts here: anybody can write the name of a second person.
+    // Only the role counts here: any caller can write the name of a second person.
     let allow = |effects| RepeatPermission {
         effects,
         by: identity.actor(None),
@@ -113,7 +114,7 @@ async fn show(app: &App, identity: &Acting, id: RunId) -> Result<Response, Refus
     Ok(([(header::ETAG, etag(view.head.version))], Json(run)).into_response())
 }
 
-/// Sends a run a signal; kept until it asks for it.
+/// Sends a run a signal; it is stored until the run reads it.
 pub(crate) async fn signal(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
@@ -123,12 +124,12 @@ pub(crate) async fn signal(
 ) -> Result<Json<api::SentSignal>, Refused> {
     let run = run_id(&id)?;
     if asked.name.starts_with(hapax_documents::APPROVAL_SIGNAL) {
-        let detail = "Approvals are answered under the name of whoever answers: POST /api/v1/workflow-runs/{id}/approvals/{step}.";
+        let detail = "This signal is reserved for approvals, which record who answers: POST /api/v1/workflow-runs/{id}/approvals/{step}.";
         return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/name"));
     }
     let value = asked.value.as_ref().map_or("null", |value| value.text());
     let payload = Payload::parse(value).map_err(|invalid| of_invalid(&invalid))?;
-    // A request that is taken up again after a crash must not send a second signal.
+    // A request that is repeated after a crash must not send a second signal.
     let own_id = operation.map(|Extension(OperationId(id))| id.to_string());
     let is_keyed = asked.signal_id.is_some();
     let signal_id = asked.signal_id.or(own_id);
