@@ -107,7 +107,7 @@ async fn check_all(client: &Client, rows: i32) {
 }
 
 /// Which index a statement goes by, and what it looks for in it.
-const GOES_BY: [(&str, &str, &str); 43] = [
+const GOES_BY: [(&str, &str, &str); 44] = [
     // S4.12: promises by key.
     ("find_promise_by_key", "keys_pkey", "key = "),
     ("find_promises_of_keys", "keys_pkey", "key = "),
@@ -126,6 +126,7 @@ const GOES_BY: [(&str, &str, &str); 43] = [
     ("find_promise_ahead", "promises_pkey", "id > "),
     ("find_promise_ahead_alone", "promises_alone", "id > "),
     ("find_longest_due", "runs_due", "> ROW("),
+    ("list_queues", "runs_due", "priority > "),
     ("list_promises_to_purge", "promises_alone_over", "< $1"),
     ("list_early", "early_settlements_pkey", "key > "),
     ("find_settle_token", "settle_tokens_pkey", "digest = "),
