@@ -1,7 +1,7 @@
 //! Lists of operations.
 
 use hapax_engine::limits::{MAX_PAGE, MAX_STALE_CLAIMS};
-use hapax_engine::model::{EntityId, Name, Operation, OperationId, OperationStatus, Timestamp};
+use hapax_engine::model::{EntityId, Name, Operation, OperationId, OperationStatus, Timestamp, WorkspaceId};
 use hapax_engine::store::{FindLatestOperations, LatestOperations, ListOperations, OpenClaim};
 use rusqlite::{Connection, params};
 
@@ -73,9 +73,20 @@ pub(crate) fn list_doubted_operations(
     })
 }
 
-pub(crate) fn list_open_claims(connection: &Connection, limit: usize) -> Result<Vec<OpenClaim>, Fault> {
+pub(crate) fn list_open_claims(
+    connection: &Connection,
+    workspace: Option<&WorkspaceId>,
+    limit: usize,
+) -> Result<Vec<OpenClaim>, Fault> {
+    let number = match workspace {
+        None => None,
+        Some(workspace) => match find_workspace(connection, workspace)? {
+            Some(number) => Some(number.0),
+            None => return Ok(Vec::new()),
+        },
+    };
     let mut list = connection.prepare_cached(include_str!("../sql/list_open_claims.sql"))?;
-    let found = list.query(params![limit.clamp(1, MAX_PAGE) as i64])?;
+    let found = list.query(params![limit.clamp(1, MAX_PAGE) as i64, number])?;
     rows::collect(found, |mut row| {
         Ok(OpenClaim {
             module: Name::new("module", row.text()?).map_err(broken)?,

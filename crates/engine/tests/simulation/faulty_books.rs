@@ -206,9 +206,14 @@ impl EntityStore for FaultyStore {
         .await
     }
 
-    async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>> {
+    async fn list_open_claims(
+        &self,
+        workspace: Option<&WorkspaceId>,
+        limit: usize,
+    ) -> StoreResult<Vec<OpenClaim>> {
+        let workspace = workspace.cloned();
         self.send(Call::read("list open claims".into(), move |store: &MemoryStore| {
-            now(store.list_open_claims(limit))
+            now(store.list_open_claims(workspace.as_ref(), limit))
         }))
         .await
     }

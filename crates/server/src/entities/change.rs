@@ -187,7 +187,8 @@ impl Entities {
     async fn check_open_claims(&self, workspace: &WorkspaceId, next: &EntityWorkflow) -> Result<(), Problem> {
         let Some(book) = self.store.entity_store() else { return Ok(()) };
         let modules = self.engine.modules();
-        let open = book.list_open_claims(MAX_PAGE).await.map_err(|error| of_store(&error))?;
+        let open =
+            book.list_open_claims(Some(workspace), MAX_PAGE).await.map_err(|error| of_store(&error))?;
         // Another node may have been given the document, and this one not yet know of it: then its name tells.
         let of_this = |claim: &OpenClaim| {
             let known = self.find_by_type(workspace, next.entity.as_str());
