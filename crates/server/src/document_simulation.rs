@@ -2,6 +2,8 @@
 //! once, while nodes crash, freeze and lose requests. What runs here is what the server runs, but for HTTP and sockets.
 #![allow(dead_code)]
 
+#[path = "../../engine/tests/simulation/families.rs"]
+mod families;
 #[path = "../../engine/tests/simulation/faulty_books.rs"]
 mod faulty_books;
 #[path = "../../engine/tests/simulation/faulty_store.rs"]
