@@ -5,6 +5,8 @@
 mod clients;
 #[path = "simulation/evidence.rs"]
 mod evidence;
+#[path = "simulation/families.rs"]
+mod families;
 #[path = "simulation/faulty_books.rs"]
 mod faulty_books;
 #[path = "simulation/faulty_store.rs"]

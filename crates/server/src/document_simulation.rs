@@ -3,6 +3,8 @@
 //! requests. The simulation runs the code of the server, without HTTP and sockets.
 #![allow(dead_code)]
 
+#[path = "../../engine/tests/simulation/families.rs"]
+mod families;
 #[path = "../../engine/tests/simulation/faulty_books.rs"]
 mod faulty_books;
 #[path = "../../engine/tests/simulation/faulty_store.rs"]

@@ -98,6 +98,7 @@ macro_rules! with_every_case {
                 runs_of_several_workflows_are_granted_in_one_order
                 a_run_is_granted_when_it_is_due
                 only_served_workflows_are_granted
+                due_runs_are_found_among_hundreds_of_workflows
                 only_served_workspaces_are_granted
                 runs_of_every_workspace_are_granted
                 a_claim_says_when_to_come_again

@@ -1,6 +1,7 @@
--- Those under way are few.
+-- Claims of one workspace, or of all. Those under way are few.
 SELECT DISTINCT o.module, o.workflow, o.claim_into
 FROM operations AS o
 WHERE o.module > '' AND o.status = 0 AND o.claim_into IS NOT NULL
+    AND ($2::int4 IS NULL OR o.workspace = $2::int4)
 ORDER BY o.module, o.workflow, o.claim_into
 LIMIT $1

@@ -44,6 +44,29 @@ struct ServedOnly {
     workspaces: Vec<i32>,
 }
 
+impl Served {
+    /// Only the workflows of these queues.
+    fn only_in(&self, queues: &[Queue]) -> Served {
+        let kept: HashSet<(i32, i32)> = queues.iter().map(|queue| (queue.workflow, queue.version)).collect();
+        let mut served = Served::default();
+        for (place, workflow) in self.workflows.iter().enumerate() {
+            if kept.contains(&(*workflow, self.versions[place])) {
+                served.workflows.push(*workflow);
+                served.versions.push(self.versions[place]);
+                served.is_for_all.push(self.is_for_all[place]);
+            }
+        }
+        for (place, workflow) in self.only.workflows.iter().enumerate() {
+            if kept.contains(&(*workflow, self.only.versions[place])) {
+                served.only.workflows.push(*workflow);
+                served.only.versions.push(self.only.versions[place]);
+                served.only.workspaces.push(self.only.workspaces[place]);
+            }
+        }
+        served
+    }
+}
+
 /// A decision on a run, to be written.
 struct Granted {
     workspace: WorkspaceRowId,
@@ -64,17 +87,24 @@ pub(crate) async fn claim_runs(
         return Ok(ClaimedRuns::default());
     }
     let limit = request.limit.min(MAX_CLAIM);
-    let due = list_due(&held, &served, &rotation, limit, now).await?;
+    let queues = list_queues(&held, &served).await?;
+    let (due, later): (Vec<Queue>, Vec<Queue>) = queues.into_iter().partition(|queue| queue.wake_at <= now);
     if due.is_empty() || limit == 0 {
-        return Ok(ClaimedRuns { runs: Vec::new(), next_wake_at: find_next_wake(&held, &served).await? });
+        return Ok(ClaimedRuns { runs: Vec::new(), next_wake_at: first(&due, &later) });
+    }
+    // Of hundreds of workflows a few have due runs.
+    let served = served.only_in(&due);
+    let due = list_due(&held, &served, &rotation, limit, now).await?;
+    if due.is_empty() {
+        let left = list_queues(&held, &served).await?;
+        return Ok(ClaimedRuns { runs: Vec::new(), next_wake_at: first(&left, &later) });
     }
     held.batch_execute("BEGIN").await?;
     let locked = lock(&held, &due, limit, now).await?;
     let (granted, put_aside) = decide(&locked, &request.grant, now);
     write(&held, granted.iter().chain(&put_aside), now).await?;
-    let (next_wake_at, committed) =
-        futures_util::join!(find_next_wake(&held, &served), held.batch_execute("COMMIT"));
-    let next_wake_at = next_wake_at?;
+    let (left, committed) = futures_util::join!(list_queues(&held, &served), held.batch_execute("COMMIT"));
+    let next_wake_at = first(&left?, &later);
     committed?;
     let runs: Vec<RunHead> = granted.into_iter().map(|granted| granted.head).collect();
     // Another node will take the locked runs in a moment; looking again at once would only delay
@@ -283,8 +313,16 @@ async fn write(
     Ok(())
 }
 
-async fn find_next_wake(held: &HeldConnection, served: &Served) -> Result<Option<Timestamp>, Fault> {
-    let statement = held.prepare_cached(include_str!("../sql/find_next_wake.sql")).await?;
+/// Runs of one served workflow and priority that are due some time.
+struct Queue {
+    workflow: i32,
+    version: i32,
+    /// When the first of them is due.
+    wake_at: Timestamp,
+}
+
+async fn list_queues(held: &HeldConnection, served: &Served) -> Result<Vec<Queue>, Fault> {
+    let statement = held.prepare_cached(include_str!("../sql/list_queues.sql")).await?;
     let Served { workflows, versions, is_for_all, only } = served;
     let found = held
         .query(
@@ -292,7 +330,14 @@ async fn find_next_wake(held: &HeldConnection, served: &Served) -> Result<Option
             &[workflows, versions, is_for_all, &only.workflows, &only.versions, &only.workspaces],
         )
         .await?;
-    Ok(rows::at_most_one(&found, |mut row| row.maybe_at())?.flatten())
+    rows::collect(&found, |mut row| {
+        Ok(Queue { workflow: row.get()?, version: row.get()?, wake_at: row.at()? })
+    })
+}
+
+/// When the first run of all these is due.
+fn first(some: &[Queue], others: &[Queue]) -> Option<Timestamp> {
+    some.iter().chain(others).map(|queue| queue.wake_at).min()
 }
 
 /// Due time of the most overdue run.

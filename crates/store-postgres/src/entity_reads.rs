@@ -208,10 +208,19 @@ pub(crate) async fn list_doubted_operations(
 
 pub(crate) async fn list_open_claims(
     held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
+    workspace: Option<WorkspaceId>,
     limit: usize,
 ) -> Result<Vec<OpenClaim>, Fault> {
+    let number = match &workspace {
+        None => None,
+        Some(workspace) => match numbers.find_workspace(held.link(), workspace).await? {
+            Some(number) => Some(number.0),
+            None => return Ok(Vec::new()),
+        },
+    };
     let limit = limit.clamp(1, MAX_PAGE) as i64;
-    let found = query(&held, include_str!("../sql/list_open_claims.sql"), &[&limit]).await?;
+    let found = query(&held, include_str!("../sql/list_open_claims.sql"), &[&limit, &number]).await?;
     rows::collect(&found, |mut row| {
         Ok(OpenClaim {
             module: Name::new("module", row.text()?).map_err(rows::broken)?,

@@ -152,8 +152,13 @@ impl EntityStore for PostgresStore {
         self.read(|held| entity_reads::list_doubted_operations(held, module, after, limit)).await
     }
 
-    async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>> {
-        self.read(|held| entity_reads::list_open_claims(held, limit)).await
+    async fn list_open_claims(
+        &self,
+        workspace: Option<&WorkspaceId>,
+        limit: usize,
+    ) -> StoreResult<Vec<OpenClaim>> {
+        let (numbers, workspace) = (self.numbers(), workspace.cloned());
+        self.read(|held| entity_reads::list_open_claims(held, numbers, workspace, limit)).await
     }
 
     async fn find_latest_operations(&self, request: FindLatestOperations) -> StoreResult<LatestOperations> {

@@ -108,7 +108,7 @@ async fn check_all(client: &Client, rows: i32) {
 }
 
 /// Index of each statement, and its condition in it.
-const GOES_BY: [(&str, &str, &str); 43] = [
+const GOES_BY: [(&str, &str, &str); 44] = [
     // S4.12: promises by key.
     ("find_promise_by_key", "keys_pkey", "key = "),
     ("find_promises_of_keys", "keys_pkey", "key = "),
@@ -127,6 +127,7 @@ const GOES_BY: [(&str, &str, &str); 43] = [
     ("find_promise_ahead", "promises_pkey", "id > "),
     ("find_promise_ahead_alone", "promises_alone", "id > "),
     ("find_longest_due", "runs_due", "> ROW("),
+    ("list_queues", "runs_due", "priority > "),
     ("list_promises_to_purge", "promises_alone_over", "< $1"),
     ("list_early", "early_settlements_pkey", "key > "),
     ("find_settle_token", "settle_tokens_pkey", "digest = "),

@@ -21,22 +21,22 @@ impl Verb for BeginOperation {
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<BeginOperationOutcome, Fault> {
         let number = session.find_workspace(&self.workspace)?;
-        let connection = session.connection();
-        let found = find_entity_in(connection, number, &self.entity, &self.home)?;
+        let statements = session.statements();
+        let found = find_entity_in(statements, number, &self.entity, &self.home)?;
         let entity = found.as_ref().map(|found| found.entity.clone());
         let mut facts = BeginFacts { entity, ..BeginFacts::default() };
         if let Some(document) = &self.document {
-            facts.document = find_item_version(connection, CatalogKind::EntityWorkflow, &document.item)?;
+            facts.document = find_item_version(statements, CatalogKind::EntityWorkflow, &document.item)?;
         }
         if let Some(number) = number {
             let workspace = Workspace { number, name: &self.workspace };
             facts.known = find_known(session, workspace, self)?;
-            facts.holder = find_holder(connection, workspace, &self.entity)?;
+            facts.holder = find_holder(statements, workspace, &self.entity)?;
             if facts.entity.as_ref().is_some_and(|entity| self.asks_for_last(entity)) {
-                facts.last = find_last_operation(connection, workspace, &self.entity, &self.step)?;
+                facts.last = find_last_operation(statements, workspace, &self.entity, &self.step)?;
             }
             if let Some(effect) = facts.continued_effect(self) {
-                facts.last_try = find_last_try(connection, number, &effect)?;
+                facts.last_try = find_last_try(statements, number, &effect)?;
             }
         }
         let is_pending = |known: &Operation| known.state.status() == OperationStatus::Pending;
@@ -65,9 +65,9 @@ fn find_known(
     request: &BeginOperation,
 ) -> Result<Option<Operation>, Fault> {
     if let Some(key) = &request.key
-        && let Some(keyed) = find_keyed_operation_in(session.connection(), workspace, key)?
+        && let Some(keyed) = find_keyed_operation_in(session.statements(), workspace, key)?
     {
         return Ok(Some(keyed));
     }
-    find_operation_in(session.connection(), workspace, request.id)
+    find_operation_in(session.statements(), workspace, request.id)
 }

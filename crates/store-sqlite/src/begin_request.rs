@@ -14,7 +14,7 @@ impl Verb for BeginRequest {
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<BeginOutcome, Fault> {
         let found = match session.find_workspace(&self.scope.workspace)? {
-            Some(workspace) => find_request(session.connection(), workspace, &self.scope, &self.key)?,
+            Some(workspace) => find_request(session.statements(), workspace, &self.scope, &self.key)?,
             None => None,
         };
         let decision = decide_begin_request(found.as_ref().map(|found| &found.record), self, session.now);
@@ -31,7 +31,7 @@ impl Verb for FinishRequest {
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<bool, Fault> {
         let Some(workspace) = session.find_workspace(&self.scope.workspace)? else { return Ok(false) };
-        let Some(found) = find_request(session.connection(), workspace, &self.scope, &self.key)? else {
+        let Some(found) = find_request(session.statements(), workspace, &self.scope, &self.key)? else {
             return Ok(false);
         };
         match decide_finish_request(Some(&found.record), self, session.now) {

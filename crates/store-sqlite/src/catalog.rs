@@ -6,6 +6,7 @@ use hapax_engine::store::{Catalog, ListCatalogItems, PutCatalogItem, PutOutcome,
 
 use crate::items;
 use crate::read::find_workspace;
+use crate::statements::Statements;
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -17,7 +18,7 @@ impl Catalog for SqliteStore {
 
     async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<CatalogItem>> {
         let id = id.clone();
-        self.readers().find(move |connection| items::find_item(connection, kind, &id)).await
+        self.readers().find(move |connection| items::find_item(&Statements::new(connection), kind, &id)).await
     }
 
     async fn find_named_item(
@@ -28,7 +29,7 @@ impl Catalog for SqliteStore {
     ) -> StoreResult<Option<CatalogItem>> {
         let (workspace, name) = (workspace.clone(), name.to_owned());
         let find = move |connection: &rusqlite::Connection| match find_workspace(connection, &workspace)? {
-            Some(workspace) => items::find_named_item(connection, workspace, kind, &name),
+            Some(workspace) => items::find_named_item(&Statements::new(connection), workspace, kind, &name),
             None => Ok(None),
         };
         self.readers().find(find).await

@@ -28,7 +28,7 @@ impl Verb for CommandRun {
         }
         let is_retry = matches!(self.command, RunCommand::Retry { .. });
         let steps = match is_retry {
-            true => find::steps(session.connection(), workspace, &head)?,
+            true => find::steps(session.statements(), workspace, &head)?,
             false => Vec::new(),
         };
         let steered = match decide_command(&head, &self.command, &steps, session.now) {

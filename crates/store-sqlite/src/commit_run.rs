@@ -95,7 +95,7 @@ fn all_pending(
     advance: &RunCommit,
 ) -> Result<bool, Fault> {
     for id in &advance.timed_out {
-        let pending = match find::promise(session.connection(), workspace, id)? {
+        let pending = match find::promise(session.statements(), workspace, id)? {
             Some(promise) => promise.state == PromiseState::Pending,
             None => advance.promises.iter().any(|opened| opened.id == *id),
         };

@@ -16,7 +16,7 @@ impl Verb for NewEntity {
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<CreateEntityOutcome, Fault> {
         let workspace = session.number_workspace(&self.workspace)?;
         let known =
-            find_entity_in(session.connection(), Some(workspace), &self.entity, &EntityStorage::BuiltIn)?;
+            find_entity_in(session.statements(), Some(workspace), &self.entity, &EntityStorage::BuiltIn)?;
         if let Some(known) = known {
             return Ok(CreateEntityOutcome::Exists(known.entity));
         }

@@ -15,7 +15,7 @@ impl Verb for CreatePromise {
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<CreateOutcome, Fault> {
         let workspace = session.number_workspace(&self.workspace)?;
-        if let Some(known) = find::promise(session.connection(), workspace, &self.promise.id)? {
+        if let Some(known) = find::promise(session.statements(), workspace, &self.promise.id)? {
             let known = Box::new(known.seen_at(session.now));
             return Ok(match find_token(session, workspace, self)? == Some(self.token) {
                 true => CreateOutcome::Created(known),

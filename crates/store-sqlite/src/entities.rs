@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::read::find_workspace;
 use crate::rows::{self, Columns, broken};
 use crate::session::{Session, WorkspaceRowId};
+use crate::statements::Statements;
 use crate::user_tables::{self, InstantAs};
 
 /// An entity, and what is needed to write it back.
@@ -26,21 +27,21 @@ pub(crate) fn find_entity(
     home: &EntityStorage,
 ) -> Result<Option<Entity>, Fault> {
     let workspace = find_workspace(connection, workspace)?;
-    Ok(find_entity_in(connection, workspace, entity, home)?.map(|found| found.entity))
+    Ok(find_entity_in(&Statements::new(connection), workspace, entity, home)?.map(|found| found.entity))
 }
 
 /// The same, where the workspace is known by its number; one that has none has no entities here.
 pub(crate) fn find_entity_in(
-    connection: &Connection,
+    statements: &Statements<'_>,
     workspace: Option<WorkspaceRowId>,
     entity: &EntityRef,
     home: &EntityStorage,
 ) -> Result<Option<FoundEntity>, Fault> {
     match (home, workspace) {
-        (EntityStorage::UserTable(table), _) => user_tables::find_row(connection, table, entity),
+        (EntityStorage::UserTable(table), _) => user_tables::find_row(statements.connection(), table, entity),
         (EntityStorage::BuiltIn, None) => Ok(None),
         (EntityStorage::BuiltIn, Some(workspace)) => {
-            let mut find = connection.prepare_cached(include_str!("../sql/find_entity.sql"))?;
+            let mut find = statements.take(include_str!("../sql/find_entity.sql"))?;
             let found = find.query(params![workspace.0, entity.kind.as_str(), entity.id.as_str()])?;
             let found = rows::at_most_one(found, |row| own_entity(&entity.kind, row))?;
             Ok(found.map(|entity| FoundEntity { entity, instant_as: InstantAs::Millis }))

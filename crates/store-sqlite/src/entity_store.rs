@@ -90,8 +90,15 @@ impl EntityStore for SqliteStore {
             .await
     }
 
-    async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>> {
-        self.readers().read(move |connection| list_operations::list_open_claims(connection, limit)).await
+    async fn list_open_claims(
+        &self,
+        workspace: Option<&WorkspaceId>,
+        limit: usize,
+    ) -> StoreResult<Vec<OpenClaim>> {
+        let workspace = workspace.cloned();
+        self.readers()
+            .read(move |connection| list_operations::list_open_claims(connection, workspace.as_ref(), limit))
+            .await
     }
 
     async fn find_latest_operations(&self, request: FindLatestOperations) -> StoreResult<LatestOperations> {

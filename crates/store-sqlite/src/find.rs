@@ -11,13 +11,14 @@ use crate::fault::Fault;
 use crate::promises;
 use crate::rows::{self, bytes};
 use crate::session::WorkspaceRowId;
+use crate::statements::Statements;
 
 pub(crate) fn head(
-    connection: &Connection,
+    statements: &Statements<'_>,
     workspace: WorkspaceRowId,
     run: RunId,
 ) -> Result<Option<RunHead>, Fault> {
-    let mut find = connection.prepare_cached(include_str!("../sql/find_head.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_head.sql"))?;
     rows::at_most_one(find.query(params![workspace.0, bytes(run)])?, |mut row| rows::head(&mut row))
 }
 
@@ -33,43 +34,43 @@ pub(crate) fn view(
 
 /// The records of a run's current generation, in the order they started.
 pub(crate) fn steps(
-    connection: &Connection,
+    statements: &Statements<'_>,
     workspace: WorkspaceRowId,
     head: &RunHead,
 ) -> Result<Vec<StepRecord>, Fault> {
-    let mut list = connection.prepare_cached(include_str!("../sql/list_steps_of_run.sql"))?;
+    let mut list = statements.take(include_str!("../sql/list_steps_of_run.sql"))?;
     rows::collect(list.query(params![workspace.0, bytes(head.id()), head.generation.get()])?, rows::step)
 }
 
 /// A promise as it was last written.
 pub(crate) fn promise(
-    connection: &Connection,
+    statements: &Statements<'_>,
     workspace: WorkspaceRowId,
     id: &PromiseId,
 ) -> Result<Option<Promise>, Fault> {
-    let mut find = connection.prepare_cached(include_str!("../sql/find_promise.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_promise.sql"))?;
     rows::at_most_one(find.query(params![workspace.0, id.as_str()])?, promises::promise)
 }
 
 /// The promise that a live key names, as it was last written.
 pub(crate) fn promise_by_key(
-    connection: &Connection,
+    statements: &Statements<'_>,
     workspace: WorkspaceRowId,
     key: &IdempotencyKey,
     now: Timestamp,
 ) -> Result<Option<Promise>, Fault> {
-    let mut find = connection.prepare_cached(include_str!("../sql/find_promise_by_key.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_promise_by_key.sql"))?;
     rows::at_most_one(find.query(params![workspace.0, key.as_str(), millis(now)])?, promises::promise)
 }
 
 /// Object of a key, expired or not.
 pub(crate) fn key(
-    connection: &Connection,
+    statements: &Statements<'_>,
     workspace: WorkspaceRowId,
     kind: KeyKind,
     key: &IdempotencyKey,
 ) -> Result<Option<KeyRecord>, Fault> {
-    let mut find = connection.prepare_cached(include_str!("../sql/find_key.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_key.sql"))?;
     let found = find.query(params![workspace.0, kind.code(), key.as_str()])?;
     rows::at_most_one(found, |mut row| rows::key_record(&mut row))
 }

@@ -22,16 +22,16 @@ impl Verb for FinishOperation {
         let Some(number) = session.find_workspace(&self.workspace)? else {
             return Ok(FinishOperationOutcome::Lost(None));
         };
-        let (connection, workspace) = (session.connection(), Workspace { number, name: &self.workspace });
-        let operation = find_operation_in(connection, workspace, self.operation)?;
+        let (statements, workspace) = (session.statements(), Workspace { number, name: &self.workspace });
+        let operation = find_operation_in(statements, workspace, self.operation)?;
         let found = match &operation {
-            Some(operation) => find_entity_in(connection, Some(number), &operation.entity, &operation.home)?,
+            Some(operation) => find_entity_in(statements, Some(number), &operation.entity, &operation.home)?,
             None => None,
         };
         let entity = found.as_ref().map(|found| found.entity.clone());
         let last_try = match &operation {
             Some(operation) if self.asks_for_last_try() => {
-                find_last_try(connection, number, &operation.effect_key())?
+                find_last_try(statements, number, &operation.effect_key())?
             }
             _ => 0,
         };

@@ -10,13 +10,14 @@ use crate::fault::Fault;
 use crate::read::find_workspace;
 use crate::rows::{self, Columns, broken};
 use crate::session::WorkspaceRowId;
+use crate::statements::Statements;
 
 pub(crate) fn find_hook_in(
-    connection: &Connection,
+    statements: &Statements<'_>,
     workspace: WorkspaceRowId,
     id: &InboundEventId,
 ) -> Result<Option<InboundEvent>, Fault> {
-    let mut find = connection.prepare_cached(include_str!("../sql/find_hook.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_hook.sql"))?;
     rows::at_most_one(find.query(params![workspace.0, id.source.as_str(), id.event])?, hook)
 }
 
@@ -25,7 +26,7 @@ pub(crate) fn find_inbound_event(
     id: &InboundEventId,
 ) -> Result<Option<InboundEvent>, Fault> {
     match find_workspace(connection, &id.workspace)? {
-        Some(workspace) => find_hook_in(connection, workspace, id),
+        Some(workspace) => find_hook_in(&Statements::new(connection), workspace, id),
         None => Ok(None),
     }
 }

@@ -10,35 +10,36 @@ use crate::fault::Fault;
 use crate::read::find_workspace;
 use crate::rows::{self, Columns, broken};
 use crate::session::WorkspaceRowId;
+use crate::statements::Statements;
 
 pub(crate) fn find_item(
-    connection: &Connection,
+    statements: &Statements<'_>,
     kind: CatalogKind,
     id: &Name,
 ) -> Result<Option<CatalogItem>, Fault> {
-    let mut find = connection.prepare_cached(include_str!("../sql/find_item.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_item.sql"))?;
     rows::at_most_one(find.query(params![kind.code(), id.as_str()])?, item)
 }
 
 /// Only the version: what an item says may be long.
 pub(crate) fn find_item_version(
-    connection: &Connection,
+    statements: &Statements<'_>,
     kind: CatalogKind,
     id: &Name,
 ) -> Result<Option<Version>, Fault> {
-    let mut find = connection.prepare_cached(include_str!("../sql/find_item_version.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_item_version.sql"))?;
     rows::at_most_one(find.query(params![kind.code(), id.as_str()])?, |mut row| {
         Ok(Version::new(row.count()?))
     })
 }
 
 pub(crate) fn find_named_item(
-    connection: &Connection,
+    statements: &Statements<'_>,
     workspace: WorkspaceRowId,
     kind: CatalogKind,
     name: &str,
 ) -> Result<Option<CatalogItem>, Fault> {
-    let mut find = connection.prepare_cached(include_str!("../sql/find_named_item.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_named_item.sql"))?;
     rows::at_most_one(find.query(params![workspace.0, kind.code(), name])?, item)
 }
 

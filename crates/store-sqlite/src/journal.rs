@@ -13,6 +13,7 @@ use crate::operations::actor;
 use crate::read::find_workspace;
 use crate::rows::{self, Columns, broken, bytes};
 use crate::session::{Session, WorkspaceRowId};
+use crate::statements::Statements;
 
 /// Appends entries, in their order.
 pub(crate) fn insert_notes(session: &mut Session<'_, '_>, notes: &[JournalEntry]) -> Result<(), Fault> {
@@ -50,11 +51,11 @@ fn signed_attempt(evidence: &Evidence) -> i64 {
 
 /// Highest number of a try under an effect key.
 pub(crate) fn find_last_try(
-    connection: &Connection,
+    statements: &Statements<'_>,
     workspace: WorkspaceRowId,
     effect: &EffectKey,
 ) -> Result<u32, Fault> {
-    let mut find = connection.prepare_cached(include_str!("../sql/find_last_try.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_last_try.sql"))?;
     Ok(find.query_row(params![workspace.0, effect.as_str()], |row| row.get(0))?)
 }
 

@@ -1,7 +1,7 @@
 //! Lists of operations.
 
 use hapax_engine::limits::{MAX_PAGE, MAX_STALE_CLAIMS};
-use hapax_engine::model::{EntityId, Name, Operation, OperationId, OperationStatus, Timestamp};
+use hapax_engine::model::{EntityId, Name, Operation, OperationId, OperationStatus, Timestamp, WorkspaceId};
 use hapax_engine::store::{FindLatestOperations, LatestOperations, ListOperations, OpenClaim};
 use rusqlite::{Connection, params};
 
@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::operations::{Workspace, find_holder, find_last_operation, operation, operation_bytes};
 use crate::read::find_workspace;
 use crate::rows::{self, broken, workspace_name};
+use crate::statements::Statements;
 
 /// Sorts after every id of 16 bytes.
 const AFTER_ALL: &[u8] = &[0xff; 17];
@@ -22,6 +23,7 @@ pub(crate) fn list_operations(
     let before = request.before.map(operation_bytes);
     let sql = match (&request.kind, &request.entity, request.status) {
         (Some(_), Some(_), _) => include_str!("../sql/list_operations_of_entity.sql"),
+        (_, _, Some(OperationStatus::Pending)) => include_str!("../sql/list_pending_operations.sql"),
         (_, _, Some(status)) if status != OperationStatus::Done => {
             include_str!("../sql/list_operations_in_status.sql")
         }
@@ -71,9 +73,20 @@ pub(crate) fn list_doubted_operations(
     })
 }
 
-pub(crate) fn list_open_claims(connection: &Connection, limit: usize) -> Result<Vec<OpenClaim>, Fault> {
+pub(crate) fn list_open_claims(
+    connection: &Connection,
+    workspace: Option<&WorkspaceId>,
+    limit: usize,
+) -> Result<Vec<OpenClaim>, Fault> {
+    let number = match workspace {
+        None => None,
+        Some(workspace) => match find_workspace(connection, workspace)? {
+            Some(number) => Some(number.0),
+            None => return Ok(Vec::new()),
+        },
+    };
     let mut list = connection.prepare_cached(include_str!("../sql/list_open_claims.sql"))?;
-    let found = list.query(params![limit.clamp(1, MAX_PAGE) as i64])?;
+    let found = list.query(params![limit.clamp(1, MAX_PAGE) as i64, number])?;
     rows::collect(found, |mut row| {
         Ok(OpenClaim {
             module: Name::new("module", row.text()?).map_err(broken)?,
@@ -91,10 +104,10 @@ pub(crate) fn find_latest_operations(
         return Ok(LatestOperations::default());
     };
     let workspace = Workspace { number, name: &request.workspace };
-    let holder = find_holder(connection, workspace, &request.entity)?;
+    let holder = find_holder(&Statements::new(connection), workspace, &request.entity)?;
     let mut last = Vec::new();
     for step in request.steps.iter().take(MAX_PAGE) {
-        last.extend(find_last_operation(connection, workspace, &request.entity, step)?);
+        last.extend(find_last_operation(&Statements::new(connection), workspace, &request.entity, step)?);
     }
     Ok(LatestOperations { holder, last })
 }

@@ -16,6 +16,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0006_effects_of_operations", include_str!("../migrations/0006_effects_of_operations.sql")),
     ("0007_audit_filters", include_str!("../migrations/0007_audit_filters.sql")),
     ("0008_families", include_str!("../migrations/0008_families.sql")),
+    ("0009_pending_operations", include_str!("../migrations/0009_pending_operations.sql")),
 ];
 
 /// The version this program writes.

@@ -35,7 +35,7 @@ pub(crate) fn opened_since(
 ) -> Result<Vec<Promise>, Fault> {
     let mut opened = Vec::new();
     for promise in &advance.promises {
-        let promise = find::promise(session.connection(), workspace, &promise.id)?;
+        let promise = find::promise(session.statements(), workspace, &promise.id)?;
         opened.extend(promise.filter(|promise| promise.is_reported_on_open(session.now)));
     }
     Ok(opened)
@@ -52,11 +52,11 @@ fn open_promise(
     if promise.key.is_none() && !promise.is_standalone() {
         return match insert_promise(session, workspace, promise, None)? {
             true => Ok(None),
-            false => find::promise(session.connection(), workspace, &promise.id),
+            false => find::promise(session.statements(), workspace, &promise.id),
         };
     }
     let lost_its_key = |known: &Promise| matches!(known.state, PromiseState::KeyTaken { .. });
-    let known = find::promise(session.connection(), workspace, &promise.id)?;
+    let known = find::promise(session.statements(), workspace, &promise.id)?;
     let promise = match known.filter(|known| !lost_its_key(known)) {
         Some(known) => known,
         None => {
@@ -80,7 +80,7 @@ pub(crate) fn decide(
 ) -> Result<OpenedPromise, Fault> {
     let (holder, early) = match &promise.key {
         Some(key) => (
-            find::key(session.connection(), workspace, KeyKind::Promise, &key.key)?,
+            find::key(session.statements(), workspace, KeyKind::Promise, &key.key)?,
             find_early(session, workspace, &key.key)?,
         ),
         None => (None, None),

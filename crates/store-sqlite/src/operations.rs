@@ -14,6 +14,7 @@ use crate::fault::Fault;
 use crate::read::find_workspace;
 use crate::rows::{self, Columns, broken, failure_text};
 use crate::session::{Session, WorkspaceRowId};
+use crate::statements::Statements;
 
 /// The id of an operation as it is kept: 16 bytes that sort like the id.
 pub(crate) fn operation_bytes(id: OperationId) -> [u8; 16] {
@@ -33,7 +34,9 @@ pub(crate) fn find_operation(
     id: OperationId,
 ) -> Result<Option<Operation>, Fault> {
     match find_workspace(connection, workspace)? {
-        Some(number) => find_operation_in(connection, Workspace { number, name: workspace }, id),
+        Some(number) => {
+            find_operation_in(&Statements::new(connection), Workspace { number, name: workspace }, id)
+        }
         None => Ok(None),
     }
 }
@@ -44,38 +47,40 @@ pub(crate) fn find_keyed_operation(
     key: &IdempotencyKey,
 ) -> Result<Option<Operation>, Fault> {
     match find_workspace(connection, workspace)? {
-        Some(number) => find_keyed_operation_in(connection, Workspace { number, name: workspace }, key),
+        Some(number) => {
+            find_keyed_operation_in(&Statements::new(connection), Workspace { number, name: workspace }, key)
+        }
         None => Ok(None),
     }
 }
 
 pub(crate) fn find_operation_in(
-    connection: &Connection,
+    statements: &Statements<'_>,
     workspace: Workspace<'_>,
     id: OperationId,
 ) -> Result<Option<Operation>, Fault> {
-    let mut find = connection.prepare_cached(include_str!("../sql/find_operation.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_operation.sql"))?;
     let found = find.query(params![workspace.number.0, operation_bytes(id)])?;
     rows::at_most_one(found, |mut row| operation(workspace.name, &mut row))
 }
 
 pub(crate) fn find_keyed_operation_in(
-    connection: &Connection,
+    statements: &Statements<'_>,
     workspace: Workspace<'_>,
     key: &IdempotencyKey,
 ) -> Result<Option<Operation>, Fault> {
-    let mut find = connection.prepare_cached(include_str!("../sql/find_keyed_operation.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_keyed_operation.sql"))?;
     let found = find.query(params![workspace.number.0, key.as_str()])?;
     rows::at_most_one(found, |mut row| operation(workspace.name, &mut row))
 }
 
 /// The operation that holds an entity.
 pub(crate) fn find_holder(
-    connection: &Connection,
+    statements: &Statements<'_>,
     workspace: Workspace<'_>,
     entity: &EntityRef,
 ) -> Result<Option<Operation>, Fault> {
-    let mut find = connection.prepare_cached(include_str!("../sql/find_holder.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_holder.sql"))?;
     let found = find.query(params![workspace.number.0, entity.kind.as_str(), entity.id.as_str()])?;
     rows::at_most_one(found, |mut row| operation(workspace.name, &mut row))
 }
@@ -88,12 +93,12 @@ pub(crate) fn is_held(connection: &Connection, entity: &EntityRef) -> Result<boo
 
 /// The newest operation of a step on an entity.
 pub(crate) fn find_last_operation(
-    connection: &Connection,
+    statements: &Statements<'_>,
     workspace: Workspace<'_>,
     entity: &EntityRef,
     step: &Name,
 ) -> Result<Option<Operation>, Fault> {
-    let mut find = connection.prepare_cached(include_str!("../sql/find_last_operation.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_last_operation.sql"))?;
     let of_step = params![workspace.number.0, entity.kind.as_str(), entity.id.as_str(), step.as_str()];
     rows::at_most_one(find.query(of_step)?, |mut row| operation(workspace.name, &mut row))
 }

@@ -10,6 +10,7 @@ use rusqlite::Connection;
 
 use crate::purge_promises::PurgePromises;
 use crate::read::find_workspace;
+use crate::statements::Statements;
 use crate::store::SqliteStore;
 use crate::{find, list_promises, settle_tokens};
 
@@ -27,7 +28,7 @@ impl PromiseStore for SqliteStore {
         let (workspace, key, now) = (workspace.clone(), key.clone(), self.now());
         let find = move |connection: &Connection| {
             let Some(workspace) = find_workspace(connection, &workspace)? else { return Ok(None) };
-            let found = find::promise_by_key(connection, workspace, &key, now)?;
+            let found = find::promise_by_key(&Statements::new(connection), workspace, &key, now)?;
             Ok(found.map(|promise| promise.seen_at(now)))
         };
         self.readers().find(find).await

@@ -14,9 +14,9 @@ impl Verb for PutCatalogItem {
     type Outcome = PutOutcome;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<PutOutcome, Fault> {
-        let found = find_item(session.connection(), self.kind, &self.id)?;
+        let found = find_item(session.statements(), self.kind, &self.id)?;
         let namesake = match session.find_workspace(&self.workspace)? {
-            Some(workspace) => find_named_item(session.connection(), workspace, self.kind, &self.name)?,
+            Some(workspace) => find_named_item(session.statements(), workspace, self.kind, &self.name)?,
             None => None,
         };
         let outcome = self.decide(found, namesake, session.now);

@@ -14,6 +14,7 @@ use crate::find;
 use crate::promises;
 use crate::rows::{self, bytes};
 use crate::session::{WorkflowRowId, WorkspaceRowId};
+use crate::statements::Statements;
 
 pub(crate) fn find_workspace(
     connection: &Connection,
@@ -65,7 +66,7 @@ pub(crate) fn find_log(
 ) -> Result<Option<RunLog>, Fault> {
     let Some(workspace) = find_workspace(connection, workspace)? else { return Ok(None) };
     let Some(RunView { head, input, .. }) = find::view(connection, workspace, run)? else { return Ok(None) };
-    let steps = find::steps(connection, workspace, &head)?;
+    let steps = find::steps(&Statements::new(connection), workspace, &head)?;
     let mut children = Vec::new();
     for step in steps.iter().filter(|step| step.state.status() == StepStatus::Waiting) {
         if let Some(child) = step.child {
@@ -113,7 +114,7 @@ pub(crate) fn find_key(
     key: &IdempotencyKey,
 ) -> Result<Option<KeyRecord>, Fault> {
     let Some(workspace) = find_workspace(connection, workspace)? else { return Ok(None) };
-    find::key(connection, workspace, kind, key)
+    find::key(&Statements::new(connection), workspace, kind, key)
 }
 
 /// Keys in the order of workspace names, not of their numbers.
@@ -151,6 +152,6 @@ pub(crate) fn find_promise(
     now: Timestamp,
 ) -> Result<Option<Promise>, Fault> {
     let Some(workspace) = find_workspace(connection, workspace)? else { return Ok(None) };
-    let found = find::promise(connection, workspace, id)?;
+    let found = find::promise(&Statements::new(connection), workspace, id)?;
     Ok(found.map(|promise| promise.seen_at(now)))
 }

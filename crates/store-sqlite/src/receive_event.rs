@@ -15,7 +15,7 @@ impl Verb for NewInboundEvent {
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<ReceiveOutcome, Fault> {
         let workspace = session.number_workspace(&self.id.workspace)?;
-        if let Some(mut known) = find_hook_in(session.connection(), workspace, &self.id)? {
+        if let Some(mut known) = find_hook_in(session.statements(), workspace, &self.id)? {
             let mut add = session.prepare(include_str!("../sql/count_duplicate_hook.sql"))?;
             add.execute([count(known.place)])?;
             known.duplicates += 1;

@@ -64,7 +64,7 @@ fn release_promise_key(
         return Ok(ReleaseOutcome::NoSuchKey);
     };
     let promise = match record.promise() {
-        Some(id) => find::promise(session.connection(), workspace, id)?,
+        Some(id) => find::promise(session.statements(), workspace, id)?,
         None => None,
     };
     if let Some(promise) = promise.filter(|promise| promise.state_at(session.now) == PromiseState::Pending) {
@@ -89,7 +89,7 @@ fn find_live(
     kind: KeyKind,
     key: &IdempotencyKey,
 ) -> Result<Option<KeyRecord>, Fault> {
-    let found = find::key(session.connection(), workspace, kind, key)?;
+    let found = find::key(session.statements(), workspace, kind, key)?;
     Ok(found.filter(|record| record.is_live(session.now)))
 }
 
@@ -105,7 +105,7 @@ fn release_request_key(
     let Some(workspace) = session.find_workspace(&scope.workspace)? else {
         return Ok(ReleaseOutcome::NoSuchKey);
     };
-    match find_request(session.connection(), workspace, scope, key)? {
+    match find_request(session.statements(), workspace, scope, key)? {
         None => Ok(ReleaseOutcome::NoSuchKey),
         Some(found) if found.record.is_free(session.now) => Ok(ReleaseOutcome::NoSuchKey),
         Some(found) if found.record.is_held(session.now) => Ok(ReleaseOutcome::InUse { run: None }),

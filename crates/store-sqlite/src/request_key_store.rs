@@ -16,6 +16,7 @@ use crate::fault::Fault;
 use crate::purge_requests::{self, PurgeRequests};
 use crate::read::find_workspace;
 use crate::requests;
+use crate::statements::Statements;
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -78,6 +79,6 @@ fn find_request(
     key: &IdempotencyKey,
 ) -> Result<Option<RequestRecord>, Fault> {
     let Some(workspace) = find_workspace(connection, &scope.workspace)? else { return Ok(None) };
-    let found = requests::find_request(connection, workspace, scope, key)?;
+    let found = requests::find_request(&Statements::new(connection), workspace, scope, key)?;
     Ok(found.map(|found| found.record))
 }

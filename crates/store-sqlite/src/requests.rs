@@ -6,12 +6,13 @@ use hapax_engine::model::{
     Fingerprint, IdempotencyKey, RequestId, RequestRecord, RequestScope, RequestState, RequestSummary,
     StoredAnswer, Timestamp, WriteToken,
 };
-use rusqlite::{Connection, params};
+use rusqlite::params;
 
 use crate::codes::{Code, RequestStatus, millis};
 use crate::fault::Fault;
 use crate::rows::{self, Columns, broken};
 use crate::session::{Session, WorkspaceRowId};
+use crate::statements::Statements;
 
 /// A request as the number it has in this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,12 +25,12 @@ pub(crate) struct StoredRequest {
 }
 
 pub(crate) fn find_request(
-    connection: &Connection,
+    statements: &Statements<'_>,
     workspace: WorkspaceRowId,
     scope: &RequestScope,
     key: &IdempotencyKey,
 ) -> Result<Option<StoredRequest>, Fault> {
-    let mut find = connection.prepare_cached(include_str!("../sql/find_request.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_request.sql"))?;
     let found = find.query(params![workspace.0, scope.caller.as_str(), key.as_str()])?;
     rows::at_most_one(found, |row| request(scope, key, row))
 }

@@ -56,6 +56,11 @@ impl<'s, 'c> Session<'s, 'c> {
         self.statements.connection()
     }
 
+    /// The statements at hand in this transaction.
+    pub(crate) fn statements(&self) -> &'s Statements<'c> {
+        self.statements
+    }
+
     /// A statement from `sql/`, prepared once per connection.
     pub(crate) fn prepare(&self, sql: &'static str) -> rusqlite::Result<Prepared<'s, 'c>> {
         self.statements.take(sql)
@@ -108,7 +113,7 @@ impl<'s, 'c> Session<'s, 'c> {
     }
 
     pub(crate) fn find_head(&self, workspace: WorkspaceRowId, run: RunId) -> Result<Option<RunHead>, Fault> {
-        find::head(self.connection(), workspace, run)
+        find::head(self.statements, workspace, run)
     }
 
     pub(crate) fn insert_event(

@@ -23,9 +23,9 @@ impl Verb for SettlePromise {
         let workspace = session.find_workspace(&self.workspace)?;
         let found = match (workspace, &self.promise) {
             (None, _) => None,
-            (Some(workspace), PromiseRef::Id(id)) => find::promise(session.connection(), workspace, id)?,
+            (Some(workspace), PromiseRef::Id(id)) => find::promise(session.statements(), workspace, id)?,
             (Some(workspace), PromiseRef::Key(key)) => {
-                find::promise_by_key(session.connection(), workspace, key, session.now)?
+                find::promise_by_key(session.statements(), workspace, key, session.now)?
             }
         };
         match (workspace, found, &self.promise) {

@@ -18,7 +18,7 @@ impl Verb for PutSettleToken {
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<bool, Fault> {
         let PutSettleToken { token, note } = self;
         let Some(workspace) = session.find_workspace(&token.workspace)? else { return Ok(false) };
-        if find::promise(session.connection(), workspace, &token.promise)?.is_none() {
+        if find::promise(session.statements(), workspace, &token.promise)?.is_none() {
             return Ok(false);
         }
         session.prepare(include_str!("../sql/put_settle_token.sql"))?.execute(params![

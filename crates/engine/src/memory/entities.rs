@@ -290,10 +290,16 @@ impl EntityStore for MemoryStore {
         Ok(doubted)
     }
 
-    async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>> {
+    async fn list_open_claims(
+        &self,
+        workspace: Option<&WorkspaceId>,
+        limit: usize,
+    ) -> StoreResult<Vec<OpenClaim>> {
         let state = self.state();
-        let pending =
-            state.operations.values().filter(|one| matches!(one.state, OperationState::Pending { .. }));
+        let pending = state.operations.values().filter(|one| {
+            matches!(one.state, OperationState::Pending { .. })
+                && workspace.is_none_or(|wanted| *wanted == one.workspace)
+        });
         let open: std::collections::BTreeSet<OpenClaim> = pending
             .filter_map(|operation| {
                 let claim_into = operation.claim.as_ref()?.into.clone();

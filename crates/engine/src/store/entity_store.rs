@@ -89,9 +89,13 @@ pub trait EntityStore: Send + Sync {
         limit: usize,
     ) -> StoreResult<Vec<Operation>>;
 
-    /// Lists the claims that pending operations hold, in all workspaces, each once, in the order of modules.
-    /// `limit` is at most [`crate::limits::MAX_PAGE`].
-    async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>>;
+    /// Lists the claims that pending operations of a workspace hold, or those of all workspaces, each once, in
+    /// the order of modules. `limit` is at most [`crate::limits::MAX_PAGE`].
+    async fn list_open_claims(
+        &self,
+        workspace: Option<&WorkspaceId>,
+        limit: usize,
+    ) -> StoreResult<Vec<OpenClaim>>;
 
     /// Finds the operation that holds an entity, and the newest operation of each of these steps on it.
     async fn find_latest_operations(&self, request: FindLatestOperations) -> StoreResult<LatestOperations>;

@@ -7,16 +7,17 @@ use hapax_engine::model::{
     BeginOperation, BeginOperationOutcome, BeginOutcome, BeginRequest, CatalogItem, CatalogKind, Entity,
     EntityId, EntityJournalEntry, EntityRef, EntityStorage, FinishOperation, FinishOperationOutcome,
     FinishRequest, IdempotencyKey, InboundEvent, InboundEventId, Name, Operation, OperationId, OwnerId,
-    Promise, RequestRecord, RequestScope, TableRef, Timestamp, WorkspaceId,
+    Promise, RequestRecord, RequestScope, RunId, TableRef, Timestamp, WorkspaceId,
 };
 use hapax_engine::store::{
-    Catalog, CreateEntityOutcome, CreateOutcome, CreatePromise, EntityStore, FindLatestOperations,
-    FinishInboundEvent, HeldOperation, KeyRef, KeyUsage, KeyUsageDelta, LatestOperations, ListCatalogItems,
-    ListEarlySettlements, ListEntities, ListEntityJournal, ListEvidence, ListInboundEvents, ListOperations,
-    ListPromises, ListUnprocessedEvents, NewEntity, NewInboundEvent, OpenClaim, PromisePage, PromiseStore,
-    PurgeOperations, PurgeOperationsOutcome, PutCatalogItem, PutOutcome, PutSettleToken, ReceiveOutcome,
-    ReleaseKey, ReleaseOutcome, RequestKeyStore, RevertStrays, SettleToken, StoreResult,
-    StoredEarlySettlement, StoredEntityEntry, StoredJournalEntry, TokenDigest, WebhookStore,
+    CancelFamily, CancelFamilyOutcome, Catalog, CreateEntityOutcome, CreateOutcome, CreatePromise,
+    EntityStore, FamilyStore, FindLatestOperations, FinishInboundEvent, HeldOperation, KeyRef, KeyUsage,
+    KeyUsageDelta, LatestOperations, ListCatalogItems, ListEarlySettlements, ListEntities, ListEntityJournal,
+    ListEvidence, ListInboundEvents, ListOperations, ListPromises, ListUnprocessedEvents, NewEntity,
+    NewInboundEvent, OpenClaim, PromisePage, PromiseStore, PurgeOperations, PurgeOperationsOutcome,
+    PutCatalogItem, PutOutcome, PutSettleToken, ReceiveOutcome, ReleaseKey, ReleaseOutcome, RequestKeyStore,
+    RevertStrays, SettleToken, StoreResult, StoredEarlySettlement, StoredEntityEntry, StoredJournalEntry,
+    SweepFamily, SweepFamilyOutcome, TokenDigest, WebhookStore,
 };
 
 use super::faulty_store::{Call, FaultyStore, now};
@@ -127,6 +128,35 @@ impl WebhookStore for FaultyStore {
 }
 
 #[async_trait]
+impl FamilyStore for FaultyStore {
+    async fn cancel_family(&self, request: CancelFamily) -> StoreResult<CancelFamilyOutcome> {
+        let shown = format!("cancel the family of {}", self.world().name(request.root));
+        let world = self.world().clone();
+        self.send(Call::command(shown, move |store: &MemoryStore| {
+            let outcome = now(store.cancel_family(request.clone()));
+            if matches!(outcome, Ok(CancelFamilyOutcome::Cancelled(_))) {
+                world.with_families(|families| families.note_cancelled(request.root));
+            }
+            outcome
+        }))
+        .await
+    }
+
+    async fn sweep_family(&self, request: SweepFamily) -> StoreResult<SweepFamilyOutcome> {
+        let shown = format!("sweep the family of {}", self.world().name(request.root));
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.sweep_family(request.clone()))))
+            .await
+    }
+
+    async fn list_unswept_families(&self, limit: usize) -> StoreResult<Vec<(WorkspaceId, RunId)>> {
+        self.send(Call::read("list unswept families".into(), move |store: &MemoryStore| {
+            now(store.list_unswept_families(limit))
+        }))
+        .await
+    }
+}
+
+#[async_trait]
 impl EntityStore for FaultyStore {
     async fn create_entity(&self, request: NewEntity) -> StoreResult<CreateEntityOutcome> {
         let shown = format!("create {}", request.entity);
@@ -207,9 +237,14 @@ impl EntityStore for FaultyStore {
         .await
     }
 
-    async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>> {
+    async fn list_open_claims(
+        &self,
+        workspace: Option<&WorkspaceId>,
+        limit: usize,
+    ) -> StoreResult<Vec<OpenClaim>> {
+        let workspace = workspace.cloned();
         self.send(Call::read("list open claims".into(), move |store: &MemoryStore| {
-            now(store.list_open_claims(limit))
+            now(store.list_open_claims(workspace.as_ref(), limit))
         }))
         .await
     }

@@ -12,9 +12,9 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::{
     Catalog, ClaimOutbox, ClaimRuns, ClaimedOutbox, ClaimedRuns, CommandRun, CommitOutcome, EntityStore,
-    FinishOutboxMessage, ListAudit, ListDoubts, ListJournal, ListOutbox, ListRuns, PromiseStore, Purge,
-    PurgeOutcome, Redeliver, RedeliverOutcome, RenewLeases, RequestKeyStore, RunCommandOutcome, RunLog,
-    RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, Store,
+    FamilyStore, FinishOutboxMessage, ListAudit, ListDoubts, ListJournal, ListOutbox, ListRuns, PromiseStore,
+    Purge, PurgeOutcome, Redeliver, RedeliverOutcome, RenewLeases, RequestKeyStore, RunCommandOutcome,
+    RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, Store,
     StoreError, StoreResult, StoredDoubt, StoredJournalEntry, StoredKey, WebhookStore,
 };
 
@@ -56,6 +56,10 @@ impl<F> Call<F> {
 impl FaultyStore {
     pub fn new(world: Arc<World>, node: Arc<Node>) -> Self {
         FaultyStore { world, node }
+    }
+
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
     }
 
     /// The store itself, without faults, for checks and people.
@@ -216,8 +220,8 @@ impl Store for FaultyStore {
         Some(self)
     }
 
-    fn family_store(&self) -> Option<&dyn hapax_engine::store::FamilyStore> {
-        self.world.store.family_store()
+    fn family_store(&self) -> Option<&dyn FamilyStore> {
+        Some(self)
     }
 
     fn entity_store(&self) -> Option<&dyn EntityStore> {

@@ -83,6 +83,9 @@ impl Fleet {
             max_active: settings.max_active,
             max_resident: settings.max_resident,
             mark_after: settings.mark_after,
+            max_child_depth: settings.families.depth,
+            max_descendants: settings.families.descendants,
+            children_per_second: settings.families.children_per_second,
             ..EngineOptions::default()
         };
         let engine = Engine::launch(store.clone(), clock.clone(), options).expect("the options are sound");

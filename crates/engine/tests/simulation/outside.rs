@@ -282,12 +282,14 @@ impl Outside {
             RunStatus::Failed if self.may_be_retried(head) => "retry",
             RunStatus::Failed => return,
             RunStatus::Paused => "resume",
+            RunStatus::Completed | RunStatus::Cancelled if self.world.chance(4) => "cancel family",
             RunStatus::Completed | RunStatus::Cancelled => "cancel",
             RunStatus::Pending | RunStatus::Running | RunStatus::Waiting => {
                 match self.world.roll(|dice| dice.u32(0..8)) {
                     0..=3 => "pause",
                     4 => "cancel",
                     5 => "resume",
+                    6 if self.world.chance(2) => "cancel family",
                     _ => return,
                 }
             }
@@ -357,6 +359,7 @@ impl Outside {
                 "pause" => engine.pause(run).await,
                 "resume" => engine.resume(run).await,
                 "cancel" => engine.cancel(run, "people said so").await,
+                "cancel family" => engine.cancel_family(run, "people said so of all").await,
                 _ => outside.retry(&engine, run, from.as_deref()).await,
             };
             match steered {
@@ -367,6 +370,7 @@ impl Outside {
                     outside.world.count(|tally| match wish {
                         "pause" => tally.pauses += 1,
                         "cancel" => tally.cancellations += 1,
+                        "cancel family" => tally.families_cancelled += 1,
                         "retry" => tally.reopened += 1,
                         _ => {}
                     });
@@ -376,6 +380,8 @@ impl Outside {
                 }
                 // A very late caller finds the run already purged.
                 Err(Error::Store(_) | Error::Refused { .. } | Error::NoSuchRun(_)) => {}
+                // Only the root of a family stands for it.
+                Err(Error::NotRoot { .. }) if wish == "cancel family" => {}
                 Err(error) => outside.world.break_off(format!("{wish} {run}: {error}")),
             }
         });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hapax_engine::ctx::Attempt;
-use hapax_engine::model::{ProbeAnswer, RetryPolicy, RunId};
+use hapax_engine::model::{ClosePolicy, ProbeAnswer, RetryPolicy, RunId};
 use hapax_engine::runtime::Delivery;
 use hapax_engine::{Ctx, Engine, Failure};
 use serde::{Deserialize, Serialize};
@@ -137,8 +137,17 @@ impl Stage {
                 outcome(signal.await)?;
                 Ok(vec![])
             }
-            Op::Child(program) => {
-                let outcome = ctx.child::<_, Value>(WORKFLOW, program).await;
+            Op::Child { program, outlives } => {
+                let child = ctx.child::<_, Value>(WORKFLOW, program);
+                let on_close = if *outlives { ClosePolicy::Abandon } else { ClosePolicy::Cancel };
+                let outcome = child.on_close(on_close).await;
+                match outcome.as_ref().err().and_then(Failure::code) {
+                    Some("too_many_descendants" | "child_too_deep") => {
+                        self.world.count(|tally| tally.children_over_limits += 1);
+                    }
+                    Some("family_cancelled") => self.world.count(|tally| tally.children_of_cancelled += 1),
+                    _ => {}
+                }
                 // A child that fails as planned does not fail its parent.
                 match outcome {
                     Err(failure) if !EXPECTED.contains(&failure.code().unwrap_or_default()) => Err(failure),
@@ -318,7 +327,7 @@ fn policy(effort: Effort) -> RetryPolicy {
 
 /// Codes of the failures that a step, child or run may have here: the program planned one, the attempts ran out in the
 /// storm, or people cancelled it.
-pub const EXPECTED: [&str; 10] = [
+pub const EXPECTED: [&str; 13] = [
     "planned",
     "key_conflict",
     "crashed",
@@ -329,6 +338,9 @@ pub const EXPECTED: [&str; 10] = [
     "abandoned",
     "in_doubt",
     "did_not_happen",
+    "family_cancelled",
+    "too_many_descendants",
+    "child_too_deep",
 ];
 
 /// A wait that timed out or was rejected is an outcome like any other.

@@ -43,7 +43,11 @@ pub enum Op {
     Signal {
         timeout_ms: Option<u64>,
     },
-    Child(Program),
+    Child {
+        program: Program,
+        /// Does it go on when its parent ends?
+        outlives: bool,
+    },
     /// A value that must be remembered.
     Remember,
     /// Concurrent branches.
@@ -168,7 +172,7 @@ fn draw_op(dice: &mut Rng, depth: usize) -> Op {
         7 => Op::Remember,
         8 => Op::Wire { effort: Effort::draw(dice), has_probe: dice.u32(0..3) == 0 },
         9 => Op::OutboxMessage,
-        10 if depth > 0 => Op::Child(draw_child(dice)),
+        10 if depth > 0 => draw_child(dice),
         10 | 11 => Op::Both((0..dice.usize(2..=4)).map(|_| draw_branch(dice)).collect()),
         12 => Op::First(vec![vec![draw_rival(dice)], vec![Op::Sleep { ms: draw_sleep(dice) }]]),
         13 => Op::First((0..dice.usize(2..=3)).map(|_| draw_branch(dice)).collect()),
@@ -176,16 +180,16 @@ fn draw_op(dice: &mut Rng, depth: usize) -> Op {
         15 => {
             Op::Scope { ops: (0..dice.usize(1..=3)).map(|_| draw_op(dice, 1)).collect(), fails: dice.bool() }
         }
-        _ => Op::Child(draw_child(dice)),
+        _ => draw_child(dice),
     }
 }
 
-fn draw_child(dice: &mut Rng) -> Program {
+fn draw_child(dice: &mut Rng) -> Op {
     // Nested children are rare, so that programs end.
     let depth = if dice.u32(0..4) == 0 { 1 } else { 2 };
     let ops = (0..dice.usize(1..=2)).map(|_| draw_op(dice, depth)).collect();
     let then = if dice.u32(0..6) == 0 { Then::Fail } else { Then::Complete };
-    Program { generation: 0, ops, then }
+    Op::Child { program: Program { generation: 0, ops, then }, outlives: dice.u32(0..3) == 0 }
 }
 
 fn draw_sleep(dice: &mut Rng) -> u64 {

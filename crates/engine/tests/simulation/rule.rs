@@ -23,13 +23,15 @@ pub enum Rule {
     EntityEffectOnce,
     /// The same as `LedgerBounds`, for the actions of operations.
     EntityEffectsCounted,
+    /// A family stays within its limits. Nobody is born into a family that was cancelled, and when it is swept every member was asked to cancel.
+    FamiliesKept,
     /// No two attempts under an operation's effect key have the same number. Otherwise they would be counted as one,
     /// and a provider could not tell which is older.
     EntityTriesNumbered,
 }
 
 impl Rule {
-    const ALL: [Rule; 10] = [
+    const ALL: [Rule; 11] = [
         Rule::StaleHolderNeverSends,
         Rule::ClaimedOnce,
         Rule::UndoneOrInDoubt,
@@ -40,6 +42,7 @@ impl Rule {
         Rule::EntityEffectOnce,
         Rule::EntityEffectsCounted,
         Rule::EntityTriesNumbered,
+        Rule::FamiliesKept,
     ];
 
     /// The rules to enforce: all, or only those that `HAPAX_SIM_RULES` names.

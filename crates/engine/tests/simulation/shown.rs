@@ -3,12 +3,13 @@
 use hapax_engine::model::{
     BeginOperationOutcome, BeginOutcome, CatalogItem, Entity, EntityId, FinishOperationOutcome, InboundEvent,
     Operation, OperationId, Promise, RequestRecord, RunCommit, RunHead, RunId, RunState, StepStatus,
+    WorkspaceId,
 };
 use hapax_engine::store::{
-    ClaimedOutbox, ClaimedRuns, CommitOutcome, CreateEntityOutcome, CreateOutcome, KeyUsage,
-    LatestOperations, OpenClaim, PurgeOperationsOutcome, PurgeOutcome, PutOutcome, ReceiveOutcome,
+    CancelFamilyOutcome, ClaimedOutbox, ClaimedRuns, CommitOutcome, CreateEntityOutcome, CreateOutcome,
+    KeyUsage, LatestOperations, OpenClaim, PurgeOperationsOutcome, PurgeOutcome, PutOutcome, ReceiveOutcome,
     RedeliverOutcome, ReleaseOutcome, RunCommandOutcome, RunLog, RunView, SettleOutcome, SignalOutcome,
-    StartOutcome,
+    StartOutcome, SweepFamilyOutcome,
 };
 
 use super::world::World;
@@ -64,6 +65,31 @@ impl Shown for ClaimedRuns {
             true => "nothing".into(),
             false => self.runs.iter().map(|run| head(run, world)).collect::<Vec<_>>().join("; "),
         }
+    }
+}
+
+impl Shown for CancelFamilyOutcome {
+    fn shown(&self, world: &World) -> String {
+        match self {
+            CancelFamilyOutcome::Cancelled(root) => format!("cancelled {}", head(root, world)),
+            CancelFamilyOutcome::NotRoot(root) => format!("the root is {}", world.name(*root)),
+            CancelFamilyOutcome::Stale(version) => format!("stale {version}"),
+            CancelFamilyOutcome::NoSuchRun => "no such run".into(),
+        }
+    }
+}
+
+impl Shown for SweepFamilyOutcome {
+    fn shown(&self, world: &World) -> String {
+        let steered: Vec<String> = self.steered.iter().map(|run| head(run, world)).collect();
+        let next = self.next.map(|run| world.name(run));
+        format!("steered {}; next {next:?}", steered.join("; "))
+    }
+}
+
+impl Shown for Vec<(WorkspaceId, RunId)> {
+    fn shown(&self, world: &World) -> String {
+        format!("{:?}", self.iter().map(|(_, run)| world.name(*run)).collect::<Vec<_>>())
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::clients::Job;
 use super::evidence::check_evidence;
+use super::families::list_unswept;
 use super::fleet::Fleet;
 use super::forgetting::forget;
 use super::front_desk::FrontDesk;
@@ -102,7 +103,7 @@ async fn until_all_is_done(
         let awaited = jobs.iter().filter(|job| job.run().is_none() || job.is_awaited()).count();
         let posts = every_post(world);
         let left = posts.iter().filter(|post| !post.state.status().is_settled()).count();
-        let others = others();
+        let others = others() + list_unswept(&world.store).len();
         if open.is_empty() && driven == 0 && awaited == 0 && left == 0 && others == 0 {
             return Ok(());
         }

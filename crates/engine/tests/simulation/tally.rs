@@ -73,6 +73,10 @@ tally! {
     requests_replayed,
     request_conflicts,
     events_repeated,
+    // What became of families.
+    families_cancelled,
+    children_over_limits,
+    children_of_cancelled,
     runs_forgotten,
 }
 

@@ -12,6 +12,7 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::{ListJournal, ListRuns, RunView, Store, StoredJournalEntry, StoredKey};
 
+use super::families::Families;
 use super::performing::EXPECTED;
 use super::provider::Provider;
 use super::requests::Requests;
@@ -39,6 +40,7 @@ pub struct Watch {
     cancelled: BTreeMap<RunId, Fence>,
     looks: u64,
     pub requests: Requests,
+    pub families: Families,
 }
 
 /// The full check is slow, but the store is small.
@@ -71,7 +73,11 @@ impl Watch {
         provider: &Provider,
         expect: impl Fn(Rule, String),
     ) -> Result<(), String> {
-        for view in every_run(store) {
+        let views = every_run(store);
+        if let Err(broken) = self.families.look(store, views.iter().map(|view| &view.head), &self.runs) {
+            expect(Rule::FamiliesKept, broken);
+        }
+        for view in views {
             let head = view.head;
             let id = head.id();
             let before = self.runs.insert(id, head.clone());

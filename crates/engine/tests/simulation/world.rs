@@ -11,6 +11,7 @@ use hapax_engine::model::{RunId, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::families::Families;
 use super::node::Node;
 use super::provider::Provider;
 use super::requests::Requests;
@@ -61,6 +62,25 @@ pub struct Settings {
     pub clocks_are_wrong: bool,
     /// A process stops at one in this many places where it can; 0 means never.
     pub pause_one_in: u32,
+    pub families: FamilyLimits,
+}
+
+/// The limits on families that all nodes keep to. Most seeds never meet them.
+#[derive(Debug, Clone, Copy)]
+pub struct FamilyLimits {
+    pub descendants: u64,
+    pub depth: u32,
+    pub children_per_second: u32,
+}
+
+impl FamilyLimits {
+    fn draw(dice: &mut Rng) -> Self {
+        FamilyLimits {
+            descendants: *dice.choice(&[1, 2, 4, 1_000, 1_000, 1_000]).expect("not empty"),
+            depth: *dice.choice(&[1, 32, 32, 32]).expect("not empty"),
+            children_per_second: *dice.choice(&[1, 1_000, 1_000, 1_000]).expect("not empty"),
+        }
+    }
 }
 
 impl Settings {
@@ -78,6 +98,7 @@ impl Settings {
             blow_every: Duration::from_millis(dice.u64(500..=5_000)),
             clocks_are_wrong: dice.u32(0..3) == 0,
             pause_one_in: *dice.choice(&[0, 15, 60]).expect("not empty"),
+            families: FamilyLimits::draw(dice),
         }
     }
 
@@ -92,6 +113,8 @@ impl World {
         let mut dice = Rng::with_seed(seed);
         let settings = Settings::draw(&mut dice);
         let weather = Weather::draw(&mut dice, settings.lease_for);
+        let mut watch = Watch::default();
+        watch.families.keep_to(settings.families);
         World {
             store: MemoryStore::new(Arc::new(SystemClock::following_tokio(NOON))),
             settings,
@@ -103,7 +126,7 @@ impl World {
             is_calm: AtomicBool::new(false),
             dice: Mutex::new(dice),
             trace: Mutex::new(Trace::new()),
-            watch: Mutex::default(),
+            watch: Mutex::new(watch),
             pace: Mutex::default(),
             broken: Mutex::default(),
             rules: Rule::in_force(),
@@ -190,6 +213,10 @@ impl World {
 
     pub fn with_requests<T>(&self, change: impl FnOnce(&mut Requests) -> T) -> T {
         change(&mut self.watch.lock().unwrap().requests)
+    }
+
+    pub fn with_families<T>(&self, change: impl FnOnce(&mut Families) -> T) -> T {
+        change(&mut self.watch.lock().unwrap().families)
     }
 
     /// Notes that a request was sent. Time must advance between requests.

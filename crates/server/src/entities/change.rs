@@ -191,7 +191,8 @@ impl Entities {
     async fn check_open_claims(&self, workspace: &WorkspaceId, next: &EntityWorkflow) -> Result<(), Problem> {
         let Some(book) = self.store.entity_store() else { return Ok(()) };
         let modules = self.engine.modules();
-        let open = book.list_open_claims(MAX_PAGE).await.map_err(|error| of_store(&error))?;
+        let open =
+            book.list_open_claims(Some(workspace), MAX_PAGE).await.map_err(|error| of_store(&error))?;
         // Another node may have stored the document, and this one may not know it yet. Then the
         // name identifies it.
         let of_this = |claim: &OpenClaim| {

@@ -8,8 +8,8 @@ use hapax_engine::memory::MemoryStore;
 use hapax_server::ModuleOptions;
 use serde_json::{Value, json};
 
-use super::desk::{CLOSE, Gate, INVOICE, begin_closing, billing, make, upload};
-use super::support::{Kept, Setup, TestServer};
+use super::desk::{CLOSE, Gate, INVOICE, begin_closing, billing, make, post_as, upload};
+use super::support::{Kept, Role, Setup, TestServer};
 
 const PAST_THE_WINDOW: Duration = Duration::from_secs(5 * 60 + 1);
 const BILLING: &str = "/api/v1/entity-workflows/billing-flow";
@@ -104,6 +104,26 @@ async fn an_upload_that_would_leave_an_open_claim_without_a_janitor_is_rejected(
     with.until_shown(INVOICE, |shown| shown["entity"]["status"] == "closed").await;
     let moved = put(&without, &of_module("archive")).await;
     assert_eq!(moved.status, 200, "nothing is open any more: {}", moved.text());
+}
+
+/// What another workspace holds open under a workflow of the same name is not its neighbours' business.
+#[tokio::test]
+async fn an_upload_is_not_refused_for_an_open_claim_of_another_workspace() {
+    let place = Place::new();
+    let without = place.node(&["archive"]).await;
+    let with = place.node(&["billing", "archive"]).await;
+    let gate = Gate::register(&with.engine, "close");
+    Gate::register(&without.engine, "close");
+    upload(&with, &billing()).await;
+    make(&with, "invoice", "inv-1", "approved").await;
+    begin_closing(&with, &gate).await;
+    let neighbour = without.key("globex", Role::Admin).await;
+    let made = post_as(&without, &neighbour, "/api/v1/entity-workflows", of_module("archive")).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let refused = put(&without, &of_module("archive")).await;
+    assert_eq!(refused.told(), (422, "uncovered_claim_state".into()), "its own claim: {}", refused.text());
+    gate.let_through(1);
+    with.until_shown(INVOICE, |shown| shown["entity"]["status"] == "closed").await;
 }
 
 /// The error of a failed start lists everything that is missing at once.

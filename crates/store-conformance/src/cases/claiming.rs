@@ -80,6 +80,48 @@ pub(super) async fn only_served_workflows_are_granted(t: &Stage) {
     assert_eq!(t.claim_one(ANN).await.id(), old.id());
 }
 
+/// Among hundreds of workflows the few with due runs are found, whatever others have between them, and so is the time at which the next is due.
+pub(super) async fn due_runs_are_found_among_hundreds_of_workflows(t: &Stage) {
+    let name_of = |n: u32| format!("flow-{n:03}");
+    // Every third is not served here. All have runs that are due, in several priorities and versions.
+    for n in (1..60).step_by(3) {
+        t.order().workflow(&name_of(n), 1).priority(Priority::High).start().await;
+    }
+    let low = t.order().workflow(&name_of(2), 1).priority(Priority::Low).start().await;
+    t.pass(SECOND);
+    let normal = t.order().workflow(&name_of(57), 2).start().await;
+    let high = t.order().workflow(&name_of(57), 2).priority(Priority::High).start().await;
+    t.order().workflow(&name_of(57), 1).start().await;
+    let later = t.order().workflow(&name_of(30), 1).due_in(60 * SECOND).start().await;
+    t.order().workflow(&name_of(33), 1).due_in(HOUR).start().await;
+    let abroad = t.order().workflow(&name_of(36), 1).workspace("abroad").start().await;
+    let home = t.order().workflow(&name_of(36), 1).due_in(120 * SECOND).start().await;
+
+    let mut serves = ServedWorkflows::default();
+    for n in (0..400).filter(|n| n % 3 != 1) {
+        let workspace = (n == 36).then_some(&home.facts.workspace);
+        serves.insert(workspace, workflow(&name_of(n), if n == 57 { 2 } else { 1 }));
+    }
+    let grant = Grant { owner: ANN, lease_for: LEASE, serves: Arc::new(serves) };
+    let claim = |limit| ClaimRuns { grant: grant.clone(), limit };
+    let some = t.store.claim_runs(claim(1)).await.unwrap();
+    assert_eq!(some.runs.iter().map(|run| run.id()).collect::<Vec<_>>(), [high.id()]);
+    assert_eq!(some.next_wake_at, low.state.wake_at());
+    let rest = t.store.claim_runs(claim(10)).await.unwrap();
+    assert_eq!(rest.runs.iter().map(|run| run.id()).collect::<Vec<_>>(), [normal.id(), low.id()]);
+    assert_eq!(rest.next_wake_at, Some(t.now().plus(LEASE)), "their leases end before any other run is due");
+    for run in some.runs.iter().chain(&rest.runs) {
+        t.write(run).await.completes("1").done().await;
+    }
+    let nothing = t.store.claim_runs(claim(10)).await.unwrap();
+    assert!(nothing.runs.is_empty());
+    assert_eq!(nothing.next_wake_at, later.state.wake_at());
+    t.pass(120 * SECOND);
+    let due = t.store.claim_runs(claim(10)).await.unwrap();
+    assert_eq!(due.runs.iter().map(|run| run.id()).collect::<Vec<_>>(), [later.id(), home.id()]);
+    assert_eq!(t.head(&abroad).await, abroad, "nobody touched it");
+}
+
 /// Two workspaces may have different workflows with the same name. A worker gets only runs whose code it has. Runs of
 /// other workspaces neither block it nor make it poll again.
 pub(super) async fn only_served_workspaces_are_granted(t: &Stage) {

@@ -4,7 +4,9 @@ use hapax_engine::model::{
     BeginOperationOutcome, CatalogKind, EntityStorage, Failure, FinishBy, FinishOperation,
     FinishOperationOutcome, OperationEnd, OperationState, Version, WorkspaceId,
 };
-use hapax_engine::store::{FindLatestOperations, OpenClaim, PutCatalogItem, PutOutcome};
+use hapax_engine::store::{
+    CreateEntityOutcome, FindLatestOperations, NewEntity, OpenClaim, PutCatalogItem, PutOutcome,
+};
 
 use crate::fixture::*;
 use crate::must;
@@ -276,7 +278,7 @@ pub(super) async fn operations_in_doubt_are_listed_by_module(t: &Stage) {
 
 /// Active operations are listed once each, in all workspaces. Operations in doubt, unclaimed or ended are not.
 pub(super) async fn open_claims_are_listed_once_each(t: &Stage) {
-    assert_eq!(t.entities().list_open_claims(10).await.unwrap(), []);
+    assert_eq!(t.entities().list_open_claims(None, 10).await.unwrap(), []);
     for id in ["i1", "i2"] {
         t.closing(&EntityStorage::BuiltIn, id).await;
     }
@@ -291,8 +293,25 @@ pub(super) async fn open_claims_are_listed_once_each(t: &Stage) {
     let open =
         |module| OpenClaim { module: name(module), workflow: name("billing"), claim_into: name("closing") };
     let all = [open("archive"), open("billing")];
-    assert_eq!(t.entities().list_open_claims(10).await.unwrap(), all);
-    assert_eq!(t.entities().list_open_claims(1).await.unwrap(), all[..1]);
+    assert_eq!(t.entities().list_open_claims(None, 10).await.unwrap(), all);
+    assert_eq!(t.entities().list_open_claims(None, 1).await.unwrap(), all[..1]);
+
+    let abroad = WorkspaceId::new("abroad").unwrap();
+    assert_eq!(t.entities().list_open_claims(Some(&abroad), 10).await.unwrap(), []);
+    let new = NewEntity {
+        workspace: abroad.clone(),
+        entity: entity_in(&EntityStorage::BuiltIn, "i1"),
+        status: name("approved"),
+        data: json("{}"),
+    };
+    must!(t.entities().create_entity(new).await.unwrap(), CreateEntityOutcome::Created(_));
+    t.close(&EntityStorage::BuiltIn, "i1").workspace("abroad").module("customs").begins().await;
+    let home = WorkspaceId::default();
+    assert_eq!(t.entities().list_open_claims(Some(&abroad), 10).await.unwrap(), [open("customs")]);
+    assert_eq!(t.entities().list_open_claims(Some(&home), 10).await.unwrap(), all);
+    let nowhere = WorkspaceId::new("nowhere").unwrap();
+    assert_eq!(t.entities().list_open_claims(Some(&nowhere), 10).await.unwrap(), []);
+    assert_eq!(t.entities().list_open_claims(None, 10).await.unwrap().len(), 3);
 }
 
 /// However many operations an entity has had, one call finds the holder and the newest operation of each step.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
     Actor, Failure, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyKind, KeyOnFailure, KeyRetention,
     Name, NewRun, Operation, OutboxMessage, OwnerId, Priority, PromiseId, PromiseRef, RepeatPermission, Role,
@@ -67,7 +68,7 @@ impl Drafter {
             return planned;
         }
         let now = model.now();
-        let request = match self.rng.u32(..165) {
+        let request = match self.rng.u32(..171) {
             0..15 => Request::Start(self.start(model).await),
             15..27 => Request::Claim(self.claim()),
             27..30 => Request::Renew(self.renew()),
@@ -93,6 +94,9 @@ impl Drafter {
             107..114 => Request::FinishOutboxMessage(self.finish_outbox_message(now)),
             114..117 => Request::Redeliver(self.redeliver(model).await),
             117..119 => Request::AppendJournal(self.append_journal(now)),
+            165..167 => Request::CancelFamily(self.cancel_family(model).await),
+            167..170 => Request::SweepFamily(self.sweep_family(model).await),
+            170 => Request::ListUnsweptFamilies(self.rng.usize(1..4)),
             125.. => return self.entity_move(model).await,
             _ => self.read_effects(model).await,
         };
@@ -364,6 +368,36 @@ impl Drafter {
             Some(step) if self.chance(60) => step.id.clone(),
             _ => StepId::from_stored(self.one_of(&STEPS)),
         }
+    }
+
+    /// Mostly of a root.
+    async fn cancel_family(&mut self, model: &dyn Store) -> CancelFamily {
+        let (workspace, run) = self.run();
+        let head = model.find_run(&workspace, run).await.unwrap().map(|view| view.head);
+        let root = match &head {
+            Some(head) if self.chance(85) => head.facts.root(),
+            _ => run,
+        };
+        let expected = match self.rng.u32(..6) {
+            0 => Some(Version::new(1)),
+            1 => head.map(|head| head.version),
+            _ => None,
+        };
+        let note = self.maybe_note(&workspace, root, model.now());
+        CancelFamily { workspace, root, reason: "a mistake".into(), expected, note }
+    }
+
+    /// Mostly of a family that was cancelled, from the beginning or from somewhere in it.
+    async fn sweep_family(&mut self, model: &dyn Store) -> SweepFamily {
+        let families = model.family_store().expect("the memory store keeps families");
+        let unswept = families.list_unswept_families(MAX_PAGE).await.unwrap();
+        let (workspace, root) = match self.rng.choice(&unswept) {
+            Some(family) if self.chance(90) => family.clone(),
+            _ => self.run(),
+        };
+        let after = self.chance(30).then(|| self.run().1);
+        let limit = self.one_of(&[1, 2, 100, 100]);
+        SweepFamily { workspace, root, after, limit, announce: Subscribers::default() }
     }
 
     async fn failed_run(&mut self, model: &dyn Store) -> Option<RunHead> {

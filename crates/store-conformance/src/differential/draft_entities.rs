@@ -381,7 +381,7 @@ impl Drafter {
                 let after = self.chance(30).then(|| self.rng.choice(&self.operations).cloned()).flatten();
                 EntityRequest::ListDoubted(module, after.map(|after| (after.state.at(), after.id)))
             }
-            7 => EntityRequest::ListOpenClaims,
+            7 => EntityRequest::ListOpenClaims(self.chance(50).then_some(workspace)),
             8 => {
                 let steps = STEPS.iter().filter(|_| self.rng.bool()).map(|step| name(step.key)).collect();
                 EntityRequest::FindLatestOperations(FindLatestOperations { workspace, entity, steps })

@@ -16,7 +16,7 @@ pub(super) enum EntityRequest {
     Hear(OwnerId, Vec<HeldOperation>),
     ListStale(Name, Timestamp),
     ListDoubted(Name, Option<(Timestamp, OperationId)>),
-    ListOpenClaims,
+    ListOpenClaims(Option<WorkspaceId>),
     FindLatestOperations(FindLatestOperations),
     PutDocument(Box<PutCatalogItem>),
     RevertStrays(RevertStrays),
@@ -84,8 +84,8 @@ impl EntityRequest {
             EntityRequest::ListDoubted(module, after) => {
                 EntityAnswer::ListDoubted(book.list_doubted_operations(&module, after, usize::MAX).await?)
             }
-            EntityRequest::ListOpenClaims => {
-                EntityAnswer::ListOpenClaims(book.list_open_claims(usize::MAX).await?)
+            EntityRequest::ListOpenClaims(workspace) => {
+                EntityAnswer::ListOpenClaims(book.list_open_claims(workspace.as_ref(), usize::MAX).await?)
             }
             EntityRequest::FindLatestOperations(request) => {
                 EntityAnswer::FindLatestOperations(Box::new(book.find_latest_operations(request).await?))

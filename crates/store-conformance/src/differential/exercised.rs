@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hapax_engine::model::{EventKind, OutboxStatus, PromiseState, Refusal};
+use hapax_engine::model::{ChildrenRefused, EventKind, OutboxStatus, PromiseState, Refusal};
 use hapax_engine::store::*;
 
 use super::entity_request;
@@ -28,6 +28,8 @@ const WANTED: &[&str] = &[
     "advance: advanced, promise settled",
     "advance: advanced, promise without its key",
     "advance: advanced, promise known",
+    "advance: too many descendants",
+    "advance: family cancelled",
     "advance: stale",
     "advance: lease lost",
     "steer: steered",
@@ -94,6 +96,15 @@ const WANTED: &[&str] = &[
     "redeliver: no such post",
     "list posts: some",
     "list posts: none",
+    "cancel family: cancelled",
+    "cancel family: not a root",
+    "cancel family: stale",
+    "cancel family: no such run",
+    "sweep family: nobody",
+    "sweep family: some",
+    "sweep family: some, more to do",
+    "list unswept families: some",
+    "list unswept families: none",
     "left: a post that was there",
     "left: a note of an engine",
     "left: a note of a person",
@@ -186,6 +197,9 @@ fn label(answer: &Answer) -> String {
         Answer::Redeliver(RedeliverOutcome::UnderWay(_)) => "redeliver: under way".into(),
         Answer::Redeliver(RedeliverOutcome::NoSuchMessage) => "redeliver: no such post".into(),
         Answer::ListOutbox(posts) => some("list posts", posts.is_empty()),
+        Answer::CancelFamily(outcome) => format!("cancel family: {}", cancel_family(outcome)),
+        Answer::SweepFamily(swept) => format!("sweep family: {}", sweep_family(swept)),
+        Answer::ListUnsweptFamilies(families) => some("list unswept families", families.is_empty()),
         Answer::Entity(answer) => answer.label(),
         Answer::Refused => "refused".into(),
     }
@@ -220,8 +234,26 @@ fn advance(outcome: &CommitOutcome) -> &'static str {
         CommitOutcome::Committed { woken, .. } if woken.is_empty() => "advanced",
         CommitOutcome::Committed { .. } => "advanced, others woken",
         CommitOutcome::Stale(_) => "stale",
-        CommitOutcome::ChildrenRefused(_) => "children refused",
+        CommitOutcome::ChildrenRefused(ChildrenRefused::TooMany { .. }) => "too many descendants",
+        CommitOutcome::ChildrenRefused(ChildrenRefused::Cancelled { .. }) => "family cancelled",
         CommitOutcome::LeaseLost => "lease lost",
+    }
+}
+
+fn cancel_family(outcome: &CancelFamilyOutcome) -> &'static str {
+    match outcome {
+        CancelFamilyOutcome::Cancelled(_) => "cancelled",
+        CancelFamilyOutcome::NotRoot(_) => "not a root",
+        CancelFamilyOutcome::Stale(_) => "stale",
+        CancelFamilyOutcome::NoSuchRun => "no such run",
+    }
+}
+
+fn sweep_family(swept: &SweepFamilyOutcome) -> &'static str {
+    match (swept.steered.is_empty(), swept.next) {
+        (false, None) => "some",
+        (false, Some(_)) => "some, more to do",
+        (true, _) => "nobody",
     }
 }
 

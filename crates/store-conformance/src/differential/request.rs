@@ -35,6 +35,9 @@ pub(super) enum Request {
     FinishOutboxMessage(FinishOutboxMessage),
     Redeliver(Redeliver),
     ListOutbox(ListOutbox),
+    CancelFamily(CancelFamily),
+    SweepFamily(SweepFamily),
+    ListUnsweptFamilies(usize),
     Entity(EntityRequest),
 }
 
@@ -63,6 +66,9 @@ pub(super) enum Answer {
     FinishOutboxMessage(bool),
     Redeliver(RedeliverOutcome),
     ListOutbox(Vec<OutboxMessage>),
+    CancelFamily(CancelFamilyOutcome),
+    SweepFamily(SweepFamilyOutcome),
+    ListUnsweptFamilies(Vec<(WorkspaceId, RunId)>),
     Entity(EntityAnswer),
     /// The request was refused. Messages differ between stores.
     Refused,
@@ -119,6 +125,15 @@ impl Request {
             }
             Request::Redeliver(request) => Answer::Redeliver(store.redeliver(request).await?),
             Request::ListOutbox(request) => Answer::ListOutbox(store.list_outbox(request).await?),
+            Request::CancelFamily(request) => {
+                Answer::CancelFamily(families(store).cancel_family(request).await?)
+            }
+            Request::SweepFamily(request) => {
+                Answer::SweepFamily(families(store).sweep_family(request).await?)
+            }
+            Request::ListUnsweptFamilies(limit) => {
+                Answer::ListUnsweptFamilies(families(store).list_unswept_families(limit).await?)
+            }
             Request::Entity(request) => Answer::Entity(request.send(store).await?),
         })
     }
@@ -130,6 +145,8 @@ impl Request {
             Request::RunCommit(advance) => Some((advance.workspace().clone(), advance.run())),
             Request::RunCommand(request) => Some((request.workspace.clone(), request.run)),
             Request::Signal(request) => Some((request.workspace.clone(), request.run)),
+            Request::CancelFamily(request) => Some((request.workspace.clone(), request.root)),
+            Request::SweepFamily(request) => Some((request.workspace.clone(), request.root)),
             Request::FindRun(workspace, run)
             | Request::FindLog(workspace, run)
             | Request::ListEvents(workspace, run, _) => Some((workspace.clone(), *run)),
@@ -149,6 +166,7 @@ impl Request {
             | Request::FinishOutboxMessage(_)
             | Request::Redeliver(_)
             | Request::ListOutbox(_)
+            | Request::ListUnsweptFamilies(_)
             | Request::Entity(_) => None,
         }
     }
@@ -164,11 +182,17 @@ impl Answer {
             | Answer::Signal(SignalOutcome::Stored { granted: Some(head), .. })
             | Answer::Settle(SettleOutcome::Settled { granted: Some(head), .. }) => vec![head.clone()],
             Answer::Claim(claimed) => claimed.runs.clone(),
+            Answer::CancelFamily(CancelFamilyOutcome::Cancelled(root)) => vec![root.clone()],
+            Answer::SweepFamily(swept) => swept.steered.clone(),
             Answer::FindRun(Some(view)) => vec![view.head.clone()],
             Answer::FindLog(Some(log)) => vec![log.head.clone()],
             _ => Vec::new(),
         }
     }
+}
+
+fn families(store: &dyn Store) -> &dyn FamilyStore {
+    store.family_store().expect("the store keeps families")
 }
 
 /// The page after the first `skip` matching entries.

@@ -100,6 +100,10 @@ impl<'a> Sketch<'a> {
             let note = self.drafter.note_about(&self.head, self.advancing.generation(), self.now);
             self.advancing.note(note);
         }
+        if self.drafter.chance(30) {
+            let most = self.drafter.rng.u64(..4);
+            self.advancing.limit_descendants(most);
+        }
         let wrong = self.drafter.rng.u32(..40);
         let token = WriteToken::from_stored(self.drafter.rng.i64(..));
         let nothing = PromiseId::from_stored("nothing");

@@ -109,6 +109,8 @@ fn every_statement_finds_its_rows_by_an_index() {
         ("list_expired_keys", "USE TEMP B-TREE FOR LAST 3 TERMS OF ORDER BY"),
         // The operations of one entity.
         ("list_operations_of_entity", "USE TEMP B-TREE FOR ORDER BY"),
+        // Operations under way.
+        ("list_pending_operations", "USE TEMP B-TREE FOR ORDER BY"),
         // Claims that are held now.
         ("list_open_claims", "USE TEMP B-TREE FOR DISTINCT"),
         ("list_open_claims", "USE TEMP B-TREE FOR ORDER BY"),

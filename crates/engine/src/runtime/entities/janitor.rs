@@ -57,7 +57,7 @@ impl Engine {
         let mut uncovered = self.inner.entities.list_uncovered();
         if let Ok(store) = self.entity_store() {
             let modules = self.modules();
-            let open = self.inner.call_store(store.list_open_claims(MAX_PAGE)).await?;
+            let open = self.inner.call_store(store.list_open_claims(None, MAX_PAGE)).await?;
             for OpenClaim { module, workflow, claim_into } in open {
                 let claim = UncoveredClaim { workflow, module, claim_into, is_open: true };
                 if !modules.contains(&claim.module) {

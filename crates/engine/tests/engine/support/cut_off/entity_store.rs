@@ -123,8 +123,12 @@ impl EntityStore for CutOff {
         self.book()?.list_doubted_operations(module, after, limit).await
     }
 
-    async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>> {
-        self.book()?.list_open_claims(limit).await
+    async fn list_open_claims(
+        &self,
+        workspace: Option<&WorkspaceId>,
+        limit: usize,
+    ) -> StoreResult<Vec<OpenClaim>> {
+        self.book()?.list_open_claims(workspace, limit).await
     }
 
     async fn find_latest_operations(&self, request: FindLatestOperations) -> StoreResult<LatestOperations> {
