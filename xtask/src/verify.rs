@@ -1,5 +1,5 @@
-//! `cargo xtask verify`: every check of the project in order, the last ones beside the tests, which
-//! take longest; it stops after a failure.
+//! `cargo xtask verify`: every check of the project. What needs nothing built runs beside the build, and what needs the build runs beside the
+//! tests, which take longest. A step that depends on one that failed is not run.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,19 +19,16 @@ pub(crate) struct Options {
     /// Skip the steps before this one
     #[arg(long, value_name = "STEP", conflicts_with = "only")]
     from: Option<Step>,
-    /// Run only this step
+    /// Run this step alone
     #[arg(long, value_name = "STEP")]
     only: Option<Step>,
 }
 
-/// Head start of the tests before the steps that run beside them. Cargo needs a second or two to
-/// see that everything is compiled, and two cargos take turns: if the tests came second, they would
-/// wait for the others to compile, and nothing else would be lost.
+/// The head start of the tests before the documentation. It takes cargo a second or two to see that all is compiled, and two cargos take turns:
+/// should the tests come second after all, they wait for the others to compile, and nothing else is lost.
 const HEAD_START: Duration = Duration::from_secs(5);
 
-/// The checks, in order. The steps between the tests and the storm run beside the tests, one after
-/// the other: the tests wait for disks and servers more than they compute. The storm comes last and
-/// alone.
+/// The checks, in the order of their needs. `Lane` says which of them run side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Step {
     Formatting,
@@ -43,19 +40,18 @@ enum Step {
     Storm,
 }
 
-/// Result of one chosen step.
+/// What became of one chosen step.
 enum Outcome {
     Passed(Duration),
     Failed(Duration, ExitStatus),
     NotRun,
 }
 
-/// This program, which also serves as rustdoc for the doc-tests. Its path is read before anything
-/// is built, because a build replaces the file.
+/// This program, which is rustdoc for the doc-tests. Asked for before anything is built: a build that replaces the file leaves the path as it was.
 static PROGRAM: LazyLock<PathBuf> =
     LazyLock::new(|| std::env::current_exe().expect("a program knows where it lies"));
 
-/// The output folder of `cargo doc`, too.
+/// Where `cargo doc` puts them, too.
 fn docs_in() -> PathBuf {
     PROGRAM.ancestors().nth(2).unwrap_or(&PROGRAM).join("doc")
 }
@@ -81,44 +77,73 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn run_steps(steps: &[Step]) -> Result<Vec<Outcome>> {
-    let Some(tests) = steps.iter().position(|&step| step == Step::Tests) else {
-        return run_in_order(steps, Step::run);
-    };
-    let storm = steps.iter().position(|&step| step == Step::Storm).unwrap_or(steps.len());
-    let (before, beside, last) = (&steps[..tests], &steps[tests + 1..storm], &steps[storm..]);
-    let mut outcomes = run_in_order(before, Step::run)?;
-    if outcomes.iter().any(|outcome| !outcome.is_passed()) {
-        outcomes.resize_with(steps.len(), || Outcome::NotRun);
-        return Ok(outcomes);
-    }
-    let (of_tests, of_beside) = thread::scope(|scope| {
-        let (tests_are_over, over) = mpsc::channel::<()>();
-        let beside = scope.spawn(move || {
-            // If the tests have ended, they need no head start.
-            let _ = over.recv_timeout(HEAD_START);
-            run_in_order(beside, Step::run_captured)
-        });
-        let of_tests = Step::Tests.run();
-        drop(tests_are_over);
-        (of_tests, beside.join().expect("running a step does not panic"))
-    });
-    outcomes.push(of_tests?);
-    outcomes.extend(of_beside?);
-    if outcomes.iter().all(Outcome::is_passed) {
-        outcomes.extend(run_in_order(last, Step::run)?);
-    }
-    outcomes.resize_with(steps.len(), || Outcome::NotRun);
-    Ok(outcomes)
+/// Steps that run one after the other, beside those of other lanes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    /// First, with its output shown.
+    Build,
+    /// Beside the build: needs nothing built.
+    BesideBuild,
+    /// After the build, with their output shown.
+    Tests,
+    /// Beside the tests: documentation and examples, which need cargo.
+    Documentation,
+    /// Beside the tests. Nodes, clients and tests wait for servers, disks and deadlines more than they compute.
+    Storm,
 }
 
-fn run_in_order(steps: &[Step], run: impl Fn(Step) -> Result<Outcome>) -> Result<Vec<Outcome>> {
-    let mut outcomes = Vec::with_capacity(steps.len());
-    let mut goes_on = true;
+impl Lane {
+    fn steps(self, chosen: &[Step]) -> Vec<Step> {
+        chosen.iter().copied().filter(|step| step.lane() == self).collect()
+    }
+
+    fn head_start_of_others(self) -> Duration {
+        if self == Self::Documentation { HEAD_START } else { Duration::ZERO }
+    }
+}
+
+/// Runs the build and what needs nothing built, then the tests and what needs the build.
+fn run_steps(chosen: &[Step]) -> Result<Vec<Outcome>> {
+    let mut done = run_lanes(chosen, Lane::Build, &[Lane::BesideBuild])?;
+    if done.iter().all(|(_, outcome)| outcome.is_passed()) {
+        done.extend(run_lanes(chosen, Lane::Tests, &[Lane::Documentation, Lane::Storm])?);
+    }
+    let mut outcome_of = |step| {
+        let at = done.iter().position(|(of, _)| *of == step)?;
+        Some(done.swap_remove(at).1)
+    };
+    Ok(chosen.iter().map(|&step| outcome_of(step).unwrap_or(Outcome::NotRun)).collect())
+}
+
+/// Runs `main` with its output shown, and the other lanes beside it with theirs captured.
+fn run_lanes(chosen: &[Step], main: Lane, beside: &[Lane]) -> Result<Vec<(Step, Outcome)>> {
+    thread::scope(|scope| {
+        let mut running = Vec::new();
+        let mut waiting = Vec::new();
+        for &lane in beside {
+            let (main_is_over, over) = mpsc::channel::<()>();
+            waiting.push(main_is_over);
+            running.push(scope.spawn(move || {
+                // Once `main` is over it needs no head start any more.
+                let _ = over.recv_timeout(lane.head_start_of_others());
+                run_in_order(&lane.steps(chosen), Step::run_captured)
+            }));
+        }
+        let of_main = run_in_order(&main.steps(chosen), Step::run);
+        drop(waiting);
+        let mut outcomes = of_main?;
+        for lane in running {
+            outcomes.extend(lane.join().expect("running a step does not panic")?);
+        }
+        Ok(outcomes)
+    })
+}
+
+fn run_in_order(steps: &[Step], run: impl Fn(Step) -> Result<Outcome>) -> Result<Vec<(Step, Outcome)>> {
+    let mut outcomes: Vec<(Step, Outcome)> = Vec::with_capacity(steps.len());
     for &step in steps {
-        let outcome = if goes_on { run(step)? } else { Outcome::NotRun };
-        goes_on = outcome.is_passed();
-        outcomes.push(outcome);
+        let goes_on = outcomes.iter().all(|(_, outcome)| outcome.is_passed());
+        outcomes.push((step, if goes_on { run(step)? } else { Outcome::NotRun }));
     }
     Ok(outcomes)
 }
@@ -126,14 +151,14 @@ fn run_in_order(steps: &[Step], run: impl Fn(Step) -> Result<Outcome>) -> Result
 fn choose_steps(options: &Options) -> Vec<Step> {
     let is_chosen = |step: Step| match (options.only, options.from) {
         (Some(only), _) => step == only,
-        (None, Some(first)) => step >= first,
+        // Whatever comes after the build runs what it built.
+        (None, Some(first)) => step >= first || step == Step::Clippy,
         (None, None) => true,
     };
     Step::value_variants().iter().copied().filter(|&step| is_chosen(step)).collect()
 }
 
-/// Formats the results. The times of the steps add up to more than `total` if some ran beside
-/// others.
+/// The times of the steps add up to more than `total` if some ran beside others.
 fn summarise(steps: &[Step], outcomes: &[Outcome], total: Duration) -> String {
     let mut lines = vec![format!("{:<12} {:<8} {:>8}", "step", "result", "time")];
     for (step, outcome) in steps.iter().zip(outcomes) {
@@ -150,7 +175,7 @@ impl Step {
         self.to_possible_value().expect("no step is hidden").get_name().to_owned()
     }
 
-    /// Inherits this process's output.
+    /// Its output goes where ours goes.
     fn run(self) -> Result<Outcome> {
         let command = self.command();
         println!("\n==> {}: {command}", self.name());
@@ -160,13 +185,23 @@ impl Step {
         Ok(outcome)
     }
 
-    /// Runs beside another step: prints its output in one piece at its end.
+    fn lane(self) -> Lane {
+        match self {
+            Self::Formatting | Self::Clippy => Lane::Build,
+            Self::ApiLint => Lane::BesideBuild,
+            Self::Tests => Lane::Tests,
+            Self::Docs | Self::Examples => Lane::Documentation,
+            Self::Storm => Lane::Storm,
+        }
+    }
+
+    /// Beside another step: its output is shown in one piece when it is over.
     fn run_captured(self) -> Result<Outcome> {
         let command = self.command();
         let started = Instant::now();
         let (status, output) = command.run_captured()?;
         let outcome = Outcome::of(status, started.elapsed());
-        let mut shown = format!("\n==> {}, beside the tests: {command}\n", self.name()).into_bytes();
+        let mut shown = format!("\n==> {}, beside the others: {command}\n", self.name()).into_bytes();
         shown.extend(output);
         shown.extend(format!("<== {}\n\n", outcome.tell(self)).into_bytes());
         std::io::stdout().write_all(&shown)?;
@@ -189,15 +224,14 @@ impl Step {
                 .with_env("RUSTDOC", PROGRAM.to_string_lossy())
                 .with_env(rustdoc::DOCS_IN, docs_in().to_string_lossy()),
             Self::Examples => linted(CommandLine::new("cargo test --workspace --examples --locked")),
-            // The storm uses the programs that were built for the tests. It has a fixed seed, so
-            // that a change is not blamed for the findings of another plan.
+            // The programs are those that the tests were built with. One seed, so that a change is not blamed for what another plan would find.
             Self::Storm => {
                 CommandLine::of(PROGRAM.to_string_lossy(), "storm --as-built --minutes 2 --seed 71")
             }
         }
     }
 
-    /// A hint on the remedy, for steps with one of their own.
+    /// A line on the remedy, where the step has one of its own.
     fn hint(self) -> &'static str {
         match self {
             Self::Formatting => "  mend it with: cargo fmt --all\n",
@@ -209,11 +243,14 @@ impl Step {
     }
 }
 
-/// Compiles the crates of the workspace with clippy, which is the compiler plus lints: the linted
-/// code is the tested code, and nothing is compiled a second time. `cargo clippy` sets the same
-/// variables.
+/// The crates of the workspace are compiled by clippy, which is the compiler and its lints in one: what is linted is what is
+/// tested, and nothing is compiled a second time for the lints alone. This is what `cargo clippy` sets for its checks.
+///
+/// The compiler also leaves out what only the next build or a debugger would use.
 fn linted(command: CommandLine) -> CommandLine {
     command
+        .with_env("CARGO_INCREMENTAL", "0")
+        .with_env("CARGO_PROFILE_DEV_DEBUG", "0")
         .with_env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
         .with_env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__")
 }
@@ -264,9 +301,9 @@ mod tests {
     }
 
     #[test]
-    fn from_skips_the_steps_before() {
+    fn from_skips_the_steps_before_but_the_build() {
         let steps = choose_steps(&Options { from: Some(Step::Docs), only: None });
-        assert_eq!(steps, [Step::Docs, Step::Examples, Step::Storm]);
+        assert_eq!(steps, [Step::Clippy, Step::Docs, Step::Examples, Step::Storm]);
     }
 
     #[test]

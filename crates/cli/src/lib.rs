@@ -1,4 +1,6 @@
 //! The `hapax` command. Data goes to standard output, everything else to standard error.
+//!
+//! A library, because cargo compiles a library while its dependencies are still being optimised, and a program only afterwards.
 
 mod admin;
 mod api_key;
@@ -60,7 +62,8 @@ use output::refusal::Connection;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn main() -> ExitCode {
+/// Reads the command line, carries it out, and returns the exit code.
+pub fn main() -> ExitCode {
     let mut arguments = Arguments::read();
     let outcome = run(&mut arguments);
     match outcome {
