@@ -2,12 +2,10 @@
 
 use crate::support;
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hapax_api::client::{Client, Terms};
@@ -15,95 +13,19 @@ use hapax_api::{CreateRun, CreateRunBatch, JsonObject, Priority};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use support::dev::hapax;
+use support::provider::{Provider, Reply};
 use support::serve::Serve;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 /// Runs whose charge is under way at the backup.
 const RUNS: usize = 20;
+/// Where the provider is charged.
+const CHARGE: &str = "/charge";
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// A provider that writes down every charge by its effect key, and answers only while it is open.
-#[derive(Clone)]
-struct Provider {
-    address: SocketAddr,
-    charges: Arc<Mutex<HashMap<String, usize>>>,
-    count: watch::Sender<usize>,
-    is_open: watch::Sender<bool>,
-}
-
-impl Provider {
-    async fn start() -> Provider {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let provider = Provider {
-            address: listener.local_addr().unwrap(),
-            charges: Arc::default(),
-            count: watch::Sender::new(0),
-            is_open: watch::Sender::new(false),
-        };
-        let accepting = provider.clone();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let provider = accepting.clone();
-                tokio::spawn(async move { provider.serve(stream).await });
-            }
-        });
-        provider
-    }
-
-    async fn serve(&self, stream: TcpStream) {
-        let mut stream = BufReader::new(stream);
-        while let Some(key) = read_key(&mut stream).await {
-            *self.charges.lock().unwrap().entry(key).or_default() += 1;
-            self.count.send_modify(|count| *count += 1);
-            let _ = self.is_open.subscribe().wait_for(|is_open| *is_open).await;
-            let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
-            if stream.write_all(answer.as_bytes()).await.is_err() {
-                return;
-            }
-        }
-    }
-
-    async fn until(&self, least: usize) {
-        let mut changes = self.count.subscribe();
-        let reached = tokio::time::timeout(PATIENCE, changes.wait_for(|count| *count >= least)).await.is_ok();
-        assert!(reached, "{} of {least} charges", *self.count.borrow());
-    }
-
-    fn requests(&self) -> usize {
-        *self.count.borrow()
-    }
-}
-
-/// The effect key of the next request.
-async fn read_key(stream: &mut BufReader<TcpStream>) -> Option<String> {
-    let (mut key, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if stream.read_line(&mut line).await.ok()? == 0 {
-            return None;
-        }
-        let line = line.trim_end();
-        if line.is_empty() {
-            break;
-        }
-        if let Some((name, value)) = line.split_once(": ") {
-            match name.to_ascii_lowercase().as_str() {
-                "idempotency-key" => key = value.trim_matches('"').to_owned(),
-                "content-length" => length = value.parse().ok()?,
-                _ => {}
-            }
-        }
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).await.ok()?;
-    Some(key)
-}
 
 fn document(provider: SocketAddr) -> Value {
     json!({ "name": "order", "version": 1, "steps": [
-        { "name": "charge", "type": "http", "method": "POST", "url": format!("http://{provider}/charge") },
+        { "name": "charge", "type": "http", "method": "POST", "url": format!("http://{provider}{CHARGE}") },
     ] })
 }
 
@@ -157,7 +79,7 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (store, backup) = (format!("sqlite:{}", at("hapax.db")), at("backup.db"));
-    let provider = Provider::start().await;
+    let provider = Provider::start(|_, _| Reply::OkWhenOpen).await;
     let key_file = folder.path().join("first.key");
     let server = serve(&store, provider.address, &key_file);
     let url = format!("http://{}", server.address());
@@ -174,7 +96,7 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
     for number in 0..RUNS {
         open.push(create(&client, &definition, &format!("order-{number}")).await.0);
     }
-    provider.until(RUNS).await;
+    provider.until(CHARGE, RUNS).await;
 
     // Others go on writing while the copy is made.
     let (stop, stopped) = watch::channel(false);
@@ -201,13 +123,13 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
     let loaded = load.await.unwrap();
 
     // The world goes on: every order that was open at the backup is charged and done.
-    provider.is_open.send_replace(true);
+    provider.open();
     for run in &open {
         let ended = client.get_result(run, PATIENCE).await;
         assert!(ended.as_ref().is_ok_and(|ended| ended.output.is_some()), "{run}: {ended:?}");
     }
     create(&client, &definition, "after-the-backup").await;
-    provider.until(RUNS + loaded + 1).await;
+    provider.until(CHARGE, RUNS + loaded + 1).await;
 
     let restore = ["admin", "restore", &backup, "--to", &store, "--force", "--json"];
     let refused = tokio::task::block_in_place(|| run(&restore));
@@ -227,7 +149,7 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
     assert!(checked.status.success(), "{}", said(&checked));
 
     // Runs that were under way come to rest without a request to the provider.
-    let before = provider.requests();
+    let before = provider.requests(CHARGE);
     let server = serve(&store, provider.address, &folder.path().join("none.key"));
     let url = format!("http://{}", server.address());
     let client = Client::new(&url, &admin.clone().into()).unwrap();
@@ -240,7 +162,7 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
         }
         assert!(began.elapsed() < PATIENCE, "{moving:?}");
     }
-    assert_eq!(provider.requests(), before, "nothing is sent before somebody has looked");
+    assert_eq!(provider.requests(CHARGE), before, "nothing is sent before somebody has looked");
     let audit = tokio::task::block_in_place(|| call(&url, &admin, &["audit", "--json"]));
     let by_restore = audit.iter().filter(|entry| entry.to_string().contains("hapax admin restore")).count();
     assert!(by_restore >= RUNS, "{by_restore} entries");
@@ -250,7 +172,7 @@ async fn a_store_that_is_restored_sends_nothing_before_somebody_has_looked() {
     tokio::task::block_in_place(|| call(&url, &admin, &["runs", "resume", &first, "--json"]));
     let ended = client.get_result(&first, PATIENCE).await;
     assert!(ended.as_ref().is_ok_and(|ended| ended.output.is_some()), "{ended:?}");
-    assert_eq!(provider.charges.lock().unwrap().get(&format!("{first}:charge")), Some(&2));
+    assert_eq!(provider.tally(CHARGE).get(&format!("{first}:charge")), Some(&2));
     // A key that is in the backup still names its run; one that is younger is gone.
     assert_eq!(create(&client, &definition, "order-0").await, (first, false));
     assert!(create(&client, &definition, "after-the-backup").await.1);

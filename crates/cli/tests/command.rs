@@ -2,6 +2,7 @@
 
 mod support {
     pub mod dev;
+    pub mod provider;
     pub mod serve;
     pub mod terminal;
 }

@@ -2,10 +2,8 @@
 
 use crate::support;
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hapax_api::client::{Client, Terms};
@@ -14,128 +12,38 @@ use hapax_postgres_fixture::Database;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use support::dev::hapax;
+use support::provider::{Provider, Received, Reply};
 use support::serve::Serve;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 
 /// Runs under way when the node is stopped. So many wires begin at once that some are claimed and not yet sent.
 const RUNS: usize = 100;
+const RESERVE: &str = "/reserve";
+const WIRE: &str = "/wire";
 /// Wires that the provider has seen when the node is stopped.
 const SEEN_BEFORE_THE_PAUSE: usize = 5;
 /// Longest time that anything in this test may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A bank that ignores keys: every request for a wire is a wire. It answers no reservation before its doors open.
-#[derive(Clone)]
-struct Bank {
-    address: SocketAddr,
-    /// Effect keys of the wires, in order of arrival.
-    wires: Arc<Mutex<Vec<String>>>,
-    reservations: watch::Sender<usize>,
-    count: watch::Sender<usize>,
-    is_open: watch::Sender<bool>,
-}
-
-impl Bank {
-    async fn start() -> Bank {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let bank = Bank {
-            address: listener.local_addr().unwrap(),
-            wires: Arc::default(),
-            reservations: watch::Sender::new(0),
-            count: watch::Sender::new(0),
-            is_open: watch::Sender::new(false),
-        };
-        let accepting = bank.clone();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let bank = accepting.clone();
-                tokio::spawn(async move { bank.serve(stream).await });
-            }
-        });
-        bank
-    }
-
-    async fn serve(&self, stream: TcpStream) {
-        let mut stream = BufReader::new(stream);
-        while let Some((path, key)) = read_request(&mut stream).await {
-            let status = match path.as_str() {
-                "/reserve" => {
-                    self.reservations.send_modify(|count| *count += 1);
-                    let _ = self.is_open.subscribe().wait_for(|is_open| *is_open).await;
-                    "200 OK"
-                }
-                "/wire" => {
-                    self.wires.lock().unwrap().push(key);
-                    self.count.send_modify(|count| *count += 1);
-                    "200 OK"
-                }
-                lookup => {
-                    let asked = lookup.trim_start_matches("/lookup/").replace("%3A", ":");
-                    match self.wires.lock().unwrap().contains(&asked) {
-                        true => "200 OK",
-                        false => "404 Not Found",
-                    }
-                }
-            };
-            let answer = format!(
-                "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"
-            );
-            if stream.write_all(answer.as_bytes()).await.is_err() {
-                return;
+fn bank(request: &Received, before: &[Received]) -> Reply {
+    match request.path.as_str() {
+        RESERVE => Reply::OkWhenOpen,
+        WIRE => Reply::Ok,
+        lookup => {
+            let asked = lookup.trim_start_matches("/lookup/").replace("%3A", ":");
+            match before.iter().any(|wire| wire.path == WIRE && wire.key == asked) {
+                true => Reply::Ok,
+                false => Reply::NotFound,
             }
         }
     }
-
-    /// How often each key was wired.
-    fn tally(&self) -> HashMap<String, usize> {
-        let mut tally = HashMap::new();
-        for key in self.wires.lock().unwrap().iter() {
-            *tally.entry(key.clone()).or_default() += 1;
-        }
-        tally
-    }
-}
-
-/// The path and the effect key of the next request.
-async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<(String, String)> {
-    let (mut path, mut key, mut length) = (String::new(), String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if stream.read_line(&mut line).await.ok()? == 0 {
-            return None;
-        }
-        let line = line.trim_end();
-        if line.is_empty() {
-            break;
-        }
-        if path.is_empty() {
-            path = line.split(' ').nth(1)?.to_owned();
-        } else if let Some((name, value)) = line.split_once(": ") {
-            match name.to_ascii_lowercase().as_str() {
-                "idempotency-key" => key = value.trim_matches('"').to_owned(),
-                "content-length" => length = value.parse().ok()?,
-                _ => {}
-            }
-        }
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).await.ok()?;
-    Some((path, key))
-}
-
-async fn until(counter: &watch::Sender<usize>, least: usize, what: &str) {
-    let mut changes = counter.subscribe();
-    let reached = tokio::time::timeout(PATIENCE, changes.wait_for(|count| *count >= least)).await.is_ok();
-    assert!(reached, "{what}: {} of {least}", *counter.borrow());
 }
 
 /// A reservation that may be repeated, then a wire that must not be, and that the bank can be asked about.
 fn document(bank: SocketAddr) -> Value {
     json!({ "name": "wire", "version": 1, "steps": [
-        { "name": "reserve", "type": "http", "method": "POST", "url": format!("http://{bank}/reserve") },
-        { "name": "wire", "type": "http", "method": "POST", "url": format!("http://{bank}/wire"),
+        { "name": "reserve", "type": "http", "method": "POST", "url": format!("http://{bank}{RESERVE}") },
+        { "name": "wire", "type": "http", "method": "POST", "url": format!("http://{bank}{WIRE}"),
           "effect": "claimed", "nonIdempotent": true, "timeout": "1s",
           "probe": { "method": "GET", "url": format!("http://{bank}/lookup/{{{{ key }}}}"), "settle": "2s",
                      "happened": "response.status == 200", "didNotHappen": "response.status == 404" } },
@@ -173,7 +81,7 @@ fn order(definition: &str, number: usize) -> CreateRun {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_wakes_after_its_lease_ended_sends_nothing() {
     let (database, folder) = (Database::empty().await.unwrap(), tempfile::tempdir().unwrap());
-    let bank = Bank::start().await;
+    let bank = Provider::start(bank).await;
     let key_file = folder.path().join("first.key");
     let first = serve(&database.tcp_url(), bank.address, &key_file);
     let url = format!("http://{}", first.address());
@@ -191,9 +99,9 @@ async fn a_node_that_wakes_after_its_lease_ended_sends_nothing() {
     let runs = (0..RUNS).map(|number| order(definition, number)).collect();
     let made = client.create_runs(&CreateRunBatch { runs }, Terms::default()).await.unwrap();
     assert!(made.items.iter().all(|item| item.created_run.is_some()), "{made:?}");
-    until(&bank.reservations, RUNS, "reservations").await;
-    bank.is_open.send_replace(true);
-    until(&bank.count, SEEN_BEFORE_THE_PAUSE, "wires before the pause").await;
+    bank.until(RESERVE, RUNS).await;
+    bank.open();
+    bank.until(WIRE, SEEN_BEFORE_THE_PAUSE).await;
     first.signal(Signal::STOP);
 
     let second = serve(&database.tcp_url(), bank.address, &folder.path().join("none.key"));
@@ -204,14 +112,14 @@ async fn a_node_that_wakes_after_its_lease_ended_sends_nothing() {
         let ended = client.get_result(run, PATIENCE).await;
         assert!(ended.as_ref().is_ok_and(|ended| ended.output.is_some()), "{run}: {ended:?}");
     }
-    let before_it_wakes = bank.wires.lock().unwrap().len();
+    let before_it_wakes = bank.requests(WIRE);
 
     first.signal(Signal::CONT);
     first.signal(Signal::TERM);
     // Once it is gone it has sent all that it will ever send.
     let (_, said) = first.end();
-    let after = bank.wires.lock().unwrap().len();
-    let twice: Vec<_> = bank.tally().into_iter().filter(|(_, times)| *times > 1).collect();
+    let after = bank.requests(WIRE);
+    let twice: Vec<_> = bank.tally(WIRE).into_iter().filter(|(_, times)| *times > 1).collect();
     assert!(
         twice.is_empty(),
         "{} wires before it woke, {after} after; twice: {twice:?}\n{said}",
