@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::app::App;
 use crate::authenticate::Authenticator;
+use crate::console::ConsoleHost;
 use crate::catalog_watcher::{keep_learning, learn_changes};
 use crate::credentials::key::ApiKey;
 use crate::cursor::Cursors;
@@ -69,6 +70,7 @@ impl From<Problem> for LaunchError {
 pub struct Server {
     app: Arc<App>,
     keys: IdempotencyLayer,
+    console: Option<Arc<ConsoleHost>>,
 }
 
 impl Server {
@@ -139,7 +141,9 @@ impl Server {
             metrics,
             options,
         };
-        Ok(Server { app: Arc::new(app), keys })
+        let app = Arc::new(app);
+        let console = app.options.console.then(|| Arc::new(ConsoleHost::new(app.clone())));
+        Ok(Server { app, keys, console })
     }
 
     /// Who there is.
@@ -170,7 +174,13 @@ impl Server {
 
     /// All routes, for a listener of one's own.
     pub fn router(&self) -> axum::Router {
-        router(&self.app, &self.keys)
+        router(&self.app, &self.keys, self.console.as_ref())
+    }
+
+    /// Path and query of a link that signs in to the console as whoever has this key: for whoever opens it first, and not for long. `None`
+    /// without a console.
+    pub fn console_link(&self, key: &ApiKey) -> Result<Option<String>, Problem> {
+        self.console.as_ref().map(|console| console.link(key)).transpose()
     }
 
     /// What is counted alone, without authentication: for a second listener that only those who watch can reach. It tells about all
