@@ -137,7 +137,14 @@ pub(crate) async fn run(options: Options) -> Result<()> {
                 sample_definition: &sample,
                 stub_url: stub_url.as_deref(),
             }),
-            false => output::print(&welcome(&url, &key, &sample, console_url.as_deref(), stub_url.as_deref(), data)),
+            false => output::print(&welcome(
+                &url,
+                &key,
+                &sample,
+                console_url.as_deref(),
+                stub_url.as_deref(),
+                data,
+            )),
         }
     })
     .await

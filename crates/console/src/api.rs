@@ -4,7 +4,7 @@ use axum::Router;
 use axum::body::Body;
 use hapax_api::{Code, Problem};
 use http::header::{ACCEPT, CONTENT_TYPE, IF_MATCH};
-use http::{Extensions, HeaderMap, HeaderName, Request, StatusCode};
+use http::{Extensions, HeaderName, Request, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower::ServiceExt;
@@ -24,7 +24,6 @@ pub(crate) struct Api {
 /// What the API answered, if it did not refuse.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub(crate) headers: HeaderMap,
     /// The body, byte for byte.
     pub(crate) bytes: Vec<u8>,
 }
@@ -93,6 +92,23 @@ impl Api {
         self.call(op, &text::fill(op.path, arguments), guards, Some(body)).await
     }
 
+    /// Follows what happens after the event `seen`; the body is a stream of server-sent events.
+    pub(crate) async fn follow(&self, op: &Op, arguments: &[&str], seen: &str) -> Result<Body, Problem> {
+        let mut request = Request::builder().method(op.method.clone()).uri(text::fill(op.path, arguments));
+        if !seen.is_empty() {
+            request = request.header("last-event-id", seen);
+        }
+        let mut request = request.body(Body::empty()).map_err(|error| unreadable(&error))?;
+        request.extensions_mut().extend(self.marks.clone());
+        let Ok(answer) = self.routes.clone().oneshot(request).await;
+        if answer.status().is_success() {
+            return Ok(answer.into_body());
+        }
+        let bytes = axum::body::to_bytes(answer.into_body(), MAX_ANSWER_BYTES).await;
+        let bytes = bytes.map_err(|error| unreadable(&error))?;
+        Err(serde_json::from_slice(&bytes).unwrap_or_else(|error| unreadable(&error)))
+    }
+
     async fn call(
         &self,
         op: &Op,
@@ -123,10 +139,10 @@ impl Api {
         let bytes = axum::body::to_bytes(body, MAX_ANSWER_BYTES).await;
         let bytes = bytes.map_err(|error| unreadable(&error))?;
         match parts.status {
-            status if status.is_success() => Ok(Answer { headers: parts.headers, bytes: bytes.into() }),
+            status if status.is_success() => Ok(Answer { bytes: bytes.into() }),
             // The health of a node is told by an answer that monitors count as a failure.
             StatusCode::SERVICE_UNAVAILABLE if op.path == crate::ops::SHOW_READINESS.path => {
-                Ok(Answer { headers: parts.headers, bytes: bytes.into() })
+                Ok(Answer { bytes: bytes.into() })
             }
             _ => Err(serde_json::from_slice(&bytes).unwrap_or_else(|error| unreadable(&error))),
         }

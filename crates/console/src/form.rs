@@ -168,11 +168,6 @@ impl Submitted {
         sent.map_err(|problem| self.visit.refuse(problem))
     }
 
-    /// The version that was shown, for operations that take it in their body.
-    pub(crate) fn version(&self) -> Result<u64, Failure> {
-        self.number("version")
-    }
-
     /// A field that is a number.
     pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<T, Failure> {
         self.text(name).parse().map_err(|_| {

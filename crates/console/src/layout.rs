@@ -173,6 +173,8 @@ pub(crate) struct Frame {
     pub(crate) back: Option<String>,
     /// Where fragments of this page come from while it is open.
     pub(crate) live: Option<String>,
+    /// Is the page asked for anew now and then while somebody looks at it?
+    pub(crate) refresh: bool,
 }
 
 impl std::fmt::Debug for Frame {
@@ -197,7 +199,7 @@ pub(crate) fn page(frame: &Frame, title: &str, content: Markup) -> Response {
         details.menu { summary.button.plain { "Menu" } (navigation(frame)) }
         div.columns {
             div.side { (navigation(frame)) }
-            main #main tabindex="-1" data-live=[frame.live.as_deref()] {
+            main #main tabindex="-1" data-live=[frame.live.as_deref()] data-refresh[frame.refresh] {
                 @if let Some(Flash(text)) = &frame.flash { p.flash role="status" { (text) } }
                 (content)
             }

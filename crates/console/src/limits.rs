@@ -26,3 +26,11 @@ pub const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 pub const MAX_SESSIONS_PER_CREDENTIAL: usize = 20;
 /// Longest description of a browser that is kept.
 pub const MAX_AGENT_CHARS: usize = 120;
+/// Shortest time between two updates of a live page.
+pub const LIVE_PAUSE: Duration = Duration::from_millis(700);
+/// How often a live page that nothing happens to hears that its connection lives.
+pub const LIVE_KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// Pages of the ledger that one look at the evidence reads.
+pub const MAX_EVIDENCE_PAGES: usize = 10;
+/// Pages of open doubts in which one is looked for.
+pub const MAX_DOUBT_PAGES: usize = 10;

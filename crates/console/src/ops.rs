@@ -102,6 +102,8 @@ operations! {
     REPROCESS_EVENTS = post("/api/v1/webhook-events/reprocess");
     LIST_ENTITY_WORKFLOWS = get("/api/v1/entity-workflows");
     SHOW_ENTITY_WORKFLOW = get("/api/v1/entity-workflows/{name}");
+    DRAW_ENTITY_WORKFLOW = get("/api/v1/entity-workflows/{name}/diagram");
+    STREAM_EVENTS = get("/api/v1/workflow-runs/{id}/events/stream");
     LIST_ENTITIES = get("/api/v1/entities/{type}");
     SHOW_ENTITY = get("/api/v1/entities/{type}/{id}");
     TAKE_STEP = post("/api/v1/entities/{type}/{id}/steps/{stepKey}");

@@ -40,6 +40,12 @@ pub(crate) fn query(pairs: &[(&str, Option<&str>)]) -> String {
     query
 }
 
+/// A word of the wire as people read it: `did_not_happen` becomes `did not happen`.
+pub(crate) fn spelled<T: serde::Serialize>(value: &T) -> String {
+    let word = serde_json::to_value(value).ok().and_then(|value| value.as_str().map(ToOwned::to_owned));
+    word.unwrap_or_default().to_lowercase().replace('_', " ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

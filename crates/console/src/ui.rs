@@ -1,13 +1,17 @@
 //! Components of pages: all texts are escaped by maud, and none takes ready-made HTML from outside.
 
 mod badge;
+mod diagram;
+mod journal;
 mod json;
 mod list;
 mod time;
 
 use maud::{Markup, html};
 
-pub(crate) use badge::{Shape, State, badge, of_operation, of_run, of_step, state};
+pub(crate) use badge::{State, badge, dot, of_operation, of_run, of_step, state};
+pub(crate) use diagram::diagram;
+pub(crate) use journal::{actor, journal};
 pub(crate) use json::json;
 pub(crate) use list::{Tab, facts, pager, table, tabs};
 pub(crate) use time::{ago, span_between, span_text, time, until_ms};
@@ -15,11 +19,6 @@ pub(crate) use time::{ago, span_between, span_text, time, until_ms};
 /// The heading of a page with one sentence under it.
 pub(crate) fn heading(title: &str, about: Markup) -> Markup {
     html! { div.heading { h1 { (title) } p.about { (about) } } }
-}
-
-/// A part of a page with its heading.
-pub(crate) fn section(id: &str, title: &str, content: Markup) -> Markup {
-    html! { section id=(id) { h2 { (title) } (content) } }
 }
 
 /// Nothing where something could be.

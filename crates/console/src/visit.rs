@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::response::Response;
-use hapax_api::Problem;
+use hapax_api::{Problem, Role};
 use http::request::Parts;
 use http::{Extensions, HeaderValue, Method};
 use maud::Markup;
@@ -22,10 +22,10 @@ use crate::{Console, Session};
 pub(crate) struct Visit {
     pub(crate) console: Arc<Console>,
     pub(crate) session: Arc<Session>,
+    /// What the cookie carries.
+    pub(crate) token: String,
     api: Api,
     pub(crate) frame: Frame,
-    /// Path and query of this page.
-    pub(crate) here: String,
     /// The time now, in milliseconds.
     pub(crate) now_ms: i64,
 }
@@ -54,6 +54,24 @@ impl Visit {
         query: &[(&str, Option<&str>)],
     ) -> Result<Answer, Failure> {
         self.api.ask(op, arguments, query).await.map_err(|problem| self.refuse(problem))
+    }
+
+    /// Reads for a part of a page that can be left out, with a query.
+    pub(crate) async fn look_up<T: DeserializeOwned>(
+        &self,
+        op: &Op,
+        query: &[(&str, Option<&str>)],
+    ) -> Result<Option<T>, Failure> {
+        match self.api.read(op, &[], query).await {
+            Ok(found) => Ok(Some(found)),
+            Err(problem) if problem.status == 404 => Ok(None),
+            Err(problem) => Err(self.refuse(problem)),
+        }
+    }
+
+    /// May the caller decide what cannot be taken back?
+    pub(crate) fn is_manager(&self) -> bool {
+        matches!(self.session.role, Role::Manager | Role::Admin)
     }
 
     /// Reads for a part of a page that can be left out: `None` if there is no such thing, or if the caller may not read it.
@@ -107,14 +125,15 @@ impl FromRequestParts<Arc<Console>> for Visit {
             session: session.clone(),
             nav,
             path: parts.uri.path().to_owned(),
-            here: here.clone(),
+            here,
             theme: Theme::of(read_cookie(&parts.headers, layout::THEME_COOKIE)),
             flash: Flash::of(read_cookie(&parts.headers, crate::flash::COOKIE)),
             search: String::new(),
             back: None,
             live: None,
+            refresh: false,
         };
         let now_ms = host.now_ms();
-        Ok(Visit { console: console.clone(), session, api, frame, here, now_ms })
+        Ok(Visit { console: console.clone(), session, token, api, frame, now_ms })
     }
 }

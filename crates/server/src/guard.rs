@@ -71,7 +71,7 @@ where
         Box::pin(async move {
             let address = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
             // Only the console, in this process, can say who is signed in.
-            let signed_in = request.extensions_mut().remove::<SignedIn>().map(|SignedIn(identity)| identity);
+            let signed_in = request.extensions().get::<SignedIn>().map(|SignedIn(identity)| identity.clone());
             let identity = match guard.admit(request.headers(), address, signed_in).await {
                 Ok(Some(identity)) => identity,
                 Ok(None) => return ready.call(request).await,

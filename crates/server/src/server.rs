@@ -14,8 +14,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::app::App;
 use crate::authenticate::Authenticator;
-use crate::console::ConsoleHost;
 use crate::catalog_watcher::{keep_learning, learn_changes};
+use crate::console::ConsoleHost;
 use crate::credentials::key::ApiKey;
 use crate::cursor::Cursors;
 use crate::definitions::{DefinitionLimits, Definitions};

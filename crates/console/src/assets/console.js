@@ -54,3 +54,41 @@ addEventListener("click", (event) => {
 });
 
 localise(document);
+
+// Live pages: the page is asked for anew and its fragments take the place of those shown, unless somebody works in them.
+const main = document.querySelector("main");
+let isAsking = false;
+async function renew() {
+  if (isAsking || document.hidden) return;
+  isAsking = true;
+  try {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" }, credentials: "same-origin" });
+    if (!answer.ok || answer.redirected) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    localise(fresh);
+    for (const part of document.querySelectorAll("[data-fragment]")) {
+      const next = fresh.getElementById(part.id);
+      if (!next || part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) continue;
+      if (part.querySelector("details.disclosed[open], details.more[open], form[data-sent]")) continue;
+      for (const open of part.querySelectorAll("details[id][open]")) next.querySelector(`#${CSS.escape(open.id)}`)?.setAttribute("open", "");
+      // Keys of forms are new each time; that alone is no change.
+      const plain = (it) => it.innerHTML.replace(/console-[0-9a-f-]{36}/g, "");
+      if (plain(part) !== plain(next)) part.replaceWith(document.adoptNode(next));
+    }
+    const live = fresh.querySelector("main")?.dataset.live;
+    if (live) main.dataset.live = live; else { delete main.dataset.live; source?.close(); source = null; }
+  } catch { /* The next message, or the next look, tries again. */ } finally { isAsking = false; }
+}
+let source = null;
+function follow() {
+  source?.close();
+  source = null;
+  if (document.hidden || !main?.dataset.live) return;
+  source = new EventSource(main.dataset.live);
+  source.addEventListener("moved", renew);
+}
+if (main?.dataset.live) {
+  follow();
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) renew(); follow(); });
+}
+if (main && "refresh" in main.dataset) setInterval(renew, 4000);

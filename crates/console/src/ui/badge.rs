@@ -62,6 +62,13 @@ pub(crate) fn badge(state: State, word: &str) -> Markup {
     }
 }
 
+/// The shape of a state alone, beside a word that says the same.
+pub(crate) fn dot(state: State, word: &str) -> Markup {
+    html! {
+        svg.dot.(state.class()) viewBox="0 0 12 12" role="img" aria-label=(word) { title { (word) } path d=(state.shape().0) {} }
+    }
+}
+
 /// The status of a run.
 pub(crate) fn of_run(status: RunStatus) -> Markup {
     let (state, word) = match status {
