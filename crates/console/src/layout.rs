@@ -107,7 +107,7 @@ const GROUPS: &[(&str, &[Entry])] = &[
             Entry {
                 path: "/console/keys",
                 name: "Keys",
-                icon: "M5 7.5a3 3 0 1 0 0 .1zM7.9 7.5H14v3M11.5 7.5v2",
+                icon: "M7.2 8a2.6 2.6 0 1 0 0 .01zM7.2 8H14v2.6M11.2 8v2",
                 needs: ops::SHOW_KEY,
             },
             Entry {

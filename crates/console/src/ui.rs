@@ -13,7 +13,7 @@ pub(crate) use badge::{State, badge, dot, of_operation, of_run, of_step, state};
 pub(crate) use diagram::diagram;
 pub(crate) use journal::{actor, journal};
 pub(crate) use json::json;
-pub(crate) use list::{Tab, facts, pager, table, tabs};
+pub(crate) use list::{Tab, facts, known, pager, table, tabs};
 pub(crate) use time::{ago, span_between, span_text, time, until_ms};
 
 /// The heading of a page with one sentence under it.
@@ -64,6 +64,20 @@ pub(crate) fn entity_path(kind: &str, id: &str) -> String {
 /// An operation that leads to its page.
 pub(crate) fn operation_link(id: &str) -> Markup {
     id_link(&format!("/console/operations/{}", crate::text::encode(id)), id)
+}
+
+/// A sentence of the API: what stands between backticks is code.
+pub(crate) fn sentence(text: &str) -> Markup {
+    let parts = text.split('`').enumerate();
+    html! { @for (place, part) in parts { @if place % 2 == 1 { code { (part) } } @else { (part) } } }
+}
+
+/// A text in which one id becomes a link.
+pub(crate) fn linked(text: &str, id: &str, link: &Markup) -> Markup {
+    match text.split_once(id) {
+        Some((before, after)) => html! { (before) (link) (after) },
+        None => html! { (text) " " (link) },
+    }
 }
 
 /// A page, or a part of one, that has nothing to show yet, and why.

@@ -91,7 +91,7 @@ async fn show(visit: Visit, Path((run, step)): Path<(String, String)>) -> Result
         div.heading {
             p.crumb { a href=(PATH) { "Doubts" } " / " (ui::run_link(&run)) }
             h1 { "Did " (step) " happen?" }
-            @if let Some(doubt) = &doubt { p.about { "In doubt for " (ui::ago(&doubt.since, visit.now_ms)) ", in " (doubt.workflow) "." } }
+            @if let Some(doubt) = &doubt { p.about { "It came into doubt " (ui::ago(&doubt.since, visit.now_ms)) ", in " (doubt.workflow) "." } }
         }
         @match &doubt {
             Some(doubt) => { (facts_of(doubt, entry)) (rulings(&visit, doubt)) }

@@ -53,29 +53,23 @@ async fn show(mut visit: Visit, Path(id): Path<String>) -> Result<Response, Fail
 }
 
 fn facts(visit: &Visit, operation: &Operation) -> Markup {
-    let or_none = |value: &Option<String>| html! { @match value { Some(value) => { (value) }, None => { (ui::none()) } } };
-    ui::facts(vec![
-        ("Moves", html! { code { (operation.from) } " → " code { (operation.to) } }),
+    let key = |key: &String| ui::id_link(&format!("/console/keys/operation/{}", text::encode(key)), key);
+    ui::known(vec![
+        ("Moves", Some(html! { code { (operation.from) } " → " code { (operation.to) } })),
+        ("Asked for by", operation.actor.as_ref().map(ui::actor)),
+        ("As requester", operation.requester.as_ref().map(|it| html! { (it) })),
+        ("Key", operation.idempotency_key.as_ref().map(key)),
+        ("Effect key", Some(ui::id(&operation.effect_key))),
+        ("Began", Some(ui::time(&operation.began_at))),
+        ("Ended", operation.ended_at.as_deref().map(ui::time)),
+        ("Holder last heard of", operation.heard_at.as_ref().map(|at| ui::ago(at, visit.now_ms))),
+        ("Attempts", Some(html! { (operation.attempts) })),
         (
-            "Asked for by",
-            html! { @match &operation.actor { Some(actor) => { (ui::actor(actor)) }, None => { (ui::none()) } } },
+            "If its holder vanishes",
+            Some(html! { (operation.recovery) ", by the janitor of " (operation.module) }),
         ),
-        ("As requester", or_none(&operation.requester)),
-        (
-            "Key",
-            html! { @match &operation.idempotency_key { Some(key) => { (ui::id_link(&format!("/console/keys/operation/{}", text::encode(key)), key)) }, None => { (ui::none()) } } },
-        ),
-        ("Effect key", ui::id(&operation.effect_key)),
-        ("Began", ui::time(&operation.began_at)),
-        ("Ended", operation.ended_at.as_deref().map_or_else(ui::none, ui::time)),
-        (
-            "Holder last heard of",
-            html! { @match &operation.heard_at { Some(at) => { (ui::ago(at, visit.now_ms)) }, None => { (ui::none()) } } },
-        ),
-        ("Attempts", html! { (operation.attempts) }),
-        ("If its holder vanishes", html! { (operation.recovery) ", by the janitor of " (operation.module) }),
-        ("Can be taken back", html! { @if operation.irreversible { "no" } @else { "yes" } }),
-        ("Run", operation.run_id.as_deref().map_or_else(ui::none, ui::run_link)),
+        ("Can be taken back", Some(html! { @if operation.irreversible { "no" } @else { "yes" } })),
+        ("Run", operation.run_id.as_deref().map(ui::run_link)),
     ])
 }
 

@@ -11,7 +11,9 @@ use axum::Router;
 use axum::extract::{Path, Query};
 use axum::response::Response;
 use axum::routing::{get, post};
-use hapax_api::{JournalEntry, LedgerEntry, Page, Run, RunDetail, RunEvent, RunStatus, Why, WhyRun};
+use hapax_api::{
+    JournalEntry, LedgerEntry, Page, Run, RunDetail, RunEvent, RunStatus, Why, WhyReason, WhyRun,
+};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -31,6 +33,7 @@ pub(super) fn routes() -> Router<Arc<Console>> {
         .route("/console/runs/{id}/pause", post(actions::pause))
         .route("/console/runs/{id}/resume", post(actions::resume))
         .route("/console/runs/{id}/signal", post(actions::signal))
+        .route("/console/runs/{id}/settle", post(actions::settle))
         .route("/console/runs/{id}/notes", post(actions::add_note))
 }
 
@@ -111,7 +114,7 @@ fn head(visit: &Visit, run: &Run, why: Option<&Why>) -> Markup {
             h1 { (run.subject.as_deref().or(run.idempotency_key.as_deref()).unwrap_or(&run.id)) " " (ui::of_run(run.status)) }
             p.about { (ui::id(&run.id)) }
         }
-        @if let Some(own) = own { (waits(own)) }
+        @if let Some(own) = own { (waits(visit, own)) }
         @if let Some(attention) = &run.needs_attention {
             div.notice.doubt role="status" {
                 p.sentence { "It stands still until people decide: " (text::spelled(&attention.reason)) "." }
@@ -125,31 +128,31 @@ fn head(visit: &Visit, run: &Run, why: Option<&Why>) -> Markup {
         }
         @if let Some(asked) = run.pending_request { p.hint { "Asked to " (text::spelled(&asked)) ", not yet done." } }
         (actions::buttons(visit, run))
-        (ui::facts(vec![
-            ("Started", ui::time(&run.created_at)),
-            ("Took", html! { @if let Some(ms) = took { (ui::span_text(ms)) } @if run.closed_at.is_none() { " so far" } }),
-            ("Key", match &run.idempotency_key { Some(key) => ui::id_link(&format!("/console/keys/run/{}", text::encode(key)), key), None => ui::none() }),
-            ("Parent", match &run.parent { Some(parent) => html! { (ui::run_link(&parent.run_id)) " " span.dim { (parent.step_id) } }, None => ui::none() }),
-            ("Wakes", run.wake_at.as_deref().map_or_else(ui::none, ui::time)),
-            ("Must end by", run.deadline_at.as_deref().map_or_else(ui::none, ui::time)),
-            ("Version", html! { (run.version) @if run.generation > 0 { " · generation " (run.generation) } }),
+        (ui::known(vec![
+            ("Started", Some(ui::time(&run.created_at))),
+            ("Took", took.map(|ms| html! { (ui::span_text(ms)) @if run.closed_at.is_none() { " so far" } })),
+            ("Key", run.idempotency_key.as_deref().map(|key| ui::id_link(&format!("/console/keys/run/{}", text::encode(key)), key))),
+            ("Parent", run.parent.as_ref().map(|parent| html! { (ui::run_link(&parent.run_id)) " " span.dim { (parent.step_id) } })),
+            ("Wakes", run.wake_at.as_deref().map(ui::time)),
+            ("Must end by", run.deadline_at.as_deref().map(ui::time)),
+            ("Version", Some(html! { (run.version) @if run.generation > 0 { " · generation " (run.generation) } })),
         ]))
         @if let Some(why) = why.filter(|why| why.runs.len() > 1) { (family(&why.runs, &run.id, why.is_cut)) }
     }
 }
 
 /// What a run waits for, in plain sentences, and what would move it.
-pub(super) fn waits(run: &WhyRun) -> Markup {
-    let tone = if is_open(run.status) { "active" } else { "" };
+pub(super) fn waits(visit: &Visit, run: &WhyRun) -> Markup {
     html! {
         @if is_open(run.status) && !run.waits_for.is_empty() {
-            div class={ "notice " (tone) } {
+            div.notice.active {
                 @for wait in &run.waits_for {
-                    p.sentence { "It " (wait.sentence) "." }
-                    p.dim {
-                        @if let Some(child) = &wait.child_run_id { "Child: " (ui::run_link(child)) " " }
-                        @if let Some(command) = &wait.command { "On a terminal: " code { (command) } }
-                    }
+                    // The command that ends the wait stands below.
+                    @let told = wait.sentence.split("; `hapax").next().unwrap_or_default();
+                    p.sentence { "It " (ui::sentence(told)) "." }
+                    @if let Some(child) = &wait.child_run_id { p.dim { "Child: " (ui::run_link(child)) } }
+                    @if let Some(command) = &wait.command { p.dim { "On a terminal: " code { (command) } } }
+                    @if let Some(key) = wait.key.as_deref().filter(|_| wait.reason == WhyReason::Promise) { (actions::settling(visit, &run.run_id, key)) }
                 }
             }
         }
@@ -165,7 +168,7 @@ pub(super) fn family(runs: &[WhyRun], here: &str, is_cut: bool) -> Markup {
                 @for run in runs {
                     li class={ "depth-" (run.depth.min(8)) } aria-current=[(run.run_id == here).then_some("true")] {
                         (ui::of_run(run.status)) " " (ui::run_link(&run.run_id)) " " span { (run.workflow) }
-                        @if let Some(wait) = run.waits_for.first() { " " span.dim { (wait.sentence) } }
+                        @if let Some(wait) = run.waits_for.first() { " " span.dim { (ui::sentence(wait.sentence.split("; `hapax").next().unwrap_or_default())) } }
                     }
                 }
             }

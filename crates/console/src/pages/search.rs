@@ -37,7 +37,7 @@ async fn show(mut visit: Visit, Query(Asked { q }): Query<Asked>) -> Result<Resp
         @match &why {
             Some(why) => {
                 (ui::heading(&q, html! { (why.matches.len()) @if why.matches.len() == 1 { " match" } @else { " matches" } " in this workspace." }))
-                (answer(why))
+                (answer(&visit, why))
             }
             None => {
                 (ui::heading(if q.is_empty() { "Search" } else { &q }, html! { "Nothing in this workspace has exactly this name." }))
@@ -53,17 +53,20 @@ async fn show(mut visit: Visit, Query(Asked { q }): Query<Asked>) -> Result<Resp
     Ok(visit.page(&format!("Search {q}"), content))
 }
 
-fn answer(why: &Why) -> Markup {
+fn answer(visit: &Visit, why: &Why) -> Markup {
     let here = why.matches.iter().find_map(|found| found.run_id.as_deref()).unwrap_or_default();
     let own = why.runs.iter().find(|run| run.run_id == here);
-    let rows = why
-        .matches
-        .iter()
-        .map(|found| vec![html! { (kind(found.kind)) }, link(found), html! { "It " (found.sentence) "." }]);
+    let rows = why.matches.iter().map(|found| {
+        vec![
+            html! { (kind(found.kind)) },
+            link(found),
+            html! { "It " (ui::sentence(found.sentence.split("; `hapax").next().unwrap_or_default())) "." },
+        ]
+    });
     html! {
-        @if let Some(run) = own { (waits(run)) }
+        @if let Some(run) = own { (waits(visit, run)) }
         (ui::table(&["What", "Which", "How it stands"], rows.collect(), "Nothing."))
-        @if !why.runs.is_empty() { (family(&why.runs, here, why.is_cut)) }
+        @if why.runs.len() > 1 { (family(&why.runs, here, why.is_cut)) }
     }
 }
 

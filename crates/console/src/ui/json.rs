@@ -58,6 +58,12 @@ fn lay_out(text: &str) -> String {
                 let class = if after.trim_start().starts_with(':') { "name" } else { "text" };
                 span(&mut out, class, token);
             }
+            // Where the style begins a line, space of the text would move it.
+            _ if token.trim().is_empty() && is_line_start(&out) => {
+                out.push_str("<i>");
+                out.push_str(token);
+                out.push_str("</i>");
+            }
             _ if token.trim().is_empty() => out.push_str(token),
             _ => span(&mut out, "value", token),
         }
@@ -67,6 +73,10 @@ fn lay_out(text: &str) -> String {
         out.push_str("</span></span>");
     }
     out
+}
+
+fn is_line_start(out: &str) -> bool {
+    out.ends_with("class=\"line\">")
 }
 
 fn span(out: &mut String, class: &str, token: &str) {

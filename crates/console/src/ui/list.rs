@@ -30,6 +30,11 @@ pub(crate) fn facts(facts: Vec<(&str, Markup)>) -> Markup {
     }
 }
 
+/// Names and values, without those that have none.
+pub(crate) fn known(known: Vec<(&str, Option<Markup>)>) -> Markup {
+    facts(known.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))).collect())
+}
+
 /// Where a list goes on: the same address with another cursor, so that the back button leads back.
 pub(crate) fn pager(
     path: &str,

@@ -125,9 +125,10 @@ fn button(visit: &Visit, detail: &EntityDetail, action: &AllowedAction) -> Marku
 
 fn withheld(visit: &Visit, detail: &EntityDetail, action: &AllowedAction, path: &str, label: &str) -> Markup {
     let entity = &detail.entity;
-    let reason = html! {
-        (action.reason.as_deref().unwrap_or("It may not be taken now."))
-        @if let Some(operation) = &action.operation_id { " " (ui::operation_link(operation)) }
+    let why = action.reason.as_deref().unwrap_or("It may not be taken now.");
+    let reason = match &action.operation_id {
+        Some(operation) => ui::linked(why, operation, &ui::operation_link(operation)),
+        None => html! { (why) },
     };
     let needs_override = action.code.as_deref() == Some("override_required");
     html! {

@@ -2,7 +2,7 @@
 
 use axum::extract::Path;
 use axum::response::Response;
-use hapax_api::{AddNote, CancelRun, Run, RunStatus, SendSignal, SteerRun};
+use hapax_api::{AddNote, CancelRun, RejectPromise, ResolvePromise, Run, RunStatus, SendSignal, SteerRun};
 use maud::{Markup, html};
 
 use super::is_open;
@@ -99,4 +99,52 @@ pub(super) async fn add_note(Path(id): Path<String>, mut form: Submitted) -> Res
     form.leads_back_to(&path);
     form.send(&ops::ADD_RUN_NOTE, &[&id], &AddNote { text: form.text("text").into(), step_id: None }).await?;
     Ok(form.done(&path, "The note was added."))
+}
+
+/// Settles the promise that the run waits for.
+pub(super) fn settling(visit: &Visit, run: &str, key: &str) -> Markup {
+    let action = format!("{}/settle", ui::run_path(run));
+    let as_what = |how: &str, fields: Markup| {
+        form::form(
+            visit,
+            &action,
+            None,
+            html! {
+                input type="hidden" name="promise" value=(key);
+                input type="hidden" name="how" value=(how);
+                (fields)
+            },
+        )
+    };
+    html! {
+        @if visit.may(&ops::RESOLVE_PROMISE) {
+            div.actions {
+                (form::disclosed("Resolve it…", Tone::Plain, as_what("resolve", html! {
+                    (form::area("value", "Value", "", Some("One JSON value, as the webhook would carry; null if empty."), false))
+                    (form::submit("Resolve", Tone::Primary))
+                })))
+                (form::disclosed("Reject it…", Tone::Plain, as_what("reject", html! {
+                    (form::area("message", "Why will there be no value?", "", None, true))
+                    (form::submit("Reject", Tone::Danger))
+                })))
+            }
+        }
+    }
+}
+
+pub(super) async fn settle(Path(id): Path<String>, mut form: Submitted) -> Result<Response, Failure> {
+    let path = ui::run_path(&id);
+    form.leads_back_to(&path);
+    let promise = format!("key:{}", form.text("promise"));
+    match form.text("how") {
+        "reject" => {
+            let asked = RejectPromise { message: form.text("message").into(), code: None };
+            form.send(&ops::REJECT_PROMISE, &[&promise], &asked).await?;
+        }
+        _ => {
+            let asked = ResolvePromise { value: form.json("value")? };
+            form.send(&ops::RESOLVE_PROMISE, &[&promise], &asked).await?;
+        }
+    }
+    Ok(form.done(&path, "The promise was settled."))
 }

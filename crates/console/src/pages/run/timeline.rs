@@ -81,14 +81,14 @@ fn row(step: &Step, ledger: &[LedgerEntry], scale: &Scale, now: i64) -> Markup {
                 span.number.took { (ui::span_text(ends - begins)) @if step.ended_at.is_none() { "…" } }
             }
             div.inside {
-                (ui::facts(vec![
-                    ("Status", ui::of_step(step.status)),
-                    ("Began", ui::time(&step.started_at)),
-                    ("Ended", step.ended_at.as_deref().map_or_else(ui::none, ui::time)),
-                    ("Due", step.due_at.as_deref().map_or_else(ui::none, ui::time)),
-                    ("Attempts", html! { (step.attempts) }),
-                    ("Effect key", step.effect_key.as_deref().map_or_else(ui::none, ui::id)),
-                    ("Child", step.child_run_id.as_deref().map_or_else(ui::none, ui::run_link)),
+                (ui::known(vec![
+                    ("Status", Some(ui::of_step(step.status))),
+                    ("Began", Some(ui::time(&step.started_at))),
+                    ("Ended", step.ended_at.as_deref().map(ui::time)),
+                    ("Due", step.due_at.as_deref().map(ui::time)),
+                    ("Attempts", (step.attempts > 0).then(|| html! { (step.attempts) })),
+                    ("Effect key", step.effect_key.as_deref().map(ui::id)),
+                    ("Child", step.child_run_id.as_deref().map(ui::run_link)),
                 ]))
                 @if let Some(failure) = &step.failure {
                     div.notice.bad { p { (failure.message) } p.dim { (text::spelled(&failure.class)) @if let Some(code) = &failure.code { " · " code { (code) } } } }
