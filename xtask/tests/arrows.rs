@@ -17,6 +17,7 @@ const WEBHOOKS: &str = "hapax-webhooks";
 const OUTGOING: &str = "hapax-outgoing";
 const HTTP_IDEMPOTENCY: &str = "hapax-http-idempotency";
 const HTTP_CONFORMANCE: &str = "hapax-http-conformance";
+const CONSOLE: &str = "hapax-console";
 const SERVER: &str = "hapax-server";
 const FACADE: &str = "hapax";
 const CLI: &str = "hapax-cli";
@@ -63,6 +64,8 @@ const ARROWS: &[Arrows] = &[
         in_tests_to: &[FACADE, ENGINE, STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, STORE_CONFORMANCE],
     },
     Arrows { from: API, to: &[], in_tests_to: &[] },
+    // It knows the server by the operations of the API alone, so that it can do nothing that the API cannot.
+    Arrows { from: CONSOLE, to: &[API], in_tests_to: &[] },
     Arrows { from: DOCUMENTS, to: &[ENGINE, WEBHOOKS], in_tests_to: &[] },
     Arrows { from: WEBHOOKS, to: &[], in_tests_to: &[] },
     Arrows { from: OUTGOING, to: &[], in_tests_to: &[] },
@@ -70,7 +73,7 @@ const ARROWS: &[Arrows] = &[
     Arrows { from: HTTP_CONFORMANCE, to: &[], in_tests_to: &[] },
     Arrows {
         from: SERVER,
-        to: &[ENGINE, API, DOCUMENTS, WEBHOOKS, OUTGOING, HTTP_IDEMPOTENCY],
+        to: &[ENGINE, API, CONSOLE, DOCUMENTS, WEBHOOKS, OUTGOING, HTTP_IDEMPOTENCY],
         in_tests_to: &[STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, HTTP_CONFORMANCE],
     },
     Arrows { from: STRIPE_ORDER, to: &[FACADE, API, DOCUMENTS, OUTGOING, SERVER], in_tests_to: &[] },

@@ -79,6 +79,9 @@ struct Ready<'a> {
     url: String,
     workspace: &'a str,
     api_key: &'a str,
+    /// Opens the console, once, signed in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    console_url: Option<String>,
     sample_definition: &'a str,
     /// Address of the stub provider.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,17 +124,27 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         Ok((assembly, key, sample))
     };
     let (assembly, key, sample) = stopping.starting(starting).await?;
+    let link = assembly.server.console_link(&ApiKey::parse(&key)?)?;
     serve(assembly, bound, &settings, stopping, |address, _| {
         let url = format!("http://{address}");
+        let console_url = link.map(|link| format!("{url}{link}"));
         match options.json {
             true => output::print_json_line(&Ready {
                 url,
                 workspace: WORKSPACE,
                 api_key: &key,
+                console_url,
                 sample_definition: &sample,
                 stub_url: stub_url.as_deref(),
             }),
-            false => output::print(&welcome(&url, &key, &sample, stub_url.as_deref(), data)),
+            false => output::print(&welcome(
+                &url,
+                &key,
+                &sample,
+                console_url.as_deref(),
+                stub_url.as_deref(),
+                data,
+            )),
         }
     })
     .await
@@ -172,7 +185,14 @@ async fn upload_sample(server: &Server) -> Result<String> {
     Ok(definition.id)
 }
 
-fn welcome(url: &str, key: &str, sample: &str, stub_url: Option<&str>, data: &Path) -> String {
+fn welcome(
+    url: &str,
+    key: &str,
+    sample: &str,
+    console_url: Option<&str>,
+    stub_url: Option<&str>,
+    data: &Path,
+) -> String {
     let call = |body: &str| {
         format!(
             "curl -s {url}/api/v1/workflow-runs -H 'Authorization: Bearer {key}' \\\n     -H 'Content-Type: application/json' -d '{body}'"
@@ -187,8 +207,11 @@ fn welcome(url: &str, key: &str, sample: &str, stub_url: Option<&str>, data: &Pa
     let stub =
         stub_url.map(|url| format!("Stub payment provider: POST {url}/charges; every call: {url}/calls\n"));
     let stub = stub.unwrap_or_default();
+    let console = console_url.map(|url| format!("Console, signed in (the link counts once): {url}\n\n"));
+    let console = console.unwrap_or_default();
     format!(
         "Hapax is ready on {url}  (docs: {url}/docs, data: {})\n\n\
+         {console}\
          1. Create a run:\n   {}\n\n\
          2. The same call again is the same run (\"created\": false):\n   {}\n\n\
          3. The same key with another body is rejected (422):\n   {}\n\n\

@@ -173,13 +173,7 @@ impl Authenticator {
 }
 
 fn with_identity(credential: StoredCredential) -> Found {
-    let identity = Identity {
-        workspace: credential.workspace.clone(),
-        credential: credential.id.clone(),
-        name: credential.name().to_owned(),
-        role: credential.role(),
-        requester: credential.requester().map(ToOwned::to_owned),
-    };
+    let identity = credential.identity();
     (Arc::new(credential), Arc::new(identity))
 }
 

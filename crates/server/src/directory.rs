@@ -2,6 +2,7 @@
 
 mod credentials;
 mod recovery;
+mod sessions;
 mod workspaces;
 
 use std::sync::Arc;
@@ -14,8 +15,10 @@ use hapax_engine::store::{Catalog, PutCatalogItem, PutOutcome, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) use credentials::hash_as_hex;
 pub use credentials::{NewCredential, StoredCredential};
 pub use recovery::Recovered;
+pub(crate) use sessions::SessionBook;
 
 use crate::errors::of_store;
 

@@ -68,7 +68,8 @@ impl Drop for StreamPermit {
 /// Right to follow a run. It ends with the caller's key.
 struct Right {
     app: Arc<App>,
-    key: ApiKey,
+    /// Absent for a session of the console, which looks by itself.
+    key: Option<ApiKey>,
     changes: watch::Receiver<u64>,
 }
 
@@ -76,8 +77,9 @@ impl Right {
     /// If the key cannot be checked, the right counts as lost, and the client reconnects.
     async fn is_lost(&mut self) -> bool {
         self.changes.mark_unchanged();
+        let Some(key) = &self.key else { return false };
         let now = self.app.store.now();
-        !self.app.authenticator.still_admits(&self.key, now).await.unwrap_or(false)
+        !self.app.authenticator.still_admits(key, now).await.unwrap_or(false)
     }
 }
 
@@ -100,7 +102,7 @@ struct Follower {
 pub(crate) fn of_run(
     app: Arc<App>,
     engine: Engine,
-    key: ApiKey,
+    key: Option<ApiKey>,
     run: RunId,
     seen: Version,
     seat: StreamPermit,

@@ -20,6 +20,7 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::body_budget::BodyCharge;
 use crate::connection::Peer;
+use crate::console::SignedIn;
 use crate::identity::Identity;
 use crate::negotiate::check_json_accepted;
 use crate::trace_layer::AnsweredTo;
@@ -70,7 +71,9 @@ where
         let guard = self.guard.clone();
         Box::pin(async move {
             let address = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
-            let identity = match guard.admit(request.headers(), address).await {
+            // Only the console, in this process, can say who is signed in.
+            let signed_in = request.extensions().get::<SignedIn>().map(|SignedIn(identity)| identity.clone());
+            let identity = match guard.admit(request.headers(), address, signed_in).await {
                 Ok(Some(identity)) => identity,
                 Ok(None) => return ready.call(request).await,
                 Err(refused) => return Ok(refused.into_response()),
@@ -94,6 +97,7 @@ impl Guard {
         &self,
         headers: &HeaderMap,
         address: Option<IpAddr>,
+        signed_in: Option<Arc<Identity>>,
     ) -> Result<Option<Arc<Identity>>, Refused> {
         if self.answers_json {
             check_json_accepted(headers)?;
@@ -102,7 +106,10 @@ impl Guard {
             return Ok(None);
         }
         let now = self.app.store.now();
-        let identity = self.app.authenticator.identify(headers, address, now).await?;
+        let identity = match signed_in {
+            Some(identity) => identity,
+            None => self.app.authenticator.identify(headers, address, now).await?,
+        };
         self.app.request_rate.take(identity.credential.as_str(), Instant::now())?;
         if !self.access.allows(identity.role, identity.is_installation()) {
             let least = self.access.least_role();

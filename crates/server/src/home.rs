@@ -1,7 +1,7 @@
 //! The start page, with links to everything else.
 
 use axum::Json;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Redirect, Response};
 use http::{HeaderMap, header};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -39,10 +39,11 @@ const HOME: Home = Home {
     health: "/healthz",
 };
 
-/// Sends a page to browsers, and JSON to all other clients.
-pub(crate) fn answer(headers: &HeaderMap) -> Response {
+/// Redirects browsers to the console, or sends them a page if there is none. Other clients get JSON.
+pub(crate) fn answer(headers: &HeaderMap, has_console: bool) -> Response {
     let varies = (header::VARY, "accept");
     match names_html(headers) && accepts(headers, "text", "html") {
+        true if has_console => ([varies], Redirect::to(hapax_console::HOME)).into_response(),
         true => ([varies, (header::CONTENT_SECURITY_POLICY, PAGE_POLICY)], Html(page())).into_response(),
         false => ([varies], Json(HOME)).into_response(),
     }
@@ -84,7 +85,7 @@ mod tests {
         if let Some(accept) = accept {
             headers.insert(header::ACCEPT, accept.parse().unwrap());
         }
-        let answer = answer(&headers);
+        let answer = answer(&headers, false);
         answer.headers()[header::CONTENT_TYPE].to_str().unwrap().split(';').next().unwrap().to_owned()
     }
 

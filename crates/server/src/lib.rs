@@ -42,6 +42,7 @@ mod app;
 mod base62;
 mod catalog_watcher;
 mod connection_limit;
+mod console;
 mod docs_page;
 #[cfg(test)]
 mod document_simulation;

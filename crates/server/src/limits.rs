@@ -269,3 +269,10 @@ pub const MAX_SPAN_ATTRIBUTE_BYTES: usize = 1_024;
 
 /// Most secrets of a document that the audit log names.
 pub const MAX_NOTED_SECRETS: usize = 16;
+
+/// How long a link that signs in to the console counts.
+pub const SIGN_IN_LINK_LIFETIME: Duration = Duration::from_secs(60 * 60);
+/// Links that sign in to the console, at most.
+pub const MAX_SIGN_IN_LINKS: usize = 100;
+/// How exactly it is written down when a session of the console was last used.
+pub const SESSION_SEEN_RESOLUTION: Duration = Duration::from_secs(60);

@@ -40,6 +40,8 @@ pub struct ServerOptions {
     pub modules: Vec<ModuleOptions>,
     /// The tables that entity workflows may use.
     pub entity_tables: EntityTables,
+    /// Are the pages of the console served?
+    pub console: bool,
 }
 
 /// The module that every server has.

@@ -36,6 +36,7 @@ use http::Method;
 use crate::access::Access;
 use crate::answer::{dress, refuse_all_else};
 use crate::app::App;
+use crate::console::ConsoleHost;
 use crate::guard::Guard;
 use crate::trace_layer::Observe;
 use crate::{docs_page, error_pages};
@@ -248,8 +249,17 @@ pub fn list_routes() -> Vec<(Method, &'static str, Access)> {
     table().into_iter().map(|route| (route.method, route.path, route.access)).collect()
 }
 
-/// All routes with their layers.
-pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
+/// All routes with their layers, and the pages of the console if there is one.
+pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer, console: Option<&Arc<ConsoleHost>>) -> Router {
+    let api = guarded(app, keys);
+    let pages = console.map(|host| hapax_console::router(host.clone(), api.clone()));
+    let routes = api.merge(error_pages::routes()).merge(docs_page::assets()).merge(pages.unwrap_or_default());
+    // The outermost layer, so that it also sees unknown routes and panics.
+    refuse_all_else(routes).layer(Observe(app.clone()))
+}
+
+/// The table of routes, each behind its guard.
+fn guarded(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
     let confidential = keys.clone().confidential();
     let mut router = Router::new();
     for route in table() {
@@ -265,11 +275,7 @@ pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
         handler = handler.layer(guard);
         router = router.route(route.path, handler);
     }
-    let routes = refuse_all_else(
-        router.with_state(app.clone()).merge(error_pages::routes()).merge(docs_page::assets()),
-    );
-    // The outermost layer, so that it also sees unknown routes and panics.
-    routes.layer(Observe(app.clone()))
+    router.with_state(app.clone())
 }
 
 /// Metrics only, without authentication: for a listener that only the monitoring system can reach.
@@ -280,5 +286,7 @@ pub(crate) fn metrics_router(app: &Arc<App>) -> Router {
 
 /// Every path template, as metrics name it.
 pub(crate) fn templates() -> impl Iterator<Item = &'static str> {
-    table().into_iter().map(|route| route.path).chain(error_pages::PATHS).chain(docs_page::ASSET_PATHS)
+    let pages = error_pages::PATHS.into_iter().chain(docs_page::ASSET_PATHS);
+    let console = hapax_console::PATHS.iter().copied();
+    table().into_iter().map(|route| route.path).chain(pages).chain(console)
 }

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::app::App;
 use crate::authenticate::Authenticator;
 use crate::catalog_watcher::{keep_learning, learn_changes};
+use crate::console::ConsoleHost;
 use crate::credentials::key::ApiKey;
 use crate::cursor::Cursors;
 use crate::definitions::{DefinitionLimits, Definitions};
@@ -69,6 +70,7 @@ impl From<Problem> for LaunchError {
 pub struct Server {
     app: Arc<App>,
     keys: IdempotencyLayer,
+    console: Option<Arc<ConsoleHost>>,
 }
 
 impl Server {
@@ -140,7 +142,9 @@ impl Server {
             metrics,
             options,
         };
-        Ok(Server { app: Arc::new(app), keys })
+        let app = Arc::new(app);
+        let console = app.options.console.then(|| Arc::new(ConsoleHost::new(app.clone())));
+        Ok(Server { app, keys, console })
     }
 
     /// Workspaces and credentials.
@@ -171,7 +175,13 @@ impl Server {
 
     /// All routes, for a custom listener.
     pub fn router(&self) -> axum::Router {
-        router(&self.app, &self.keys)
+        router(&self.app, &self.keys, self.console.as_ref())
+    }
+
+    /// Path and query of a link that signs in to the console as whoever has this key: for whoever opens it first, and not for long. `None`
+    /// without a console.
+    pub fn console_link(&self, key: &ApiKey) -> Result<Option<String>, Problem> {
+        self.console.as_ref().map(|console| console.link(key)).transpose()
     }
 
     /// Metrics only, without authentication: for a second listener that only the monitoring system

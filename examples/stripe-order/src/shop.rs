@@ -69,6 +69,7 @@ impl Shop {
             outgoing: Outgoing::new(Rules::default())?.into(),
             requests_per_second: None,
             max_definitions: hapax_server::limits::MAX_DEFINITIONS,
+            console: true,
             max_definitions_per_workspace: hapax_server::limits::MAX_DEFINITIONS_PER_WORKSPACE,
             sealing_keys: Vec::new(),
             modules: Vec::new(),

@@ -141,6 +141,9 @@ pub(crate) struct ServeOptions {
     /// Most workflow definitions of one workspace, each version counted [default: 500].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_DEFINITIONS_PER_WORKSPACE")]
     pub(crate) max_definitions_per_workspace: Option<usize>,
+    /// Serve the console, pages for people, beside the API [default: true].
+    #[arg(long, env = "HAPAX_CONSOLE", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) console: Option<bool>,
     /// Also serve Prometheus metrics on this address of this machine, without a key.
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_METRICS_LISTEN")]
     pub(crate) metrics_listen: Option<String>,
@@ -207,6 +210,7 @@ pub(crate) struct Settings {
     pub(crate) requests_per_second: Option<NonZeroU32>,
     pub(crate) max_definitions: usize,
     pub(crate) max_definitions_per_workspace: usize,
+    pub(crate) console: bool,
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) drain: Duration,
     pub(crate) key_file: Option<PathBuf>,
@@ -338,6 +342,7 @@ impl Settings {
             body_memory,
             requests_per_second: requests_per_second.flatten(),
             max_definitions: said.max_definitions.or(file.max_definitions).unwrap_or(MAX_DEFINITIONS),
+            console: said.console.or(file.console).unwrap_or(true),
             max_definitions_per_workspace: said
                 .max_definitions_per_workspace
                 .or(file.max_definitions_per_workspace)

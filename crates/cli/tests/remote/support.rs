@@ -109,6 +109,7 @@ impl TestServer {
             outgoing: Outgoing::new(rules).unwrap().into(),
             requests_per_second: None,
             max_definitions: hapax_server::limits::MAX_DEFINITIONS,
+            console: true,
             max_definitions_per_workspace: hapax_server::limits::MAX_DEFINITIONS_PER_WORKSPACE,
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Directory, body_of, said};
 use crate::credentials::key::{ApiKey, KeyId, SecretHash};
 use crate::errors::{of_invalid, of_store};
+use crate::identity::Identity;
 use crate::limits::{MAX_CREDENTIALS_PER_WORKSPACE, MAX_KEY_OVERLAP};
 
 /// How often a change is retried after a conflict.
@@ -59,18 +60,18 @@ struct OldSecret {
     until: i64,
 }
 
-mod hash_as_hex {
+pub(crate) mod hash_as_hex {
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serializer};
 
     use crate::credentials::key::SecretHash;
 
-    pub(super) fn serialize<S: Serializer>(hash: &SecretHash, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(hash: &SecretHash, serializer: S) -> Result<S::Ok, S::Error> {
         let hex: String = hash.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         serializer.serialize_str(&hex)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SecretHash, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SecretHash, D::Error> {
         let hex = String::deserialize(deserializer)?;
         let mut bytes = [0; 32];
         if hex.len() != 64 || !hex.is_ascii() {
@@ -118,16 +119,31 @@ impl StoredCredential {
 
     /// Returns true if the key is valid at `now`. Takes the same time for any secret.
     pub fn admits(&self, key: &ApiKey, now: Timestamp) -> bool {
+        self.admits_hash(&key.hash(), now)
+    }
+
+    /// The same for the hash of its secret.
+    pub(crate) fn admits_hash(&self, given: &SecretHash, now: Timestamp) -> bool {
         let now = now.as_millis();
-        let given = key.hash();
-        let is_current = self.kept.secret.matches(&given);
+        let is_current = self.kept.secret.matches(given);
         let (old, until) = match &self.kept.old_secret {
             Some(old) => (old.hash, old.until),
             None => (SecretHash::of_nobody(), i64::MIN),
         };
-        let is_old = old.matches(&given) & (now < until);
+        let is_old = old.matches(given) & (now < until);
         let is_alive = self.kept.revoked_at.is_none() & self.kept.expires_at.is_none_or(|at| now < at);
         (is_current | is_old) & is_alive
+    }
+
+    /// Whoever asks with it.
+    pub(crate) fn identity(&self) -> Identity {
+        Identity {
+            workspace: self.workspace.clone(),
+            credential: self.id.clone(),
+            name: self.kept.name.clone(),
+            role: self.kept.role,
+            requester: self.kept.requester.clone(),
+        }
     }
 
     /// Recorded time of the last use.
@@ -326,7 +342,12 @@ impl Directory {
 
     /// Finds the credential of a key, in any workspace.
     pub async fn find_credential_of(&self, key: &ApiKey) -> Result<Option<StoredCredential>, Problem> {
-        let found = self.catalog().find_item(CatalogKind::Credential, &key.id().credential()).await;
+        self.find_credential(&key.id().credential()).await
+    }
+
+    /// The credential with this id, in whatever workspace.
+    pub(crate) async fn find_credential(&self, id: &Name) -> Result<Option<StoredCredential>, Problem> {
+        let found = self.catalog().find_item(CatalogKind::Credential, id).await;
         found.map_err(|error| of_store(&error))?.as_ref().map(StoredCredential::of).transpose()
     }
 

@@ -85,6 +85,6 @@ pub(crate) async fn docs() -> Response {
 }
 
 /// Links to the other pages.
-pub(crate) async fn home(headers: HeaderMap) -> Response {
-    crate::home::answer(&headers)
+pub(crate) async fn home(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    crate::home::answer(&headers, app.options.console)
 }

@@ -268,6 +268,7 @@ impl TestServer {
             requests_per_second: setup.requests_per_second,
             max_definitions: MAX_DEFINITIONS,
             max_definitions_per_workspace: setup.max_definitions_per_workspace,
+            console: true,
             sealing_keys: setup.sealing_keys,
             modules: setup.modules,
             entity_tables: setup.entity_tables,

@@ -1,0 +1,155 @@
+//! How pages ask the API: in this process, through the same routes as everybody else.
+
+use axum::Router;
+use axum::body::Body;
+use hapax_api::{Code, Problem};
+use http::header::{ACCEPT, CONTENT_TYPE, IF_MATCH};
+use http::{Extensions, HeaderName, Request, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tower::ServiceExt;
+
+use crate::limits::MAX_ANSWER_BYTES;
+use crate::ops::Op;
+use crate::text;
+
+/// The API, as one caller asks it.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) routes: Router,
+    /// Who asks, and from where.
+    pub(crate) marks: Extensions,
+}
+
+/// What the API answered, if it did not refuse.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The body, byte for byte.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        serde_json::from_slice(&self.bytes).map_err(|error| unreadable(&error))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+}
+
+/// What guards a change: that it is asked for once, and of the version that was seen.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Guards<'a> {
+    pub(crate) key: Option<&'a str>,
+    pub(crate) version: Option<&'a str>,
+}
+
+impl Api {
+    /// Reads: `arguments` fill the braces of the path, `query` is what [`text::query`] makes.
+    pub(crate) async fn read<T: DeserializeOwned>(
+        &self,
+        op: &Op,
+        arguments: &[&str],
+        query: &[(&str, Option<&str>)],
+    ) -> Result<T, Problem> {
+        self.ask(op, arguments, query).await?.read()
+    }
+
+    /// Reads, and gives the body as it is.
+    pub(crate) async fn ask(
+        &self,
+        op: &Op,
+        arguments: &[&str],
+        query: &[(&str, Option<&str>)],
+    ) -> Result<Answer, Problem> {
+        let path = text::fill(op.path, arguments) + &text::query(query);
+        self.call(op, &path, Guards::default(), None).await
+    }
+
+    /// Reads; `None` if there is no such thing.
+    pub(crate) async fn find<T: DeserializeOwned>(
+        &self,
+        op: &Op,
+        arguments: &[&str],
+    ) -> Result<Option<T>, Problem> {
+        match self.read(op, arguments, &[]).await {
+            Ok(found) => Ok(Some(found)),
+            Err(problem) if problem.status == 404 => Ok(None),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    /// Changes something.
+    pub(crate) async fn send<T: Serialize>(
+        &self,
+        op: &Op,
+        arguments: &[&str],
+        guards: Guards<'_>,
+        body: &T,
+    ) -> Result<Answer, Problem> {
+        let body = serde_json::to_vec(body).map_err(|error| unreadable(&error))?;
+        self.call(op, &text::fill(op.path, arguments), guards, Some(body)).await
+    }
+
+    /// Follows what happens after the event `seen`; the body is a stream of server-sent events.
+    pub(crate) async fn follow(&self, op: &Op, arguments: &[&str], seen: &str) -> Result<Body, Problem> {
+        let mut request = Request::builder().method(op.method.clone()).uri(text::fill(op.path, arguments));
+        if !seen.is_empty() {
+            request = request.header("last-event-id", seen);
+        }
+        let mut request = request.body(Body::empty()).map_err(|error| unreadable(&error))?;
+        request.extensions_mut().extend(self.marks.clone());
+        let Ok(answer) = self.routes.clone().oneshot(request).await;
+        if answer.status().is_success() {
+            return Ok(answer.into_body());
+        }
+        let bytes = axum::body::to_bytes(answer.into_body(), MAX_ANSWER_BYTES).await;
+        let bytes = bytes.map_err(|error| unreadable(&error))?;
+        Err(serde_json::from_slice(&bytes).unwrap_or_else(|error| unreadable(&error)))
+    }
+
+    async fn call(
+        &self,
+        op: &Op,
+        path: &str,
+        guards: Guards<'_>,
+        body: Option<Vec<u8>>,
+    ) -> Result<Answer, Problem> {
+        let mut request = Request::builder().method(op.method.clone()).uri(path);
+        if op.path != crate::ops::SHOW_METRICS.path {
+            request = request.header(ACCEPT, "application/json");
+        }
+        if let Some(key) = guards.key {
+            request = request.header(HeaderName::from_static("idempotency-key"), key);
+        }
+        if let Some(version) = guards.version {
+            request = request.header(IF_MATCH, format!("\"{version}\""));
+        }
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let body = body.map_or_else(Body::empty, Body::from);
+        let mut request = request.body(body).map_err(|error| {
+            Problem::new(Code::InvalidRequest, format!("The request cannot be made: {error}."))
+        })?;
+        request.extensions_mut().extend(self.marks.clone());
+        let Ok(answer) = self.routes.clone().oneshot(request).await;
+        let (parts, body) = answer.into_parts();
+        let bytes = axum::body::to_bytes(body, MAX_ANSWER_BYTES).await;
+        let bytes = bytes.map_err(|error| unreadable(&error))?;
+        match parts.status {
+            status if status.is_success() => Ok(Answer { bytes: bytes.into() }),
+            // The health of a node is told by an answer that monitors count as a failure.
+            StatusCode::SERVICE_UNAVAILABLE if op.path == crate::ops::SHOW_READINESS.path => {
+                Ok(Answer { bytes: bytes.into() })
+            }
+            _ => Err(serde_json::from_slice(&bytes).unwrap_or_else(|error| unreadable(&error))),
+        }
+    }
+}
+
+fn unreadable(error: &dyn std::fmt::Display) -> Problem {
+    tracing::error!(%error, "the console cannot read an answer of the API");
+    Problem::new(Code::Internal, "An answer of the API cannot be read. The server's logs have the cause.")
+}

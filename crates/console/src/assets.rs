@@ -1,0 +1,63 @@
+//! The style and the script, embedded, under names that hold a hash of their content: a browser may keep them for ever.
+
+use std::sync::LazyLock;
+
+use axum::Router;
+use axum::extract::Path;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderName, StatusCode};
+use sha2::{Digest, Sha256};
+
+/// One file, as pages name it.
+pub(crate) struct Asset {
+    /// Path under which it is served.
+    pub(crate) path: String,
+    kind: &'static str,
+    text: &'static str,
+}
+
+impl Asset {
+    fn new(name: &str, ending: &str, kind: &'static str, text: &'static str) -> Self {
+        let hash: String = Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Asset { path: format!("/console/assets/{name}-{hash}.{ending}"), kind, text }
+    }
+}
+
+pub(crate) fn style() -> &'static Asset {
+    static STYLE: LazyLock<Asset> = LazyLock::new(|| {
+        Asset::new("console", "css", "text/css; charset=utf-8", include_str!("assets/console.css"))
+    });
+    &STYLE
+}
+
+pub(crate) fn script() -> &'static Asset {
+    static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+        Asset::new("console", "js", "text/javascript; charset=utf-8", include_str!("assets/console.js"))
+    });
+    &SCRIPT
+}
+
+pub(crate) fn icon() -> &'static Asset {
+    static ICON: LazyLock<Asset> =
+        LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_str!("assets/icon.svg")));
+    &ICON
+}
+
+/// They need no session: they say nothing about anybody.
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new().route("/console/assets/{name}", get(serve))
+}
+
+async fn serve(Path(name): Path<String>) -> Response {
+    let path = format!("/console/assets/{name}");
+    let found = [style(), script(), icon()].into_iter().find(|asset| asset.path == path);
+    let Some(asset) = found else {
+        return (StatusCode::NOT_FOUND, "This version of the console has no such file. Load the page anew.")
+            .into_response();
+    };
+    let headers: [(HeaderName, &str); 2] =
+        [(CONTENT_TYPE, asset.kind), (CACHE_CONTROL, "public, max-age=31536000, immutable")];
+    (headers, asset.text).into_response()
+}

@@ -1,0 +1,105 @@
+//! What a page says when it cannot do what was asked.
+
+use axum::response::{IntoResponse, Redirect, Response};
+use hapax_api::{Code, Problem};
+use http::StatusCode;
+use maud::{Markup, html};
+
+use crate::layout::{self, Frame};
+
+/// Why there is no page.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Nobody is signed in; `next` is where they wanted to go.
+    SignedOut { next: String },
+    /// A link on another site led here, so the browser left the cookie at home; from here it brings it along.
+    FromElsewhere { here: String },
+    /// The API, or the console itself, refused. The path leads back.
+    Refused { problem: Box<Problem>, frame: Box<Frame> },
+    /// The same before it is known who asks.
+    Bare(Box<Problem>),
+}
+
+impl Failure {
+    /// Refuses in the frame of whoever asks.
+    pub(crate) fn in_frame(problem: Problem, frame: &Frame) -> Self {
+        Failure::Refused { problem: Box::new(problem), frame: Box::new(frame.clone()) }
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Failure::Bare(Box::new(problem))
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        match self {
+            Failure::SignedOut { next } => {
+                let query = crate::text::query(&[("next", Some(&next))]);
+                Redirect::to(&format!("/console/sign-in{query}")).into_response()
+            }
+            Failure::FromElsewhere { here } => layout::again(&here),
+            Failure::Refused { problem, frame } => {
+                let status = status_of(&problem);
+                (
+                    status,
+                    layout::page(&frame, &problem.title.clone(), explain(&problem, frame.back.as_deref())),
+                )
+                    .into_response()
+            }
+            Failure::Bare(problem) => {
+                (status_of(&problem), layout::bare("", &problem.title.clone(), explain(&problem, None)))
+                    .into_response()
+            }
+        }
+    }
+}
+
+fn status_of(problem: &Problem) -> StatusCode {
+    StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// What happened and what to do next, for people.
+pub(crate) fn explain(problem: &Problem, back: Option<&str>) -> Markup {
+    let (title, advice) = in_words(problem);
+    let operation = problem.more.get("operationId").and_then(|id| id.as_str());
+    html! {
+        section.notice.refusal role="alert" {
+            h1 { (title) }
+            @if let Some(advice) = advice { p { (advice) } }
+            p { (problem.detail) }
+            dl.facts {
+                div { dt { "Code" } dd { a href=(problem.kind) { code { (problem.code.to_string()) } } } }
+                @if let Some(id) = operation {
+                    div { dt { "Operation" } dd { a href={ "/console/operations/" (crate::text::encode(id)) } { code { (id) } } } }
+                }
+                @if let Some(role) = problem.more.get("requiredRole").and_then(|role| role.as_str()) {
+                    div { dt { "Needs the role" } dd { (role) } }
+                }
+                @if let Some(id) = &problem.trace_id { div { dt { "Trace" } dd { code { (id) } } } }
+            }
+            @if let Some(back) = back { p.actions { a.button.primary href=(back) { "See how it stands now" } } }
+        }
+    }
+}
+
+/// Title and advice, where a page can say more than the API.
+fn in_words(problem: &Problem) -> (String, Option<&'static str>) {
+    match problem.code {
+        Code::Concurrency => (
+            "This page is no longer up to date".to_owned(),
+            Some(
+                "Something changed since the page was shown, so nothing was done. Look at how it stands now, then decide again.",
+            ),
+        ),
+        Code::IdempotencyKeyConflict => (
+            "This form was sent before, with other values".to_owned(),
+            Some(
+                "What was sent first counts, and this was not done. Open the page anew to send something else.",
+            ),
+        ),
+        _ => (problem.title.clone(), None),
+    }
+}

@@ -1,0 +1,99 @@
+//! What the console needs of the server around it: sessions, and who may do what.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hapax_api::{Problem, Role};
+use http::{Extensions, Method};
+
+/// Who asks to be signed in.
+#[derive(Debug, Clone, Default)]
+pub struct Visitor {
+    /// Address that the request came from.
+    pub address: Option<IpAddr>,
+    /// What the browser calls itself.
+    pub agent: String,
+}
+
+/// Somebody who is signed in.
+#[derive(Clone)]
+pub struct Session {
+    /// Id among the sessions of the credential.
+    pub id: String,
+    /// The workspace: nothing outside it can be seen.
+    pub workspace: String,
+    /// Id of the credential that signed in.
+    pub credential: String,
+    /// Name of the credential.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// Belongs to the installation itself.
+    pub is_installation: bool,
+    /// What forms of this session carry, so that no other site can send one.
+    pub csrf: String,
+    /// Marks of the host by which it knows this caller again; put on every request to the API.
+    pub marks: Extensions,
+}
+
+/// A session as its owner sees it.
+#[derive(Debug, Clone)]
+pub struct SessionSummary {
+    /// Id among the sessions of the credential.
+    pub id: String,
+    /// When it began.
+    pub signed_in_at: String,
+    /// When it was last used, to the minute.
+    pub last_seen_at: String,
+    /// When it ends at the latest.
+    pub expires_at: String,
+    /// Where it began.
+    pub address: Option<String>,
+    /// What the browser called itself.
+    pub agent: String,
+}
+
+/// A session that has just begun.
+#[derive(Debug)]
+pub struct NewSession {
+    /// What the cookie carries. It is told this once.
+    pub token: String,
+}
+
+/// The server around the console.
+#[async_trait]
+pub trait Host: Send + Sync + 'static {
+    /// Begins a session for whoever knows this API key.
+    async fn sign_in(&self, key: &str, visitor: &Visitor) -> Result<NewSession, Problem>;
+
+    /// Begins a session for whoever has a link that signs in. The link counts once.
+    async fn sign_in_by_link(&self, token: &str, visitor: &Visitor) -> Result<NewSession, Problem>;
+
+    /// Finds the session of a cookie; `None` if it ended, expired, or its credential no longer counts.
+    async fn find_session(&self, token: &str) -> Result<Option<Arc<Session>>, Problem>;
+
+    /// Lists the sessions of the caller's credential.
+    async fn list_sessions(&self, session: &Session) -> Result<Vec<SessionSummary>, Problem>;
+
+    /// Ends one session of the caller's credential.
+    async fn end_session(&self, session: &Session, id: &str) -> Result<(), Problem>;
+
+    /// Ends all sessions of the caller's credential.
+    async fn end_all_sessions(&self, session: &Session) -> Result<(), Problem>;
+
+    /// Is the caller allowed to use this route of the API? `path` is its template.
+    fn may(&self, session: &Session, method: &Method, path: &str) -> bool;
+
+    /// Was the request, or the connection to the proxy before it, encrypted?
+    fn is_encrypted(&self, request: &Extensions) -> bool;
+
+    /// Address that a request came from.
+    fn address(&self, request: &Extensions) -> Option<IpAddr>;
+
+    /// Carries what the API must know of the request of a browser over to a request that a page makes.
+    fn carry(&self, from: &Extensions, to: &mut Extensions);
+
+    /// The time, in milliseconds since 1970, by the clock of the store.
+    fn now_ms(&self) -> i64;
+}

@@ -1,0 +1,36 @@
+//! Every limit of the console, by name.
+
+use std::time::Duration;
+
+/// Largest form that is read.
+pub const MAX_FORM_BYTES: usize = 1 << 20;
+/// Largest answer of the API that a page reads.
+pub const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// Longest path to return to after signing in.
+pub const MAX_NEXT_BYTES: usize = 2_048;
+/// Longest message that is carried to the next page.
+pub const MAX_FLASH_CHARS: usize = 400;
+/// Rows on a page of a list.
+pub const PAGE_ROWS: usize = 50;
+/// Steps of a run on one page.
+pub const MAX_STEPS_SHOWN: usize = 200;
+/// Longest JSON value that is laid out; a longer one is shown as plain text.
+pub const MAX_LAID_OUT_JSON: usize = 64 << 10;
+/// Longest JSON value that is shown; a longer one is cut, with a link to all of it.
+pub const MAX_SHOWN_JSON: usize = 256 << 10;
+/// How long a session lasts without a request.
+pub const SESSION_IDLE: Duration = Duration::from_secs(60 * 60);
+/// How long a session lasts.
+pub const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
+/// Sessions of one credential; the one used longest ago ends for a new one.
+pub const MAX_SESSIONS_PER_CREDENTIAL: usize = 20;
+/// Longest description of a browser that is kept.
+pub const MAX_AGENT_CHARS: usize = 120;
+/// Shortest time between two updates of a live page.
+pub const LIVE_PAUSE: Duration = Duration::from_millis(700);
+/// How often a live page that nothing happens to hears that its connection lives.
+pub const LIVE_KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// Pages of the ledger that one look at the evidence reads.
+pub const MAX_EVIDENCE_PAGES: usize = 10;
+/// Pages of open doubts in which one is looked for.
+pub const MAX_DOUBT_PAGES: usize = 10;

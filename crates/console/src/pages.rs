@@ -1,0 +1,68 @@
+//! The pages, one file each.
+
+mod doubts;
+mod entities;
+mod evidence;
+mod operations;
+mod run;
+mod runs;
+mod search;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::Redirect;
+use axum::routing::get;
+
+use crate::{Console, assets, session};
+
+/// Every path of the console, as metrics name it.
+pub const PATHS: &[&str] = &[
+    "/console",
+    "/console/assets/{name}",
+    "/console/doubts",
+    "/console/doubts/{run}/{step}",
+    "/console/doubts/{run}/{step}/resolve",
+    "/console/entities",
+    "/console/entities/{type}",
+    "/console/entities/{type}/{id}",
+    "/console/entities/{type}/{id}/notes",
+    "/console/entities/{type}/{id}/steps/{step}",
+    "/console/entities/{type}/{id}/steps/{step}/override",
+    "/console/evidence",
+    "/console/evidence/export",
+    "/console/operations/{id}",
+    "/console/operations/{id}/resolve",
+    "/console/runs",
+    "/console/runs/{id}",
+    "/console/runs/{id}/cancel",
+    "/console/runs/{id}/live",
+    "/console/runs/{id}/notes",
+    "/console/runs/{id}/pause",
+    "/console/runs/{id}/resume",
+    "/console/runs/{id}/retry",
+    "/console/runs/{id}/settle",
+    "/console/runs/{id}/signal",
+    "/console/search",
+    "/console/sessions",
+    "/console/sessions/end",
+    "/console/sessions/end-all",
+    "/console/sign-in",
+    "/console/sign-in/link",
+    "/console/sign-out",
+    "/console/theme",
+];
+
+pub(crate) fn routes() -> Router<Arc<Console>> {
+    Router::new()
+        .route("/console", get(async || Redirect::to("/console/evidence")))
+        .merge(assets::routes())
+        .merge(session::routes())
+        .merge(doubts::routes())
+        .merge(entities::routes())
+        .merge(evidence::routes())
+        .merge(operations::routes())
+        .merge(run::routes())
+        .merge(runs::routes())
+        .merge(search::routes())
+}

@@ -1,0 +1,225 @@
+//! Doubts: effects and operations of which nobody knows whether they happened, oldest first, and the ruling.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Query};
+use axum::response::Response;
+use axum::routing::{get, post};
+use hapax_api::{Doubt, JournalEntry, LedgerEntry, Operation, Page, Resolution, ResolveDoubt};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::run::attempts;
+use crate::Console;
+use crate::failure::Failure;
+use crate::form::{self, Submitted, Tone};
+use crate::visit::Visit;
+use crate::{ops, text, ui};
+
+const PATH: &str = "/console/doubts";
+
+pub(super) fn routes() -> Router<Arc<Console>> {
+    Router::new()
+        .route(PATH, get(list))
+        .route("/console/doubts/{run}/{step}", get(show))
+        .route("/console/doubts/{run}/{step}/resolve", post(resolve))
+}
+
+/// The page of one doubt.
+pub(super) fn path(run: &str, step: &str) -> String {
+    format!("{PATH}/{}/{}", text::encode(run), text::encode(step))
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Place {
+    #[serde(default)]
+    cursor: String,
+}
+
+async fn list(mut visit: Visit, Query(Place { cursor }): Query<Place>) -> Result<Response, Failure> {
+    visit.frame.refresh = true;
+    let page: Page<Doubt> = visit.read(&ops::LIST_DOUBTS, &[], &[("cursor", Some(&cursor))]).await?;
+    let operations: Page<Operation> =
+        visit.read(&ops::LIST_OPERATIONS, &[], &[("status", Some("IN_DOUBT"))]).await?;
+    let steps = page.items.iter().map(|doubt| {
+        vec![
+            html! { a href=(path(&doubt.run_id, &doubt.step_id)) { b { (doubt.step_id) } } " of " (doubt.workflow) },
+            ui::ago(&doubt.since, visit.now_ms),
+            html! { (doubt.failure.message) },
+            html! { span.number { (doubt.attempts) } },
+            ui::run_link(&doubt.run_id),
+        ]
+    });
+    let held = operations.items.iter().map(|operation| {
+        vec![
+            html! { a href={ "/console/operations/" (text::encode(&operation.id)) } { b { (operation.step_key) } } },
+            ui::entity_link(&operation.entity_type, &operation.entity_id),
+            html! { @match &operation.in_doubt_since { Some(since) => { (ui::ago(since, visit.now_ms)) }, None => { (ui::none()) } } },
+            html! { @match &operation.actor { Some(actor) => { (ui::actor(actor)) }, None => { (ui::none()) } } },
+        ]
+    });
+    let content = html! {
+        (ui::heading("Doubts", html! { "Nobody knows whether these happened. Find out at the provider, then decide. Nothing is repeated meanwhile." }))
+        div #doubts data-fragment {
+            section {
+                h2 { "Steps of runs" }
+                (ui::table(&["Step", "In doubt", "What is known", "Attempts", "Run"], steps.collect(), "No step is in doubt."))
+                (ui::pager(PATH, &[], cursor.is_empty(), page.next_cursor.as_deref()))
+            }
+            section {
+                h2 { "Operations on entities" }
+                (ui::table(&["Step", "Entity", "In doubt", "Asked for by"], held.collect(), "No operation is in doubt."))
+            }
+        }
+    };
+    Ok(visit.page("Doubts", content))
+}
+
+async fn show(visit: Visit, Path((run, step)): Path<(String, String)>) -> Result<Response, Failure> {
+    let doubt = find(&visit, &run, &step).await?;
+    let ledger: Page<LedgerEntry> = visit.read(&ops::SHOW_RUN_LEDGER, &[&run], &[]).await?;
+    let entry = ledger.items.iter().find(|entry| entry.step_id == step);
+    let journal: Page<JournalEntry> =
+        visit.read(&ops::LIST_RUN_NOTES, &[&run], &[("limit", Some("200"))]).await?;
+    let known: Vec<JournalEntry> = journal
+        .items
+        .into_iter()
+        .filter(|entry| entry.step_id.as_ref().is_none_or(|of| *of == step))
+        .collect();
+    let content = html! {
+        div.heading {
+            p.crumb { a href=(PATH) { "Doubts" } " / " (ui::run_link(&run)) }
+            h1 { "Did " (step) " happen?" }
+            @if let Some(doubt) = &doubt { p.about { "It came into doubt " (ui::ago(&doubt.since, visit.now_ms)) ", in " (doubt.workflow) "." } }
+        }
+        @match &doubt {
+            Some(doubt) => { (facts_of(doubt, entry)) (rulings(&visit, doubt)) }
+            None => { div.notice.good { p.sentence { "It is no longer in doubt." } p { "What was decided is below, and on " (ui::run_link(&run)) "." } } }
+        }
+        @if let Some(entry) = entry { section { h2 { "Every time it was entered" } (attempts(entry)) } }
+        section { h2 { "What became known" } (ui::journal(&known, "Nothing was noted.")) }
+    };
+    Ok(visit.page(&format!("Doubt about {step}"), content))
+}
+
+/// The doubt, if it is still one: looked for among those that are open, the oldest first.
+async fn find(visit: &Visit, run: &str, step: &str) -> Result<Option<Doubt>, Failure> {
+    let mut cursor = String::new();
+    for _ in 0..crate::limits::MAX_DOUBT_PAGES {
+        let query = [("limit", Some("200")), ("cursor", Some(cursor.as_str()))];
+        let page: Page<Doubt> = visit.read(&ops::LIST_DOUBTS, &[], &query).await?;
+        if let Some(found) = page.items.into_iter().find(|doubt| doubt.run_id == run && doubt.step_id == step)
+        {
+            return Ok(Some(found));
+        }
+        let Some(next) = page.next_cursor else { return Ok(None) };
+        cursor = next;
+    }
+    Ok(None)
+}
+
+fn facts_of(doubt: &Doubt, entry: Option<&LedgerEntry>) -> Markup {
+    html! {
+        div.notice.doubt {
+            p.sentence { (doubt.failure.message) }
+            p { "Ask the provider about " (ui::id(&doubt.effect_key)) ". That is the key the effect was sent under." }
+            @if let Some(entry) = entry {
+                @if !entry.probes.is_empty() { p { "The provider was asked " (entry.probes.len()) " times; it said: " (entry.probes.join(", ").replace('_', " ")) "." } }
+                @if entry.refused_writes > 0 { p { (entry.refused_writes) " late outcomes were refused, because their worker no longer held the run. They are evidence, below." } }
+            }
+        }
+    }
+}
+
+/// What each ruling does, in the order from harmless to grave.
+fn rulings(visit: &Visit, doubt: &Doubt) -> Markup {
+    if !visit.may(&ops::RESOLVE_DOUBT) {
+        return form::disabled("Decide", html! { "Your role may look, and not decide." });
+    }
+    let all = [
+        (
+            Resolution::Happened,
+            "It happened",
+            "The run goes on with the output you give. Nothing is sent again.",
+            Tone::Primary,
+        ),
+        (
+            Resolution::DidNotHappen,
+            "It did not happen",
+            "The step is run, so the effect is sent now. If it did happen after all, it happens twice.",
+            Tone::Danger,
+        ),
+        (
+            Resolution::Compensate,
+            "It is undone",
+            "You, or the provider, took it back. The run goes on with the output you give.",
+            Tone::Danger,
+        ),
+        (
+            Resolution::Abandon,
+            "Nobody will ever know",
+            "The step counts as failed, and the run goes on as its workflow says.",
+            Tone::Danger,
+        ),
+    ];
+    html! {
+        section {
+            h2 { "Decide" }
+            div.rulings {
+                @for (resolution, label, effect, tone) in all {
+                    @if doubt.resolutions.contains(&resolution) { (ruling(visit, doubt, resolution, label, effect, tone)) }
+                }
+            }
+        }
+    }
+}
+
+fn ruling(
+    visit: &Visit,
+    doubt: &Doubt,
+    resolution: Resolution,
+    label: &str,
+    effect: &str,
+    tone: Tone,
+) -> Markup {
+    if resolution != Resolution::Happened && !visit.is_manager() {
+        let why = html! { (effect) " It cannot be taken back, so it takes a manager. Leave a note on the run with what you found." };
+        return form::disabled(label, why);
+    }
+    let needs_output = matches!(resolution, Resolution::Happened | Resolution::Compensate);
+    let word = text::spelled(&resolution).replace(' ', "_");
+    let fields = html! {
+        input type="hidden" name="resolution" value=(word);
+        input type="hidden" name="seen" value=(doubt.version);
+        p { (effect) }
+        @if needs_output { (form::area("output", "Output", "", Some("One JSON value: what the effect gave."), true)) }
+        (form::area("reason", "How do you know?", "", Some("Kept in the audit log, under your name."), true))
+        (form::submit(label, tone))
+    };
+    let action = format!("{}/resolve", path(&doubt.run_id, &doubt.step_id));
+    html! { div.ruling { (form::disclosed(&format!("{label}…"), tone, form::form(visit, &action, None, fields))) p.hint { (effect) } } }
+}
+
+async fn resolve(
+    Path((run, step)): Path<(String, String)>,
+    mut form: Submitted,
+) -> Result<Response, Failure> {
+    let path = path(&run, &step);
+    form.leads_back_to(&path);
+    let resolution = match form.text("resolution") {
+        "happened" => Resolution::Happened,
+        "did_not_happen" => Resolution::DidNotHappen,
+        "compensate" => Resolution::Compensate,
+        _ => Resolution::Abandon,
+    };
+    let asked = ResolveDoubt {
+        resolution,
+        output: form.json("output")?,
+        reason: form.text("reason").into(),
+        version: form.number("seen")?,
+        by: None,
+    };
+    form.send(&ops::RESOLVE_DOUBT, &[&run, &step], &asked).await?;
+    Ok(form.done(&ui::run_path(&run), &format!("Decided: {} {}.", step, text::spelled(&resolution))))
+}

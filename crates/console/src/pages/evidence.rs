@@ -1,0 +1,220 @@
+//! Evidence: what happened twice, what may have, and what that is computed from.
+
+mod export;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Query;
+use axum::response::Response;
+use axum::routing::get;
+use hapax_api::{Doubt, LedgerClass, LedgerEntry, Operation, Page, Run};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::Console;
+use crate::failure::Failure;
+use crate::limits::MAX_EVIDENCE_PAGES;
+use crate::visit::Visit;
+use crate::{ops, text, ui};
+
+const PATH: &str = "/console/evidence";
+
+pub(super) fn routes() -> Router<Arc<Console>> {
+    Router::new().route(PATH, get(show)).route("/console/evidence/export", get(export::export))
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Place {
+    #[serde(default)]
+    cursor: String,
+}
+
+/// Effects of the workspace, the newest runs first, from a place on; and where the rest begins.
+async fn read_ledger(visit: &Visit, cursor: &str) -> Result<(Vec<LedgerEntry>, Option<String>), Failure> {
+    let mut entries = Vec::new();
+    let mut next = Some(cursor.to_owned());
+    for _ in 0..MAX_EVIDENCE_PAGES {
+        let Some(cursor) = next.take() else { break };
+        let query = [("limit", Some("200")), ("cursor", Some(cursor.as_str()))];
+        let page: Page<LedgerEntry> = visit.read(&ops::SHOW_LEDGER, &[], &query).await?;
+        entries.extend(page.items);
+        next = page.next_cursor;
+        if next.is_none() {
+            break;
+        }
+    }
+    Ok((entries, next))
+}
+
+/// What the ledger adds up to.
+#[derive(Debug, Default)]
+struct Sums {
+    effects: usize,
+    attempts: usize,
+    happened: u64,
+    twice: u64,
+    perhaps_twice: u64,
+    refused: u64,
+    probes: usize,
+    rulings: usize,
+    by_class: [usize; 3],
+}
+
+impl Sums {
+    fn of(entries: &[LedgerEntry]) -> Self {
+        entries.iter().fold(Sums::default(), |mut sums, entry| {
+            sums.effects += 1;
+            sums.attempts += entry.attempt_log.len();
+            sums.happened += u64::from(entry.happened);
+            sums.twice += u64::from(entry.happened_twice);
+            sums.perhaps_twice += u64::from(entry.may_have_happened_twice);
+            sums.refused += u64::from(entry.refused_writes);
+            sums.probes += entry.probes.len();
+            sums.rulings += entry.rulings.len();
+            let class = match entry.class {
+                LedgerClass::Idempotent => 0,
+                LedgerClass::Claimed => 1,
+                LedgerClass::Transactional => 2,
+            };
+            sums.by_class[class] += 1;
+            sums
+        })
+    }
+}
+
+async fn show(visit: Visit, Query(Place { cursor }): Query<Place>) -> Result<Response, Failure> {
+    let (entries, next) = read_ledger(&visit, &cursor).await?;
+    let doubts: Page<Doubt> = visit.read(&ops::LIST_DOUBTS, &[], &[("limit", Some("200"))]).await?;
+    let held: Page<Operation> = visit
+        .read(&ops::LIST_OPERATIONS, &[], &[("status", Some("IN_DOUBT")), ("limit", Some("200"))])
+        .await?;
+    let attention: Page<Run> =
+        visit.read(&ops::LIST_RUNS, &[], &[("needsAttention", Some("true")), ("limit", Some("200"))]).await?;
+    let figures = match visit.may(&ops::SHOW_METRICS) {
+        true => Some(visit.ask(&ops::SHOW_METRICS, &[], &[]).await?.text()),
+        false => None,
+    };
+    let sums = Sums::of(&entries);
+    let content = html! {
+        (ui::heading("Evidence", html! { "What happened to the world, and how that is known." }))
+        div.verdicts {
+            (verdict("Happened twice", sums.twice, "bad", "/console/ledger?only=twice", "Effects known to have happened more than once."))
+            (verdict("May have happened twice", sums.perhaps_twice, "doubt", "/console/ledger?only=perhaps", "Effects that may have happened beyond the first time."))
+        }
+        (basis(&sums, &entries, !cursor.is_empty(), next.as_deref()))
+        section {
+            h2 { "Open questions" }
+            div.tiles {
+                (tile("Steps in doubt", &count(doubts.items.len(), doubts.next_cursor.is_some()), Some("/console/doubts"), oldest(&visit, doubts.items.first().map(|doubt| doubt.since.as_str()))))
+                (tile("Operations in doubt", &count(held.items.len(), held.next_cursor.is_some()), Some("/console/doubts"), html! {}))
+                (tile("Runs that need people", &count(attention.items.len(), attention.next_cursor.is_some()), Some("/console/runs?attention=yes"), html! {}))
+            }
+        }
+        section {
+            h2 { "How it was kept" }
+            div.tiles {
+                (tile("Attempts beyond the first", &sums.attempts.saturating_sub(sums.effects).to_string(), Some("/console/ledger?only=entered"), html! { "Retries and takeovers." }))
+                (tile("Late outcomes refused", &sums.refused.to_string(), None, html! { "By a fence: their worker no longer held the run." }))
+                (tile("Questions to providers", &sums.probes.to_string(), None, html! { "By probes." }))
+                (tile("Decisions by people", &sums.rulings.to_string(), Some("/console/admin/audit?action=resolved"), html! { "About doubts." }))
+                (tile("Idempotent", &sums.by_class[0].to_string(), Some("/console/ledger?class=idempotent"), html! { "The provider honours the key." }))
+                (tile("Claimed", &sums.by_class[1].to_string(), Some("/console/ledger?class=claimed"), html! { "A claim is committed first." }))
+                (tile("Transactional", &sums.by_class[2].to_string(), Some("/console/ledger?class=transactional"), html! { "Commits with its record." }))
+            }
+        }
+        @if let Some(figures) = &figures { (server_wide(figures)) }
+        section {
+            h2 { "For auditors" }
+            p { "Each row of an export carries the SHA-256 of the row before it and of itself, so a row that was changed, taken out or moved shows." }
+            div.actions {
+                a.button.plain href={ (PATH) "/export" (text::query(&[("format", Some("csv")), ("cursor", Some(&cursor))])) } download { "Export as CSV" }
+                a.button.plain href={ (PATH) "/export" (text::query(&[("format", Some("json")), ("cursor", Some(&cursor))])) } download { "Export as JSON" }
+            }
+        }
+    };
+    Ok(visit.page("Evidence", content))
+}
+
+/// A number in large: calm if it is 0, loud if not.
+fn verdict(name: &str, number: u64, tone: &str, path: &str, about: &str) -> Markup {
+    let tone = if number == 0 { "good" } else { tone };
+    html! {
+        a.verdict.(tone) href=(path) {
+            span.name { (name) }
+            span.figure { (number) }
+            span.about { (about) }
+        }
+    }
+}
+
+/// What the two numbers are computed from.
+fn basis(sums: &Sums, entries: &[LedgerEntry], is_older: bool, next: Option<&str>) -> Markup {
+    let first = entries
+        .iter()
+        .flat_map(|entry| &entry.attempt_log)
+        .filter_map(|attempt| attempt.began_at.as_deref().or(attempt.ended_at.as_deref()))
+        .min();
+    html! {
+        div.basis {
+            p {
+                "Computed now from " b { (sums.effects) } " effects with " b { (sums.attempts) } " attempts"
+                @if let Some(first) = first { ", the oldest from " (ui::time(first)) }
+                @if is_older { ", older than those on the first page" }
+                ". " b { (sums.happened) } " are known to have happened."
+                @if next.is_none() && !is_older { " These are all effects that are kept." }
+            }
+            @if let Some(next) = next {
+                p { a href={ (PATH) (text::query(&[("cursor", Some(next))])) } { "Go on with older effects" } " — these numbers are about the newest ones." }
+            }
+        }
+    }
+}
+
+fn count(items: usize, is_more: bool) -> String {
+    format!("{items}{}", if is_more { "+" } else { "" })
+}
+
+fn oldest(visit: &Visit, since: Option<&str>) -> Markup {
+    html! { @if let Some(since) = since { "Oldest: " (ui::ago(since, visit.now_ms)) "." } @else { "None." } }
+}
+
+fn tile(name: &str, number: &str, path: Option<&str>, about: Markup) -> Markup {
+    let inner = html! { span.name { (name) } span.figure { (number) } span.about { (about) } };
+    html! { @match path { Some(path) => { a.tile href=(path) { (inner) } }, None => { div.tile { (inner) } } } }
+}
+
+/// Figures of the whole server, for those who may see all workspaces: since it started, from what it tells Prometheus.
+fn server_wide(figures: &str) -> Markup {
+    let sum = |name: &str, labels: &str| -> f64 {
+        let lines = figures.lines().filter(|line| !line.starts_with('#'));
+        let of_name =
+            lines.filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
+        of_name
+            .filter(|line| line.contains(labels))
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    };
+    let shown = [
+        (
+            "Requests replayed",
+            sum("hapax_request_key_events_total", "event=\"replayed\""),
+            "Answered from the record, not done again.",
+        ),
+        ("Starts replayed", sum("hapax_starts_replayed_total", ""), "Runs that were there already."),
+        ("Key conflicts", sum("hapax_conflicts_total", ""), "The same key for something else: refused."),
+        ("Claims lost", sum("hapax_claims_lost_total", ""), "Somebody else was first."),
+        ("Writes fenced", sum("hapax_fenced_writes_total", ""), "Writers that no longer held their run."),
+        ("Janitor releases", sum("hapax_janitor_releases_total", ""), "Claims given back after a crash."),
+        ("Outbox depth", sum("hapax_outbox_depth", ""), "After-effects to be delivered."),
+        ("Oldest in the outbox", sum("hapax_outbox_oldest_age_seconds", ""), "Seconds."),
+        ("Oldest live request key", sum("hapax_oldest_request_key_age_seconds", ""), "Seconds."),
+    ];
+    html! {
+        section {
+            h2 { "The whole server" }
+            p.hint { "All workspaces, since this node started." }
+            div.tiles { @for (name, value, about) in shown { (tile(name, &format!("{}", value.round()), None, html! { (about) })) } }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Tells an open page that its run moved. The page then asks for itself, so that what it shows has one maker.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use http_body_util::BodyExt;
+use serde::Deserialize;
+use tokio::time::sleep;
+
+use crate::Console;
+use crate::failure::Failure;
+use crate::limits::{LIVE_KEEP_ALIVE, LIVE_PAUSE};
+use crate::ops;
+use crate::visit::Visit;
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Seen {
+    #[serde(default)]
+    seen: String,
+}
+
+/// One message whenever the run moved since `seen`, at most one in [`LIVE_PAUSE`], until the session or the run ends.
+pub(super) async fn stream(
+    visit: Visit,
+    State(console): State<Arc<Console>>,
+    Path(id): Path<String>,
+    Query(Seen { seen }): Query<Seen>,
+) -> Result<Response, Failure> {
+    let body = visit
+        .api()
+        .follow(&ops::STREAM_EVENTS, &[&id], &seen)
+        .await
+        .map_err(|problem| visit.refuse(problem))?;
+    let token = visit.token.clone();
+    let events = stream::unfold((body, console, token), |(mut body, console, token)| async move {
+        loop {
+            let frame = body.frame().await?.ok()?;
+            let Ok(data) = frame.into_data() else { continue };
+            // Lines that keep the connection alive begin with a colon.
+            if data.starts_with(b":") {
+                continue;
+            }
+            if !matches!(console.host.find_session(&token).await, Ok(Some(_))) {
+                return None;
+            }
+            drain(&mut body).await;
+            return Some((
+                Ok::<_, std::convert::Infallible>(Event::default().event("moved").data("yes")),
+                (body, console, token),
+            ));
+        }
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(LIVE_KEEP_ALIVE)).into_response())
+}
+
+/// Takes what else comes within a moment, so that a busy run does not have its page built anew for each step.
+async fn drain(body: &mut axum::body::Body) {
+    let pause = sleep(LIVE_PAUSE);
+    tokio::pin!(pause);
+    loop {
+        tokio::select! {
+            () = &mut pause => return,
+            frame = body.frame() => if frame.is_none() { return },
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Sessions of the console. Each credential has one entry in the catalog that holds its sessions, so that every node knows
+//! them and an ended session is ended everywhere. What the cookie carries is kept as a hash.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use hapax_api::{Code, Problem, Role};
+use hapax_console::limits::{MAX_SESSIONS_PER_CREDENTIAL, SESSION_IDLE, SESSION_LIFETIME};
+use hapax_console::{NewSession, Session, SessionSummary, Visitor};
+use hapax_engine::model::{Actor, Name, Timestamp};
+use http::Extensions;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::{SignedIn, secret};
+use crate::credentials::key::{ApiKey, KeyId, SecretHash};
+use crate::directory::{Directory, SessionBook, StoredCredential, hash_as_hex};
+use crate::identity::Identity;
+use crate::limits::{CREDENTIAL_CACHE_FOR, MAX_CACHED_CREDENTIALS, SESSION_SEEN_RESOLUTION};
+
+/// How often a change that met another one is tried anew.
+const TRIES: u32 = 8;
+
+/// One session as it is kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct KeptSession {
+    id: String,
+    /// Of what the cookie carries.
+    #[serde(with = "hash_as_hex")]
+    secret: SecretHash,
+    /// Of the API key that signed in: the session ends when the key does.
+    #[serde(with = "hash_as_hex")]
+    key: SecretHash,
+    began_at: i64,
+    seen_at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    #[serde(default)]
+    agent: String,
+}
+
+impl KeptSession {
+    fn ends_at(&self) -> Timestamp {
+        Timestamp::from_millis(self.began_at).plus(SESSION_LIFETIME)
+    }
+
+    fn is_alive(&self, now: Timestamp) -> bool {
+        now < self.ends_at() && now.since(Timestamp::from_millis(self.seen_at)) < SESSION_IDLE
+    }
+}
+
+/// What a cookie carries: which credential, which of its sessions, and the proof.
+struct Token<'a> {
+    credential: Name,
+    id: &'a str,
+    secret: SecretHash,
+}
+
+impl<'a> Token<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let (credential, id, secret) = (parts.next()?, parts.next()?, parts.next()?);
+        let credential = KeyId::parse(credential)?.credential();
+        parts.next().is_none().then(|| Token { credential, id, secret: hash("cookie", secret) })
+    }
+}
+
+fn hash(what: &str, text: &str) -> SecretHash {
+    let digest =
+        Sha256::new().chain_update("hapax console ").chain_update(what).chain_update(" ").chain_update(text);
+    SecretHash::from_bytes(digest.finalize().into())
+}
+
+/// Sessions, remembered for a moment, as credentials are.
+pub(super) struct Sessions {
+    directory: Directory,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// By cookie: the session, when it ends, and since when that is known.
+    sessions: HashMap<String, (Arc<Session>, Timestamp, Instant)>,
+    /// How often all was forgotten: what was read before that may be older than the change.
+    changes: u64,
+}
+
+impl Sessions {
+    pub(super) fn new(directory: Directory) -> Self {
+        Sessions { directory, known: Mutex::default() }
+    }
+
+    /// Begins a session; the one used longest ago makes room if there are too many.
+    pub(super) async fn begin(
+        &self,
+        credential: &StoredCredential,
+        key: &ApiKey,
+        visitor: &Visitor,
+        by: Actor,
+        now: Timestamp,
+    ) -> Result<NewSession, Problem> {
+        if credential.role() == Role::Worker {
+            return Err(Problem::new(Code::Forbidden, "A worker's key does work; it sees no pages.")
+                .with("requiredRole", "viewer"));
+        }
+        let (id, proof) = (secret()?[..16].to_owned(), secret()?);
+        let token = format!("{}.{id}.{proof}", key.id());
+        let new = KeptSession {
+            id,
+            secret: hash("cookie", &proof),
+            key: key.hash(),
+            began_at: now.as_millis(),
+            seen_at: now.as_millis(),
+            address: visitor.address.map(|address| address.to_string()),
+            agent: visitor.agent.clone(),
+        };
+        self.change(&credential.identity(), Some((by, "signed in to the console")), |book| {
+            book.retain(|session| session.is_alive(now));
+            book.sort_by_key(|session| session.seen_at);
+            let surplus = (book.len() + 1).saturating_sub(MAX_SESSIONS_PER_CREDENTIAL);
+            book.drain(..surplus);
+            book.push(new.clone());
+            true
+        })
+        .await?;
+        Ok(NewSession { token })
+    }
+
+    /// The session of a cookie. As old as [`CREDENTIAL_CACHE_FOR`], so that an end counts everywhere within that time.
+    pub(super) async fn find(&self, text: &str, now: Timestamp) -> Result<Option<Arc<Session>>, Problem> {
+        if let Some(session) = self.remembered(text, now) {
+            return Ok(Some(session));
+        }
+        let changes = self.known.lock().expect("no holder panics").changes;
+        let since = Instant::now();
+        let Some(token) = Token::parse(text) else { return Ok(None) };
+        let Some(credential) = self.directory.find_credential(&token.credential).await? else {
+            return Ok(None);
+        };
+        let identity = credential.identity();
+        let book = self.directory.read_sessions(&identity).await?;
+        let kept = book.sessions.iter().find(|session| session.id == token.id);
+        let Some(kept) =
+            kept.filter(|kept| bool::from(kept.secret.as_bytes().ct_eq(token.secret.as_bytes())))
+        else {
+            return Ok(None);
+        };
+        if !kept.is_alive(now) || !credential.admits_hash(&kept.key, now) {
+            return Ok(None);
+        }
+        self.note_use(&identity, kept, now).await;
+        let csrf = hash("csrf", text).as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut marks = Extensions::new();
+        marks.insert(SignedIn(Arc::new(identity.clone())));
+        let session = Arc::new(Session {
+            id: kept.id.clone(),
+            workspace: identity.workspace.to_string(),
+            credential: identity.credential.to_string(),
+            name: identity.name.clone(),
+            role: identity.role,
+            is_installation: identity.is_installation(),
+            csrf,
+            marks,
+        });
+        let mut known = self.known.lock().expect("no holder panics");
+        if known.changes == changes {
+            if known.sessions.len() >= MAX_CACHED_CREDENTIALS {
+                known.sessions.clear();
+            }
+            known.sessions.insert(text.to_owned(), (session.clone(), kept.ends_at(), since));
+        }
+        Ok(Some(session))
+    }
+
+    fn remembered(&self, text: &str, now: Timestamp) -> Option<Arc<Session>> {
+        let known = self.known.lock().expect("no holder panics");
+        let (session, ends_at, since) = known.sessions.get(text)?;
+        (since.elapsed() < CREDENTIAL_CACHE_FOR && now < *ends_at).then(|| session.clone())
+    }
+
+    /// Writes down, now and then, that a session is in use. Losing to another change does not matter.
+    async fn note_use(&self, identity: &Identity, kept: &KeptSession, now: Timestamp) {
+        if now.since(Timestamp::from_millis(kept.seen_at)) < SESSION_SEEN_RESOLUTION {
+            return;
+        }
+        let noted = self.change(identity, None, |book| {
+            let found = book.iter_mut().find(|session| session.id == kept.id);
+            found.is_some_and(|session| {
+                session.seen_at = session.seen_at.max(now.as_millis());
+                true
+            })
+        });
+        if let Err(problem) = noted.await {
+            tracing::warn!(%problem, "the use of a session was not written down");
+        }
+    }
+
+    /// Sessions of a credential, the one used last first.
+    pub(super) async fn list(
+        &self,
+        identity: &Identity,
+        now: Timestamp,
+    ) -> Result<Vec<SessionSummary>, Problem> {
+        let mut sessions = self.directory.read_sessions(identity).await?.sessions;
+        sessions.retain(|session| session.is_alive(now));
+        sessions.sort_by_key(|session| std::cmp::Reverse(session.seen_at));
+        let shown = |session: KeptSession| SessionSummary {
+            signed_in_at: Timestamp::from_millis(session.began_at).to_string(),
+            last_seen_at: Timestamp::from_millis(session.seen_at).to_string(),
+            expires_at: session.ends_at().to_string(),
+            id: session.id,
+            address: session.address,
+            agent: session.agent,
+        };
+        Ok(sessions.into_iter().map(shown).collect())
+    }
+
+    /// Ends one session, or all of the credential. One that has ended is fine.
+    pub(super) async fn end(
+        &self,
+        identity: &Identity,
+        id: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(), Problem> {
+        let what = match id {
+            Some(_) => "ended a session of the console",
+            None => "signed out of the console everywhere",
+        };
+        let by = crate::identity::Acting::locally(identity.clone()).actor(None);
+        let ended = self.change(identity, Some((by, what)), |book| {
+            let before = book.len();
+            book.retain(|session| id.is_some_and(|id| session.id != id) && session.is_alive(now));
+            book.len() != before
+        });
+        ended.await?;
+        // After the write, so that nobody remembers what was read before it.
+        let mut known = self.known.lock().expect("no holder panics");
+        known.sessions.clear();
+        known.changes += 1;
+        Ok(())
+    }
+
+    /// Changes the sessions of a credential; anew on what is there, if another change came first. Nothing is written if `change` says so.
+    async fn change(
+        &self,
+        identity: &Identity,
+        note: Option<(Actor, &str)>,
+        mut change: impl FnMut(&mut Vec<KeptSession>) -> bool,
+    ) -> Result<(), Problem> {
+        for _ in 0..TRIES {
+            let mut book: SessionBook = self.directory.read_sessions(identity).await?;
+            if !change(&mut book.sessions)
+                || self.directory.write_sessions(identity, &book, note.clone()).await?
+            {
+                return Ok(());
+            }
+        }
+        let detail = "Others keep changing the sessions of this credential. Send the request again.";
+        Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
+    }
+}
