@@ -23,6 +23,7 @@ const FACADE: &str = "hapax";
 const CLI: &str = "hapax-cli";
 const STRIPE_ORDER: &str = "stripe-order";
 const STORM: &str = "hapax-storm";
+const WORKERS: &str = "hapax-workers";
 const XTASK: &str = "xtask";
 
 /// Allowed dependencies of one crate.
@@ -68,12 +69,13 @@ const ARROWS: &[Arrows] = &[
     Arrows { from: CONSOLE, to: &[API], in_tests_to: &[] },
     Arrows { from: DOCUMENTS, to: &[ENGINE, WEBHOOKS], in_tests_to: &[] },
     Arrows { from: WEBHOOKS, to: &[], in_tests_to: &[] },
+    Arrows { from: WORKERS, to: &[ENGINE, API], in_tests_to: &[] },
     Arrows { from: OUTGOING, to: &[], in_tests_to: &[] },
     Arrows { from: HTTP_IDEMPOTENCY, to: &[ENGINE], in_tests_to: &[STORE_SQLITE, HTTP_CONFORMANCE] },
     Arrows { from: HTTP_CONFORMANCE, to: &[], in_tests_to: &[] },
     Arrows {
         from: SERVER,
-        to: &[ENGINE, API, CONSOLE, DOCUMENTS, WEBHOOKS, OUTGOING, HTTP_IDEMPOTENCY],
+        to: &[ENGINE, API, CONSOLE, DOCUMENTS, WEBHOOKS, OUTGOING, HTTP_IDEMPOTENCY, WORKERS],
         in_tests_to: &[STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, HTTP_CONFORMANCE],
     },
     Arrows { from: STRIPE_ORDER, to: &[FACADE, API, DOCUMENTS, OUTGOING, SERVER], in_tests_to: &[] },

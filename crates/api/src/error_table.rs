@@ -79,6 +79,8 @@ errors! {
         "Check the address and the id. Resources of another workspace look as if they did not exist.";
     DefinitionNotFound = "definition_not_found", 404, false, "There is no such definition in this workspace",
         "List the definitions with `GET /api/v1/workflow-definitions`, or upload this one first.";
+    SessionUnknown = "session_unknown", 404, false, "The worker session is over, or never was",
+        "The session ended because nothing was received from the worker for too long, or the server was restarted. Open a new session and forget all runs of the old one.";
     MethodNotAllowed = "method_not_allowed", 405, false, "The route does not take this method",
         "`Allow` lists the methods that the route takes. The OpenAPI document at `/openapi.json` lists all routes.";
     NotAcceptable = "not_acceptable", 406, false, "The response cannot be sent in the requested format",
@@ -119,6 +121,12 @@ errors! {
         "`openRuns` says how many runs of this definition have not ended; nothing was deleted. Archive it (`PATCH /api/v1/workflow-definitions/{id}` with `status: archived`) so that no new runs begin, wait for the open ones or cancel them, then delete it.";
     DefinitionLimitReached = "definition_limit_reached", 409, false, "There is no room for another definition",
         "`limit` is the maximum, and `quota` names the setting. Delete definitions that no run needs (`DELETE /api/v1/workflow-definitions/{id}`), old versions first, or ask the operator to raise `max-definitions` or `max-definitions-per-workspace`. Waiting does not help.";
+    SessionReplaced = "session_replaced", 409, false, "Another worker session of the same instance was opened",
+        "The newer session has the work of this one. Stop, or open a session with another `instance`.";
+    WorkflowTaken = "workflow_taken", 409, false, "A document defines this workflow",
+        "A workflow of this name and version is defined by a document, so no worker can offer it. Use another name or version.";
+    RequestSuperseded = "request_superseded", 409, false, "A newer request of the same session took its place",
+        "A session has at most one poll and one commit under way. The newer request gets the messages; drop this one.";
     RunEnded = "run_ended", 409, false, "The run has ended",
         "An ended run takes no commands or signals. A FAILED run can be reopened with `POST /api/v1/workflow-runs/{id}/retry`; otherwise start a new one.";
     AlreadyAsked = "already_asked", 409, false, "The same command was already given",

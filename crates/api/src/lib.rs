@@ -32,6 +32,7 @@ mod step;
 mod subscription;
 mod webhook_source;
 mod why;
+mod worker;
 mod workspace;
 
 pub use audit::{AddNote, JournalEntry, JournalKind, Occurrence};
@@ -94,4 +95,8 @@ pub use webhook_source::{
     ChangeWebhookSource, PutWebhookSource, SourceStatus, WebhookSource, WebhookSourceSummary,
 };
 pub use why::{Why, WhyMatch, WhyMatchKind, WhyReason, WhyRun, WhyWait};
+pub use worker::{
+    CommitWorkerSession, OpenWorkerSession, OpenedWorkerSession, PollWorkerSession, WorkerLimits, WorkerLogPage, WorkerMessages,
+    WorkerRunItems, WorkerSession, WorkerWorkflow,
+};
 pub use workspace::{CreateWorkspace, UpdateWorkspace, Workspace};

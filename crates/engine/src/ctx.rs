@@ -10,6 +10,7 @@ mod child;
 mod claimed;
 mod effect_tracker;
 mod promise;
+mod remote;
 mod scope;
 mod select;
 mod signal;
@@ -31,12 +32,13 @@ pub use branches::{Branch, Branches};
 pub use child::Child;
 pub use promise::{OpenPromise, PromiseBuilder};
 pub use signal::SignalBuilder;
+pub use remote::{RecordedStep, ReturnHandle};
 pub use step::{Attempt, Step};
 
 pub(crate) use scope::{Scope, undo_all};
 
 use crate::hold::Hold;
-use crate::model::{EffectClass, Failure, Name, Payload, RunId, StepId, StepState, WorkspaceId};
+use crate::model::{EffectClass, Failure, Name, Payload, RunId, StepId, StepState, Timestamp, WorkspaceId};
 use crate::runtime::{Activation, ComputationGuard};
 
 /// Boxed future of a step.
@@ -75,6 +77,16 @@ impl Ctx {
     /// the same path, however long the computation takes.
     pub fn begin_computation(&self) -> ComputationGuard<'_> {
         self.activation.begin_computation()
+    }
+
+    /// Fence of the lease that the run is driven under.
+    pub fn fence(&self) -> u64 {
+        self.activation.slot().fence.get()
+    }
+
+    /// Time of the store, not recorded. Code of a workflow uses [`Ctx::now`].
+    pub fn current_time(&self) -> Timestamp {
+        self.activation.now()
     }
 
     /// Name of the workflow.

@@ -53,7 +53,7 @@ struct Watched {
 
 impl Hold {
     /// A right that ends at `deadline` by [`Clock::monotonic`], unless it is extended.
-    pub(crate) fn until(clock: Arc<dyn Clock>, deadline: Duration) -> Self {
+    pub fn until(clock: Arc<dyn Clock>, deadline: Duration) -> Self {
         let right = Right {
             clock,
             deadline_ms: AtomicU64::new(millis(deadline)),
@@ -112,8 +112,8 @@ impl Hold {
         !self.is_lost() && self.right.clock.monotonic() < self.deadline()
     }
 
-    /// The earlier of the two deadlines.
-    pub(crate) fn deadline(&self) -> Duration {
+    /// When the right ends by [`Clock::monotonic`] of its engine, unless it is renewed: the earlier of the two deadlines.
+    pub fn deadline(&self) -> Duration {
         let own = self.right.deadline_ms.load(Ordering::Acquire);
         Duration::from_millis(own.min(self.right.outside_deadline_ms.load(Ordering::Acquire)))
     }

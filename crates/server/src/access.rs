@@ -15,6 +15,8 @@ pub enum Access {
     Manage,
     /// To set up the workspace: definitions, credentials.
     Administer,
+    /// To carry out runs, tasks and actions as a worker.
+    Work,
     /// To read figures about all workspaces: for credentials of the installation with any role but
     /// worker.
     Watch,
@@ -24,12 +26,13 @@ pub enum Access {
 
 impl Access {
     /// Every kind.
-    pub const ALL: [Access; 7] = [
+    pub const ALL: [Access; 8] = [
         Access::Open,
         Access::Read,
         Access::Operate,
         Access::Manage,
         Access::Administer,
+        Access::Work,
         Access::Watch,
         Access::Install,
     ];
@@ -43,6 +46,7 @@ impl Access {
             Access::Operate => matches!(role, Role::Operator | Role::Manager | Role::Admin),
             Access::Manage => matches!(role, Role::Manager | Role::Admin),
             Access::Administer => role == Role::Admin,
+            Access::Work => matches!(role, Role::Worker | Role::Admin),
             Access::Watch => Access::Read.allows(role, is_installation) && is_installation,
             Access::Install => role == Role::Admin && is_installation,
         }
@@ -55,6 +59,7 @@ impl Access {
             Access::Operate => "operator",
             Access::Manage => "manager",
             Access::Administer => "admin",
+            Access::Work => "worker",
             Access::Watch => "viewer of the installation",
             Access::Install => "admin of the installation",
         }
@@ -68,7 +73,7 @@ mod tests {
     #[test]
     fn each_role_may_do_what_it_is_for_and_no_more() {
         let may = |role| Access::ALL.into_iter().filter(|access| access.allows(role, false)).count();
-        assert_eq!(Role::ALL.map(may), [2, 1, 3, 4, 5], "viewer, worker, operator, manager, admin");
+        assert_eq!(Role::ALL.map(may), [2, 2, 3, 4, 6], "viewer, worker, operator, manager, admin");
         assert!(Access::Watch.allows(Role::Viewer, true));
         assert!(!Access::Watch.allows(Role::Worker, true));
         assert!(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hapax_engine::Engine;
 use hapax_engine::store::{RequestKeyStore, Store};
+use hapax_workers::Workers;
 
 use crate::authenticate::Authenticator;
 use crate::cursor::Cursors;
@@ -19,6 +20,7 @@ use crate::pages::List;
 use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::store_probe::StoreProbe;
 use crate::subscriptions::Subscriptions;
+use crate::worker_names::WorkerNames;
 
 /// The server's parts, as handlers see them.
 pub struct App {
@@ -40,6 +42,10 @@ pub struct App {
     pub(crate) subscriptions: Arc<Subscriptions>,
     /// Incoming webhooks.
     pub(crate) hooks: Arc<Hooks>,
+    /// Workers that are connected to this node.
+    pub(crate) workers: Arc<Workers>,
+    /// Names that workers have offered.
+    pub(crate) worker_names: Arc<WorkerNames>,
     /// Entity workflows.
     pub(crate) entities: Arc<Entities>,
     /// Signs cursors.

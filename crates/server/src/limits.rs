@@ -156,6 +156,8 @@ pub const MAX_DEFINITIONS: usize = 2_000;
 pub const MAX_DEFINITIONS_PER_WORKSPACE: usize = 500;
 /// Most open runs that are counted when they keep a definition from being deleted.
 pub const MAX_COUNTED_OPEN_RUNS: usize = 1_000;
+/// Most workflows, tasks and actions that workers of a workspace have offered, ever.
+pub const MAX_WORKER_NAMES_PER_WORKSPACE: usize = 2_000;
 /// Most subscriptions of a workspace; deleted ones do not count.
 pub const MAX_SUBSCRIPTIONS_PER_WORKSPACE: usize = 50;
 /// Most subscriptions of one installation; each scan for due deliveries covers all of them.

@@ -24,6 +24,7 @@ pub(crate) mod webhook_events;
 pub(crate) mod webhook_sources;
 pub(crate) mod webhooks;
 pub(crate) mod why;
+pub(crate) mod worker_sessions;
 
 use std::sync::Arc;
 
@@ -133,7 +134,7 @@ impl Route {
 
 /// The table.
 pub(crate) fn table() -> Vec<Route> {
-    use Access::{Administer, Install, Manage, Open, Operate, Read, Watch};
+    use Access::{Administer, Install, Manage, Open, Operate, Read, Watch, Work};
     vec![
         write("/api/v1/workflow-definitions", Administer, definitions::upload),
         read("/api/v1/workflow-definitions", Read, definitions::list),
@@ -241,6 +242,12 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/operations/{id}", Read, operations::show),
         write("/api/v1/operations/{id}/resolve", Operate, operations::resolve),
         read("/schemas/entity-workflow.json", Open, meta::entity_schema),
+        write("/api/v1/worker-sessions", Work, worker_sessions::open).without_request_keys(),
+        read("/api/v1/worker-sessions", Read, worker_sessions::list),
+        write("/api/v1/worker-sessions/{id}/poll", Work, worker_sessions::poll).without_request_keys(),
+        write("/api/v1/worker-sessions/{id}/commit", Work, worker_sessions::commit).without_request_keys(),
+        read("/api/v1/worker-sessions/{id}/runs/{run}/log", Work, worker_sessions::log),
+        remove("/api/v1/worker-sessions/{id}", Work, worker_sessions::close).without_request_keys(),
     ]
 }
 

@@ -8,6 +8,7 @@ use hapax_engine::Engine;
 use hapax_engine::model::{Actor, Role as Rank, Timestamp, WorkspaceId};
 use hapax_engine::store::{Store, StoreError};
 use hapax_http_idempotency::{IdempotencyLayer, LayerError, Policy};
+use hapax_workers::Workers;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -35,6 +36,7 @@ use crate::routes::{metrics_router, router, templates};
 use crate::sealing::{Sealer, SealingKey};
 use crate::store_probe::StoreProbe;
 use crate::subscriptions::Subscriptions;
+use crate::worker_names::WorkerNames;
 
 /// Error of a launch.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +99,10 @@ impl Server {
             Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer);
         learn_changes(&*subscriptions).await?;
         tokio::spawn(keep_learning(Arc::downgrade(&subscriptions)));
+        let workers = Workers::new(engine.clone());
+        let worker_names = WorkerNames::new(workers.clone(), store.clone());
+        learn_changes(&*worker_names).await?;
+        tokio::spawn(keep_learning(Arc::downgrade(&worker_names)));
         let hands = Arc::new(hands);
         let limits = DefinitionLimits {
             per_workspace: options.max_definitions_per_workspace,
@@ -135,6 +141,8 @@ impl Server {
             strangers,
             definitions,
             hooks,
+            workers,
+            worker_names,
             entities,
             subscriptions,
             cursors,

@@ -11,3 +11,4 @@ mod routes;
 mod runs;
 mod webhooks;
 mod wire;
+mod workers;

@@ -52,6 +52,15 @@ impl ServedWorkflows {
         }
     }
 
+    /// Removes a workflow for one workspace. One that is served for all stays.
+    pub fn remove(&mut self, workspace: &WorkspaceId, workflow: &WorkflowRef) {
+        let Some(ServedWorkspaces::Only(workspaces)) = self.0.get_mut(workflow) else { return };
+        workspaces.remove(workspace);
+        if workspaces.is_empty() {
+            self.0.remove(workflow);
+        }
+    }
+
     /// Returns true if a run of this workflow in this workspace can be driven.
     pub fn covers(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) -> bool {
         self.0.get(workflow).is_some_and(|served| served.covers(workspace))
@@ -93,5 +102,21 @@ mod tests {
         assert!(serves.covers(&workspace("beta"), &order), "one for all workspaces goes for each");
         serves.insert(Some(&workspace("gamma")), order.clone());
         assert!(serves.covers(&workspace("beta"), &order), "and is not narrowed by one more");
+        serves.remove(&workspace("gamma"), &order);
+        assert!(serves.covers(&workspace("gamma"), &order), "nor by one less");
+    }
+
+    #[test]
+    fn a_workflow_that_is_served_for_no_workspace_is_not_served() {
+        let workspace = |name| WorkspaceId::new(name).unwrap();
+        let order = WorkflowRef { name: Name::new("workflow", "order").unwrap(), version: 1 };
+        let mut serves = ServedWorkflows::default();
+        for name in ["acme", "beta"] {
+            serves.insert(Some(&workspace(name)), order.clone());
+        }
+        serves.remove(&workspace("acme"), &order);
+        assert!(!serves.covers(&workspace("acme"), &order) && serves.covers(&workspace("beta"), &order));
+        serves.remove(&workspace("beta"), &order);
+        assert!(serves.is_empty());
     }
 }

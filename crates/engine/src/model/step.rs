@@ -123,6 +123,11 @@ impl StepStatus {
         }
     }
 
+    /// Returns true if the code of the run receives an outcome: the step completed or failed.
+    pub const fn has_outcome(self) -> bool {
+        matches!(self, StepStatus::Completed | StepStatus::Failed)
+    }
+
     /// Returns true if the record is final. A final record is never run again.
     pub const fn is_final(self) -> bool {
         match self {

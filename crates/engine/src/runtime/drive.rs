@@ -407,6 +407,15 @@ impl Driver {
         self.activation.replay().in_turn = false;
         let violation = self.activation.replay().violation.take();
         if let Some(violation) = violation {
+            if self.pauses_on_violation() {
+                let text = format!(
+                    "DeterminismViolation: {violation}; deploy the code this run began with, or give the changed code a \
+                     new version, then resume the run"
+                );
+                self.activation.replay().changes.clear();
+                self.work = Work::FinishOperationOutcome(CommitAction::Pause(Some(text)));
+                return;
+            }
             let text = format!(
                 "DeterminismViolation: {violation}; restore the code this run began with, or register the \
                  changed code as a new version, then retry the run"
@@ -416,6 +425,11 @@ impl Driver {
             self.activation.replay().changes.clear();
             self.work = Work::FinishOperationOutcome(CommitAction::Close(RunResult::Failed(failure)));
         }
+    }
+
+    /// Returns whether a violation pauses the run. A run that is about to end cannot be undone by other code, so it fails.
+    fn pauses_on_violation(&self) -> bool {
+        self.workflow.pauses_on_violation && !self.activation.replay().must_end()
     }
 
     fn after_workflow(&mut self, outcome: Result<Payload, Failure>) -> Work {
@@ -499,6 +513,14 @@ impl Driver {
             let pauses_first =
                 matches!(action, CommitAction::Close(_)) && replay.requested_stop() == Some(Stop::Pause);
             return Some(if pauses_first { CommitAction::Pause(None) } else { action.clone() });
+        }
+        if replay.is_given_back && replay.in_flight == 0 {
+            return Some(match replay.stop {
+                Some(Stop::Exhausted) if replay.requested_stop() != Some(Stop::Cancel) => {
+                    CommitAction::Pause(replay.exhausted.clone())
+                }
+                _ => CommitAction::Release,
+            });
         }
         if replay.computing > 0 {
             return None;
@@ -605,13 +627,18 @@ impl Driver {
     fn begin_commit(&mut self, engine: &Arc<Inner>, slot: &Arc<RunSlot>, action: CommitAction) -> bool {
         let announce = engine.subscribers(&self.activation.facts.workspace);
         let mut replay = self.activation.replay();
+        if replay.replaying && replay.is_given_back {
+            // It is not certain that this code made the records.
+            replay.changes.clear();
+        }
         let changes = std::mem::take(&mut replay.changes);
         let covers = replay.queued();
         replay.releasing_lease = !matches!(action, CommitAction::KeepRunning);
         let base = CommitBase {
             head: &replay.head,
             open: &replay.open,
-            has_unrecorded_steps: replay.has_unrecorded_steps(),
+            has_unrecorded_steps: replay.has_unrecorded_steps()
+                || (replay.replaying && replay.is_first_after_crash()),
             ends_by_cancel: replay.ends_by_cancel,
         };
         let built = build(&base, &changes, &action, announce, self.activation.now());

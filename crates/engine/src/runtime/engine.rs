@@ -138,6 +138,24 @@ impl Engine {
         self.inner.registry.set_archived(&self.workspace, workflow, is_archived);
     }
 
+    /// Says whether this process drives runs of a workflow of this workspace
+    /// ([`register_for_workspace`](Engine::register_for_workspace)), as it does at first. If not, new runs are accepted and
+    /// wait for a process that drives them.
+    pub fn set_served(&self, workflow: &WorkflowRef, is_served: bool) {
+        self.inner.registry.set_served(&self.workspace, workflow, is_served);
+        self.inner.scheduler_wakeup.notify_one();
+    }
+
+    /// The clock that leases and holds go by.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.inner.clock.clone()
+    }
+
+    /// Duration of the leases of this engine, without renewal.
+    pub fn lease_for(&self) -> Duration {
+        self.inner.options.lease_for
+    }
+
     /// Starts a run of the latest version of `workflow`. Await the returned [`Start`].
     pub fn start<I: Serialize + ?Sized>(&self, workflow: &str, input: &I) -> Start {
         Start::new(self.clone(), workflow, Payload::of(input))

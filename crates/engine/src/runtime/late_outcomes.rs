@@ -6,11 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Engine;
 use super::doubts::open_promise;
 use super::inner::{Inner, Phase};
 use super::pending_change::PendingChange;
 use crate::model::{
-    Actor, Evidence, Fence, Generation, JournalEntry, JournalEvent, Occurrence, Payload, PromiseRef,
+    Actor, EffectKey, Evidence, Fence, Generation, JournalEntry, JournalEvent, Occurrence, Payload, PromiseRef,
     Resolution, Role, Ruling, RunId, SettleRequest, Settlement, StepId, StepKind, StepRecord, StepState,
     Timestamp, WorkspaceId,
 };
@@ -75,6 +76,62 @@ impl LostRun<'_> {
             })
         };
         changes.into_iter().filter_map(outcome).collect()
+    }
+}
+
+impl Engine {
+    /// Records that an attempt at an effect succeeded, although its outcome no longer counts for its run. It is evidence: it
+    /// counts in the ledger, and settles an open doubt about that attempt. An effect that the workspace does not have, or an
+    /// attempt that was never made, is ignored.
+    pub fn record_late_output(&self, key: &str, attempt: u32, fence: u64, output: &str) {
+        let (engine, workspace, key) = (self.inner.clone(), self.workspace.clone(), key.to_string());
+        let Ok(output) = Payload::parse(output) else { return };
+        if !engine.options.ledger || engine.phase() == Phase::Killed {
+            return;
+        }
+        tokio::spawn(async move {
+            let late = engine.find_late_outcome(&workspace, &key, attempt, fence, output).await;
+            match late {
+                Ok(Some(late)) => engine.record_late_outcome(&late).await,
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%key, %error, "a late outcome could not be told"),
+            }
+        });
+    }
+}
+
+impl Inner {
+    /// Finds the attempt that a late outcome is about.
+    async fn find_late_outcome(
+        &self,
+        workspace: &WorkspaceId,
+        key: &str,
+        attempt: u32,
+        fence: u64,
+        output: Payload,
+    ) -> Result<Option<LateOutcome>, StoreError> {
+        let Some((prefix, step)) = key.split_once(':') else { return Ok(None) };
+        let Ok(run) = prefix.split('.').next().unwrap_or(prefix).parse::<RunId>() else { return Ok(None) };
+        let Some(log) = self.call_store(self.store.find_log(workspace, run)).await? else { return Ok(None) };
+        let generation = log.head.generation;
+        let step = StepId::from_stored(step);
+        let is_same = EffectKey::new(run, generation, &step).as_str() == key;
+        let Some(record) = log.steps.iter().find(|record| record.id == step && is_same) else { return Ok(None) };
+        // Attempts under a fence that was never given, or that were never begun, did not happen.
+        if attempt == 0 || attempt > record.attempts || fence > log.head.fence.get() || record.kind.effect_class().is_none() {
+            return Ok(None);
+        }
+        Ok(Some(LateOutcome {
+            workspace: workspace.clone(),
+            run,
+            generation,
+            step,
+            kind: record.kind,
+            attempt,
+            fence: Fence::new(fence),
+            occurrence: Occurrence::Happened,
+            output: Some(output),
+        }))
     }
 }
 

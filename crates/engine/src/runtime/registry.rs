@@ -50,6 +50,7 @@ pub struct WorkflowOptions {
     retention: KeyRetention,
     ignore: IgnorePaths,
     input_check: Option<InputCheck>,
+    pauses_on_violation: bool,
 }
 
 impl WorkflowOptions {
@@ -103,6 +104,13 @@ impl WorkflowOptions {
         self
     }
 
+    /// Pauses a run whose code does not fit its history, instead of failing it. People resume it after a deployment.
+    #[must_use]
+    pub fn pause_on_violation(mut self) -> Self {
+        self.pauses_on_violation = true;
+        self
+    }
+
     /// Checks the input of every new run, child runs included. A start with a wrong input is refused, and nothing is stored.
     #[must_use]
     pub fn check_input(mut self, check: InputCheck) -> Self {
@@ -118,6 +126,7 @@ pub(crate) struct Workflow {
     pub(crate) ignore: IgnorePaths,
     input_check: Option<InputCheck>,
     pub(crate) declared: Arc<Declared>,
+    pub(crate) pauses_on_violation: bool,
     handler: Handler,
 }
 
@@ -224,6 +233,7 @@ impl Registry {
             ignore: options.ignore,
             input_check: options.input_check,
             declared: Arc::new(options.declared),
+            pauses_on_violation: options.pauses_on_violation,
             handler,
         });
         let mut state = self.state.write().expect("registering never panics");
@@ -238,6 +248,19 @@ impl Registry {
         }
         Arc::make_mut(&mut state.serves).insert(owner, reference);
         Ok(())
+    }
+
+    /// Says whether this process drives runs of a workflow that a workspace registered for itself. New runs are accepted
+    /// either way, and wait.
+    pub(crate) fn set_served(&self, workspace: &WorkspaceId, reference: &WorkflowRef, is_served: bool) {
+        let mut state = self.state.write().expect("registering never panics");
+        let is_registered =
+            state.workflows.get(reference).is_some_and(|owned| owned.of_one.contains_key(workspace));
+        let serves = Arc::make_mut(&mut state.serves);
+        match is_served && is_registered {
+            true => serves.insert(Some(workspace), reference.clone()),
+            false => serves.remove(workspace, reference),
+        }
     }
 
     /// Sets whether a workflow that a workspace registered for itself starts new runs. Existing runs continue either way.

@@ -32,6 +32,8 @@ pub(crate) struct ReplayState {
     pub(crate) first_wave: bool,
     /// True if no effect may ever begin.
     pub(crate) effects_blocked: bool,
+    /// True once the code gave the run back. The run stops as soon as no attempt is under way.
+    pub(crate) is_given_back: bool,
     /// True while the code has a turn.
     pub(crate) in_turn: bool,
     pub(crate) stop: Option<Stop>,
@@ -135,6 +137,7 @@ impl ReplayState {
             replaying: false,
             first_wave: false,
             effects_blocked: false,
+            is_given_back: false,
             in_turn: false,
             stop: None,
             exhausted: None,
@@ -178,6 +181,11 @@ impl ReplayState {
             wakers: BTreeMap::new(),
             last_place: 0,
         }
+    }
+
+    /// Records that the code has not asked for.
+    pub(crate) fn recorded_steps(&self) -> impl Iterator<Item = &StepRecord> {
+        self.recorded.values()
     }
 
     /// Gives the turn to the next recorded outcome, if the code has requested it.

@@ -43,7 +43,7 @@ macro_rules! files {
 files! {
     "compatibility", "definitions", "doubts", "entities", "entity_workflows", "keys", "ledger",
     "promises", "runs", "server", "setup", "webhook_deliveries", "webhook_events", "webhook_sources",
-    "webhook_subscriptions",
+    "webhook_subscriptions", "workers",
 }
 
 static ALL: LazyLock<Examples> = LazyLock::new(|| {

@@ -15,6 +15,7 @@ mod webhook_deliveries;
 mod webhook_events;
 mod webhook_sources;
 mod webhook_subscriptions;
+mod workers;
 
 use super::operation::Group;
 
@@ -31,6 +32,7 @@ pub(crate) fn table() -> Vec<Group> {
         webhook_events::group(),
         webhook_subscriptions::group(),
         webhook_deliveries::group(),
+        workers::group(),
         ledger::group(),
         keys::group(),
         setup::group(),

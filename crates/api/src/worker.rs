@@ -1,0 +1,192 @@
+//! Workers: the protocol between the server and processes that run workflow code, tasks and entity actions.
+//!
+//! Messages to a worker, and the items that it hands in, are described in the worker protocol; here are the envelopes.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{DurationText, RawJson};
+
+/// A workflow that a worker has the code of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WorkerWorkflow {
+    /// Name of the workflow.
+    #[schema(min_length = 1, max_length = 128)]
+    pub name: String,
+    /// Version of the code.
+    #[serde(default = "first_version")]
+    #[schema(minimum = 1)]
+    pub version: u32,
+}
+
+fn first_version() -> u32 {
+    1
+}
+
+/// Opens a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OpenWorkerSession {
+    /// Name of the worker, for people.
+    #[schema(min_length = 1, max_length = 128)]
+    pub name: String,
+    /// Name of one worker slot over restarts. A new session replaces the older one of the same instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 128)]
+    pub instance: Option<String>,
+    /// The SDK, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 128)]
+    pub sdk: Option<String>,
+    /// Version of the SDK, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 128)]
+    pub sdk_version: Option<String>,
+    /// The machine, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 255)]
+    pub host: Option<String>,
+    /// How many attempts, tasks and actions the worker has under way at once.
+    #[schema(minimum = 1, maximum = 10000)]
+    pub concurrency: u32,
+    /// Workflows that it has the code of.
+    #[serde(default)]
+    pub workflows: Vec<WorkerWorkflow>,
+    /// Tasks that documents can call.
+    #[serde(default)]
+    pub tasks: Vec<String>,
+    /// Actions of entity workflows.
+    #[serde(default)]
+    pub actions: Vec<String>,
+}
+
+/// Limits of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerLimits {
+    /// Most items of one run in a commit.
+    pub max_items: usize,
+    /// Largest body of a commit, in bytes.
+    pub max_body_bytes: usize,
+    /// Most runs in a commit.
+    pub max_runs_per_commit: usize,
+    /// Most records in `activate` and in one page of a log.
+    pub max_log_page: usize,
+    /// Most workflows, tasks and actions of a session together.
+    pub max_names: usize,
+}
+
+/// An open session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenedWorkerSession {
+    /// Id of the session.
+    pub session_id: String,
+    /// The session is over when nothing was received from the worker for this long.
+    pub lease_for: DurationText,
+    /// Longest time that a poll waits for a message.
+    pub poll_for: DurationText,
+    /// What one request may hold.
+    pub limits: WorkerLimits,
+}
+
+/// Waits for messages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PollWorkerSession {
+    /// Fresh random text. The same token again gets the same answer.
+    #[schema(min_length = 1, max_length = 64)]
+    pub token: String,
+    /// How many activations, attempts, tasks and actions the worker can begin now.
+    pub free: u32,
+}
+
+/// What the code of one run did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WorkerRunItems {
+    /// The run.
+    pub run: String,
+    /// The activation that the items belong to.
+    pub activation: String,
+    /// What the code did, in its order.
+    pub items: Vec<RawJson>,
+}
+
+/// Hands in what runs did, and results of tasks and actions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CommitWorkerSession {
+    /// Fresh random text. The same token again gets the same answer, and nothing is done twice.
+    #[schema(min_length = 1, max_length = 64)]
+    pub token: String,
+    /// How many activations, attempts, tasks and actions the worker can begin now.
+    pub free: u32,
+    /// Items by run.
+    #[serde(default)]
+    pub runs: Vec<WorkerRunItems>,
+    /// Results of tasks and actions, and late outcomes.
+    #[serde(default)]
+    pub results: Vec<RawJson>,
+}
+
+/// Messages for a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerMessages {
+    /// How long the worker may begin effects, counted from when its request left.
+    pub hold_for: DurationText,
+    /// The messages, in their order.
+    pub messages: Vec<RawJson>,
+}
+
+/// One page of the records of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerLogPage {
+    /// The records, in the order of the log.
+    pub log: Vec<RawJson>,
+    /// True if more records follow.
+    pub log_more: bool,
+}
+
+/// One session, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerSession {
+    /// Id of the session.
+    pub session_id: String,
+    /// Name of the worker.
+    pub name: String,
+    /// Its instance, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Its SDK.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sdk: Option<String>,
+    /// Version of the SDK.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sdk_version: Option<String>,
+    /// Its machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// How many attempts it has under way at once.
+    pub concurrency: u32,
+    /// Workflows that it has the code of.
+    pub workflows: Vec<WorkerWorkflow>,
+    /// Tasks that it offers.
+    pub tasks: Vec<String>,
+    /// Actions that it offers.
+    pub actions: Vec<String>,
+    /// When it was opened.
+    #[schema(format = DateTime)]
+    pub opened_at: String,
+    /// When the worker was last heard of.
+    #[schema(format = DateTime)]
+    pub heard_at: String,
+    /// Runs whose code it has in memory.
+    pub runs: usize,
+    /// Attempts, tasks and actions under way.
+    pub under_way: usize,
+}

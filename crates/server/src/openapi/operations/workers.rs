@@ -1,0 +1,54 @@
+//! Sessions of workers.
+
+use hapax_api as api;
+use hapax_api::Code;
+
+use crate::openapi::operation::{Group, delete, get, post};
+use crate::routes::worker_sessions::LogPage;
+
+/// Problems of a call of a session.
+const OF_SESSIONS: &[Code] = &[Code::SessionUnknown, Code::SessionReplaced];
+
+pub(super) fn group() -> Group {
+    let operations = vec![
+        post("/api/v1/worker-sessions", "open_worker_session", "Open a worker session")
+            .about(
+                "Opens a session for a worker, which names the workflows, tasks and actions that it has the code of. The \
+                 worker keeps it alive by polling.",
+            )
+            .body::<api::OpenWorkerSession>()
+            .answers::<api::OpenedWorkerSession>(201, "The session is open.")
+            .fails_with(&[Code::WorkflowTaken, Code::QuotaExceeded]),
+        get("/api/v1/worker-sessions", "list_worker_sessions", "List worker sessions")
+            .about("Lists the worker sessions of this node, the oldest first.")
+            .answers_page::<api::WorkerSession>("The sessions."),
+        post("/api/v1/worker-sessions/{id}/poll", "poll_worker_session", "Wait for messages")
+            .about(
+                "Waits for messages to the worker and keeps its session alive. If no answer arrives, send the request again \
+                 with the same token.",
+            )
+            .body::<api::PollWorkerSession>()
+            .answers::<api::WorkerMessages>(200, "The messages, if there are any.")
+            .fails_with(&[Code::SessionUnknown, Code::SessionReplaced, Code::RequestSuperseded]),
+        post("/api/v1/worker-sessions/{id}/commit", "commit_worker_session", "Hand in what runs did")
+            .about(
+                "Takes in what the code of runs did, and results of tasks and actions. If no answer arrives, send the request \
+                 again with the same token: nothing is done twice.",
+            )
+            .body::<api::CommitWorkerSession>()
+            .answers::<api::WorkerMessages>(200, "What the server has to say about the runs, and other messages.")
+            .fails_with(OF_SESSIONS),
+        get("/api/v1/worker-sessions/{id}/runs/{run}/log", "read_worker_log", "Read records of a run")
+            .about("Returns records of a run that its `activate` message had no room for.")
+            .query::<LogPage>()
+            .answers::<api::WorkerLogPage>(200, "The next records.")
+            .fails_with(OF_SESSIONS),
+        delete("/api/v1/worker-sessions/{id}", "close_worker_session", "End a worker session")
+            .about("Ends a session. Its runs go on with other workers at once.")
+            .answers::<api::WorkerSession>(200, "The session as it was.")
+            .fails_with(OF_SESSIONS),
+    ];
+    let about = "Workers run workflow code, tasks and entity actions in your own process. Use an SDK: these are the calls that it \
+                 makes, and the worker protocol has their meaning.";
+    Group { tag: "Workers", about, examples: "workers", operations }
+}

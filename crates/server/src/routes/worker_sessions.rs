@@ -1,0 +1,100 @@
+//! Sessions of workers.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_workers::limits::MAX_COMMIT_BYTES;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::answer::Refused;
+use crate::app::App;
+use crate::routes::request::{Caller, PathOf, QueryOf};
+use crate::strict_json::StrictJson;
+
+/// Opens a session.
+pub(crate) async fn open(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    StrictJson { value: asked, .. }: StrictJson<api::OpenWorkerSession>,
+) -> Result<(StatusCode, Json<api::OpenedWorkerSession>), Refused> {
+    app.worker_names.keep(&identity.workspace, &asked).await?;
+    let opened = app.workers.open(&identity.workspace, asked)?;
+    Ok((StatusCode::CREATED, Json(opened)))
+}
+
+/// Waits for messages.
+pub(crate) async fn poll(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(session): PathOf<String>,
+    StrictJson { value: asked, .. }: StrictJson<api::PollWorkerSession>,
+) -> Result<Response, Refused> {
+    Ok(messages(app.workers.poll(&identity.workspace, &session, &asked).await?))
+}
+
+/// Takes in what runs did.
+pub(crate) async fn commit(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(session): PathOf<String>,
+    request: Request,
+) -> Result<Response, Refused> {
+    let asked = StrictJson::<api::CommitWorkerSession>::read(request, MAX_COMMIT_BYTES).await?.value;
+    Ok(messages(app.workers.commit(&identity.workspace, &session, asked).await?))
+}
+
+/// Which records are read.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LogPage {
+    /// The activation that the records belong to.
+    activation: String,
+    /// How many records the worker has.
+    after: Option<String>,
+}
+
+/// Reads records that `activate` had no room for.
+pub(crate) async fn log(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((session, run)): PathOf<(String, String)>,
+    QueryOf(page): QueryOf<LogPage>,
+) -> Result<Json<api::WorkerLogPage>, Refused> {
+    let after = page.after.as_deref().unwrap_or("0").parse().map_err(|_| {
+        Refused::new(Code::InvalidRequest, "`after` is the number of records that you have.")
+            .with("path", "query:after")
+    })?;
+    Ok(Json(app.workers.read_log(&identity.workspace, &session, &run, &page.activation, after)?))
+}
+
+/// Ends a session.
+pub(crate) async fn close(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(session): PathOf<String>,
+) -> Result<Json<api::WorkerSession>, Refused> {
+    Ok(Json(app.workers.close(&identity.workspace, &session)?))
+}
+
+/// Sessions of this node, the oldest first.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+) -> Json<api::Page<api::WorkerSession>> {
+    Json(api::Page { items: app.workers.list(&identity.workspace), next_cursor: None })
+}
+
+fn messages(answer: Bytes) -> Response {
+    let mut response = answer.into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,14 @@
+//! Workers: sessions over HTTP, and runs whose code is in a worker that the test plays.
+
+use crate::support;
+
+#[path = "workers/attempts.rs"]
+mod attempts;
+#[path = "workers/replays.rs"]
+mod replays;
+#[path = "workers/runs.rs"]
+mod runs;
+#[path = "workers/sessions.rs"]
+mod sessions;
+#[path = "workers/worker.rs"]
+mod worker;

@@ -1,0 +1,172 @@
+//! Polls and commits: requests whose answers carry messages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hapax_api as api;
+use hapax_api::{Code, DurationText, Problem};
+use hapax_engine::model::WorkspaceId;
+
+use crate::calls::{ReadResult, read_result};
+use crate::limits::{COMMIT_WAIT, MAX_CONCURRENCY, MAX_RESULTS, MAX_RUNS_PER_COMMIT, MAX_TOKEN_CHARS};
+use crate::mailbox::{CommitGate, Envelope, Lane, Taken};
+use crate::messages::{Drop as DropMessage, text_of};
+use crate::session::{LateOutcome, Session};
+use crate::workers::{Workers, gone};
+
+/// Text of an answer: a `WorkerMessages` as JSON.
+pub type Answer = Bytes;
+
+impl Workers {
+    /// Waits for messages. The same token again gets the same answer.
+    pub async fn poll(
+        &self,
+        workspace: &WorkspaceId,
+        id: &str,
+        asked: &api::PollWorkerSession,
+    ) -> Result<Answer, Problem> {
+        let arrived_at = self.engine.clock().monotonic();
+        check_request(&asked.token, asked.free)?;
+        let session = self.get(workspace, id)?;
+        let poll = session.begin_poll();
+        let mut lane = session.lanes[0].lock().await;
+        if lane.token.as_ref() == Some(&asked.token)
+            && let Some(answer) = &lane.answer
+        {
+            return Ok(answer.clone());
+        }
+        if !session.is_newest_poll(poll) {
+            let detail = "A newer poll of this session took the place of this one.";
+            return Err(Problem::new(Code::RequestSuperseded, detail));
+        }
+        session.begin_request(Lane::Poll, asked.free);
+        session.wait_for_news(poll, self.poll_for()).await;
+        if !session.is_newest_poll(poll) {
+            let detail = "A newer poll of this session took the place of this one.";
+            return Err(Problem::new(Code::RequestSuperseded, detail));
+        }
+        // Nothing is awaited from here to the kept answer, so no message is lost in between.
+        still_there(&session)?;
+        let answer = answer_of(session.take(Lane::Poll, arrived_at));
+        (lane.token, lane.answer) = (Some(asked.token.clone()), Some(answer.clone()));
+        Ok(answer)
+    }
+
+    /// Takes in what runs did. The same token again does nothing twice, and gets the same answer.
+    pub async fn commit(
+        &self,
+        workspace: &WorkspaceId,
+        id: &str,
+        asked: api::CommitWorkerSession,
+    ) -> Result<Answer, Problem> {
+        let arrived_at = self.engine.clock().monotonic();
+        check_request(&asked.token, asked.free)?;
+        check_size(&asked)?;
+        let session = self.get(workspace, id)?;
+        let mut lane = session.lanes[1].lock().await;
+        let is_known = lane.token.as_ref() == Some(&asked.token);
+        if is_known && let Some(answer) = &lane.answer {
+            return Ok(answer.clone());
+        }
+        if !is_known {
+            session.begin_request(Lane::Commit, asked.free);
+            (lane.token, lane.answer) = (Some(asked.token.clone()), None);
+            let commit = submit(&session, asked);
+            self.record_late(&session);
+            session.wait_for_commit(&commit, COMMIT_WAIT).await;
+        }
+        still_there(&session)?;
+        let answer = answer_of(session.take(Lane::Commit, arrived_at));
+        lane.answer = Some(answer.clone());
+        Ok(answer)
+    }
+
+    /// Keeps outcomes that came too late as evidence.
+    fn record_late(&self, session: &Session) {
+        for LateOutcome { key, attempt, fence, output } in session.take_late() {
+            let engine = self.engine.workspace(session.workspace.clone());
+            engine.record_late_output(&key, attempt, fence, output.text());
+        }
+    }
+}
+
+/// Hands in what a commit carries. It is done as a whole before anything is awaited.
+fn submit(session: &Arc<Session>, asked: api::CommitWorkerSession) -> Arc<CommitGate> {
+    let commit = CommitGate::of(asked.runs.len());
+    for run in &asked.runs {
+        match session.find_link(&run.activation).filter(|link| link.run == run.run) {
+            Some(link) => link.deliver(&run.items, &commit),
+            None => {
+                session.tell_late_items(&run.activation, &run.items);
+                let forget = DropMessage {
+                    kind: "drop",
+                    run: &run.run,
+                    activation: &run.activation,
+                    why: "closed",
+                    problem: None,
+                };
+                session.post(Envelope::new(text_of(&forget)).of_commit(Some(commit.clone())));
+                commit.done();
+            }
+        }
+    }
+    for result in &asked.results {
+        match read_result(result.text()) {
+            Ok(ReadResult::Call(call, result)) => session.end_call(&call, result),
+            Ok(ReadResult::Late(late)) => session.tell_late_result(late),
+            Err(why) => tracing::warn!(session = %session.id, %why, "a result of a worker makes no sense"),
+        }
+    }
+    commit
+}
+
+fn still_there(session: &Session) -> Result<(), Problem> {
+    session.has_ended().map_or(Ok(()), |end| Err(gone(Some(end))))
+}
+
+fn check_request(token: &str, free: u32) -> Result<(), Problem> {
+    let is_token =
+        (1..=MAX_TOKEN_CHARS).contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_token {
+        let detail = format!("A token has 1 to {MAX_TOKEN_CHARS} printable ASCII characters without spaces.");
+        return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/token"));
+    }
+    if free > MAX_CONCURRENCY {
+        let detail = format!("`free` is a number from 0 to {MAX_CONCURRENCY}.");
+        return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/free"));
+    }
+    Ok(())
+}
+
+fn check_size(asked: &api::CommitWorkerSession) -> Result<(), Problem> {
+    let counts =
+        [("/runs", asked.runs.len(), MAX_RUNS_PER_COMMIT), ("/results", asked.results.len(), MAX_RESULTS)];
+    for (path, count, most) in counts {
+        if count > most {
+            let detail = format!("{count} are more than the {most} that one commit may have.");
+            return Err(Problem::new(Code::InvalidRequest, detail).with("path", path));
+        }
+    }
+    Ok(())
+}
+
+/// Text of an answer. The messages are JSON already.
+fn answer_of(taken: Taken) -> Answer {
+    let Taken { hold_for, messages } = taken;
+    // Whole milliseconds, and never more than it is.
+    let hold_for = DurationText(Duration::from_millis(u64::try_from(hold_for.as_millis()).unwrap_or(0)));
+    let bytes: usize = messages.iter().map(|message| message.len() + 1).sum();
+    let mut text = String::with_capacity(bytes + 64);
+    text.push_str("{\"holdFor\":\"");
+    text.push_str(&hold_for.to_string());
+    text.push_str("\",\"messages\":[");
+    for (place, message) in messages.iter().enumerate() {
+        if place > 0 {
+            text.push(',');
+        }
+        text.push_str(message);
+    }
+    text.push_str("]}");
+    text.into()
+}

@@ -1,0 +1,386 @@
+//! One session of a worker: who it is, its mailbox, and the runs that it carries out.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hapax_api::{OpenWorkerSession, RawJson, WorkerSession};
+use hapax_engine::Hold;
+use hapax_engine::clock::Clock;
+use hapax_engine::model::{Timestamp, WorkflowRef, WorkspaceId};
+use tokio::sync::Notify;
+
+use crate::calls::{CallResult, Calls, LateResult};
+use crate::items::{AttemptOutcome, EndedAttempt, Item, read_items};
+use crate::limits::MAX_LATE_ATTEMPTS;
+use crate::link::{RunLink, Severed};
+use crate::mailbox::{CommitGate, Envelope, Lane, Mailbox, Taken, WorkId};
+
+/// Why a session is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SessionEnd {
+    /// Nothing was received from the worker for too long.
+    Silent,
+    /// A newer session has its instance.
+    Replaced,
+    /// The worker ended it.
+    Closed,
+}
+
+/// An attempt whose outcome no longer counts.
+#[derive(Debug, Clone)]
+pub(crate) struct LateAttempt {
+    pub(crate) key: String,
+    pub(crate) fence: u64,
+}
+
+/// An outcome that came too late to count. It is evidence.
+#[derive(Debug, Clone)]
+pub(crate) struct LateOutcome {
+    pub(crate) key: String,
+    pub(crate) attempt: u32,
+    pub(crate) fence: u64,
+    pub(crate) output: RawJson,
+}
+
+/// The answer that a lane gave last, and the request it answers.
+#[derive(Default)]
+pub(crate) struct LaneState {
+    pub(crate) token: Option<String>,
+    pub(crate) answer: Option<Bytes>,
+}
+
+struct Life {
+    heard_at: Duration,
+    heard_at_wall: Timestamp,
+    end: Option<SessionEnd>,
+}
+
+#[derive(Default)]
+struct LateAttempts {
+    known: HashMap<(String, u32, u32), LateAttempt>,
+    order: VecDeque<(String, u32, u32)>,
+    told: Vec<LateOutcome>,
+}
+
+/// One session.
+pub(crate) struct Session {
+    pub(crate) id: String,
+    pub(crate) workspace: WorkspaceId,
+    pub(crate) facts: OpenWorkerSession,
+    pub(crate) workflows: HashSet<WorkflowRef>,
+    opened_at: Timestamp,
+    clock: Arc<dyn Clock>,
+    /// Longest hold that an answer gives.
+    longest_hold: Duration,
+    mailbox: Mutex<Mailbox>,
+    /// Notified when a poll may have something to say.
+    news: Notify,
+    life: Mutex<Life>,
+    links: Mutex<HashMap<String, Weak<RunLink>>>,
+    late: Mutex<LateAttempts>,
+    pub(crate) calls: Calls,
+    /// State of each lane, held while a request is under way.
+    pub(crate) lanes: [tokio::sync::Mutex<LaneState>; 2],
+    /// Rises with each poll, so that an older one makes room.
+    polls: AtomicU64,
+    last_number: AtomicU64,
+}
+
+/// What a session is made of.
+pub(crate) struct NewSession {
+    pub(crate) id: String,
+    pub(crate) workspace: WorkspaceId,
+    pub(crate) facts: OpenWorkerSession,
+    pub(crate) workflows: HashSet<WorkflowRef>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) longest_hold: Duration,
+    pub(crate) now: Timestamp,
+}
+
+impl Session {
+    pub(crate) fn new(new: NewSession) -> Arc<Self> {
+        let NewSession { id, workspace, facts, workflows, clock, longest_hold, now } = new;
+        let life = Life { heard_at: clock.monotonic(), heard_at_wall: now, end: None };
+        Arc::new(Session {
+            id,
+            workspace,
+            facts,
+            workflows,
+            opened_at: now,
+            clock,
+            longest_hold,
+            mailbox: Mutex::default(),
+            news: Notify::new(),
+            life: Mutex::new(life),
+            links: Mutex::default(),
+            late: Mutex::default(),
+            calls: Calls::default(),
+            lanes: Default::default(),
+            polls: AtomicU64::new(0),
+            last_number: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.facts.name
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    fn mailbox(&self) -> MutexGuard<'_, Mailbox> {
+        self.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn links(&self) -> MutexGuard<'_, HashMap<String, Weak<RunLink>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_number(&self) -> u64 {
+        self.last_number.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn next_activation(&self) -> String {
+        format!("a{}", self.next_number())
+    }
+
+    pub(crate) fn next_work(&self) -> WorkId {
+        self.next_number()
+    }
+
+    /// The worker was heard of. Returns why the session is over, if it is.
+    pub(crate) fn hear(&self, now: Timestamp) -> Result<(), SessionEnd> {
+        let mut life = self.life();
+        if let Some(end) = life.end {
+            return Err(end);
+        }
+        (life.heard_at, life.heard_at_wall) = (self.clock.monotonic(), now);
+        Ok(())
+    }
+
+    pub(crate) fn is_silent_for(&self, span: Duration) -> bool {
+        self.clock.monotonic().saturating_sub(self.life().heard_at) > span
+    }
+
+    /// Ends the session. Returns false if it was over before.
+    pub(crate) fn end(&self, end: SessionEnd) -> bool {
+        let is_first = {
+            let mut life = self.life();
+            let is_first = life.end.is_none();
+            life.end.get_or_insert(end);
+            is_first
+        };
+        if is_first {
+            let links: Vec<_> = self.links().values().filter_map(Weak::upgrade).collect();
+            links.iter().for_each(|link| link.sever(Severed::SessionOver));
+            self.calls.sever();
+            self.news.notify_waiters();
+        }
+        is_first
+    }
+
+    pub(crate) fn has_ended(&self) -> Option<SessionEnd> {
+        self.life().end
+    }
+
+    /// Adds an activation. Returns false if the session is over.
+    pub(crate) fn add_link(&self, link: &Arc<RunLink>) -> bool {
+        let life = self.life();
+        if life.end.is_some() {
+            return false;
+        }
+        self.links().insert(link.activation.clone(), Arc::downgrade(link));
+        true
+    }
+
+    pub(crate) fn remove_link(&self, activation: &str) {
+        self.links().remove(activation);
+    }
+
+    pub(crate) fn find_link(&self, activation: &str) -> Option<Arc<RunLink>> {
+        self.links().get(activation).and_then(Weak::upgrade)
+    }
+
+    /// Share of its slots that are taken or asked for, in thousandths.
+    pub(crate) fn load(&self) -> usize {
+        self.mailbox().load() * 1_000 / (self.facts.concurrency as usize).max(1)
+    }
+
+    pub(crate) fn mailbox_bytes(&self) -> usize {
+        self.mailbox().bytes()
+    }
+
+    pub(crate) fn post(&self, envelope: Envelope) {
+        self.mailbox().push(envelope);
+        self.news.notify_one();
+    }
+
+    pub(crate) fn hand_out(&self, work: WorkId, hold: Hold, envelope: Envelope) {
+        self.mailbox().hand_out(work, hold, envelope);
+        self.news.notify_one();
+    }
+
+    pub(crate) fn take_back(&self, work: WorkId, envelope: Envelope) {
+        self.mailbox().take_back(work, envelope);
+        self.news.notify_one();
+    }
+
+    pub(crate) fn end_work(&self, work: WorkId) {
+        self.mailbox().end(work);
+    }
+
+    pub(crate) fn was_delivered(&self, work: WorkId) -> bool {
+        self.mailbox().was_delivered(work)
+    }
+
+    pub(crate) fn promised_until(&self) -> Duration {
+        self.mailbox().promised_until()
+    }
+
+    /// A request with a fresh token.
+    pub(crate) fn begin_request(&self, lane: Lane, free: u32) {
+        self.mailbox().request(lane, free as usize);
+    }
+
+    pub(crate) fn take(&self, lane: Lane, arrived_at: Duration) -> Taken {
+        let (taken, has_more) = {
+            let mut mailbox = self.mailbox();
+            let taken = mailbox.take(lane, arrived_at, self.longest_hold);
+            (taken, mailbox.has_news(Lane::Poll))
+        };
+        if has_more {
+            self.news.notify_one();
+        }
+        taken
+    }
+
+    /// Number of this poll. It ends once there is a higher one.
+    pub(crate) fn begin_poll(&self) -> u64 {
+        let number = self.polls.fetch_add(1, Ordering::AcqRel) + 1;
+        self.news.notify_waiters();
+        number
+    }
+
+    pub(crate) fn is_newest_poll(&self, number: u64) -> bool {
+        self.polls.load(Ordering::Acquire) == number
+    }
+
+    /// Waits until a poll has something to say, at most for `span`.
+    pub(crate) async fn wait_for_news(&self, poll: u64, span: Duration) {
+        let timer = self.clock.sleep(span);
+        tokio::pin!(timer);
+        loop {
+            let news = self.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            if self.mailbox().has_news(Lane::Poll) || !self.is_newest_poll(poll) || self.has_ended().is_some()
+            {
+                return;
+            }
+            tokio::select! {
+                () = news => {}
+                () = &mut timer => return,
+            }
+        }
+    }
+
+    /// Waits for what a commit asked for, at most for `span`.
+    pub(crate) async fn wait_for_commit(&self, commit: &CommitGate, span: Duration) {
+        tokio::select! {
+            biased;
+            () = commit.all_done() => {}
+            () = self.clock.sleep(span) => {}
+        }
+        commit.answer();
+    }
+
+    /// Remembers an attempt whose outcome no longer counts, so that a late one is known for what it is.
+    pub(crate) fn remember_late(&self, activation: &str, op: u32, attempt: u32, late: LateAttempt) {
+        let mut known = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = (activation.to_string(), op, attempt);
+        if known.known.insert(place.clone(), late).is_none() {
+            known.order.push_back(place);
+        }
+        if known.order.len() > MAX_LATE_ATTEMPTS
+            && let Some(oldest) = known.order.pop_front()
+        {
+            known.known.remove(&oldest);
+        }
+    }
+
+    /// An outcome that no longer counts came after all.
+    pub(crate) fn tell_late(&self, activation: &str, op: u32, attempt: u32, output: RawJson) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = late.known.remove(&(activation.to_string(), op, attempt));
+        if let Some(LateAttempt { key, fence }) = known {
+            late.told.push(LateOutcome { key, attempt, fence, output });
+        }
+    }
+
+    /// Items of an activation that the session no longer has: outcomes among them may be evidence.
+    pub(crate) fn tell_late_items(&self, activation: &str, items: &[RawJson]) {
+        for item in read_items(items).unwrap_or_default() {
+            if let Item::Ended(EndedAttempt { op, attempt, outcome: AttemptOutcome::Output(output) }) = item {
+                self.tell_late(activation, op, attempt, output);
+            }
+        }
+    }
+
+    /// A late outcome of an attempt of another session.
+    pub(crate) fn tell_late_result(&self, late: LateResult) {
+        let LateResult { key, attempt, fence, output } = late;
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        late.told.push(LateOutcome { key, attempt, fence, output });
+    }
+
+    /// A task or an action has ended.
+    pub(crate) fn end_call(&self, call: &str, result: CallResult) {
+        if let Some(work) = self.calls.end(call, result) {
+            self.end_work(work);
+        }
+    }
+
+    pub(crate) fn take_late(&self) -> Vec<LateOutcome> {
+        std::mem::take(&mut self.late.lock().unwrap_or_else(PoisonError::into_inner).told)
+    }
+
+    /// As people see it.
+    pub(crate) fn shown(&self) -> WorkerSession {
+        let OpenWorkerSession {
+            name,
+            instance,
+            sdk,
+            sdk_version,
+            host,
+            concurrency,
+            workflows,
+            tasks,
+            actions,
+        } = self.facts.clone();
+        let heard_at = self.life().heard_at_wall.to_string();
+        WorkerSession {
+            session_id: self.id.clone(),
+            name,
+            instance,
+            sdk,
+            sdk_version,
+            host,
+            concurrency,
+            workflows,
+            tasks,
+            actions,
+            opened_at: self.opened_at.to_string(),
+            heard_at,
+            runs: self.links().len(),
+            under_way: self.mailbox().load(),
+        }
+    }
+}
