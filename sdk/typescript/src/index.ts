@@ -1,0 +1,2 @@
+export * from './core/attempt.js'
+export { Ctx } from './core/context.js'
