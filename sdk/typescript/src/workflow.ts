@@ -106,6 +106,9 @@ export function task<Input, Output>(
   return { name, run, input: options.input, numbers: options.numbers ?? 'bigint' }
 }
 
+// eslint-disable-next-line @typescript-eslint/no-explicit-any -- inputs stand on both sides of the arrow
+export type AnyTask = Task<any, any>
+
 /** A business object, as an action sees it. */
 export interface ActionEntity<Data = unknown> {
   readonly type: string
@@ -148,3 +151,6 @@ export function action<Data = unknown, Input = unknown, Output = unknown>(
 ): Action<Data, Input, Output> {
   return { name, run, numbers: options.numbers ?? 'bigint' }
 }
+
+// eslint-disable-next-line @typescript-eslint/no-explicit-any -- inputs stand on both sides of the arrow
+export type AnyAction = Action<any, any, any>
