@@ -11,7 +11,7 @@ export type Stored<T> = unknown extends T
       ? unknown
       : T extends undefined
         ? null
-        : [T] extends [void]
+        : undefined extends T
           ? null
           : T extends { toJSON(): infer Json }
             ? Stored<Json>

@@ -50,7 +50,7 @@ export function workflow<Input, Output>(
   const { version = 1, numbers = 'bigint', input } = options
   if (!/^[A-Za-z0-9._-]{1,128}$/.test(name)) throw new TypeError(`${JSON.stringify(name)} is not a name of a workflow`)
   if (!Number.isInteger(version) || version < 1) throw new TypeError(`${version} is not a version: it counts from 1`)
-  return { name, version, run, input: input as StandardSchema<unknown, Input> | undefined, numbers }
+  return { name, version, run, input: input, numbers }
 }
 
 /** Name, and name with version, of a workflow that is given as code or as text. */

@@ -123,7 +123,7 @@ export class Ctx {
         idempotencyKeyTtlSeconds: keyTtlSeconds,
         timeout: span(timeout),
       })
-      return this.ask('promise', name, item as Unnumbered<OperationItem>)
+      return this.ask('promise', name, item)
     })
     const id = this.machine.operationOf(asked)?.id ?? name
     const prefix = this.machine.message.keyPrefix ?? this.machine.run
@@ -171,7 +171,7 @@ export class Ctx {
     return this.asked(() => {
       const { as, onClose } = options
       const item = given({ do: 'child' as const, workflow: selector, input: encode(input), as, onClose })
-      return this.ask('child', as ?? name, item as Unnumbered<OperationItem>)
+      return this.ask('child', as ?? name, item)
     })
   }
 
@@ -208,7 +208,7 @@ export class Ctx {
   /** The value, or the failure, of the first to end. The others are abandoned. */
   async race<T>(branches: readonly Racer<T>[]): Promise<T> {
     const { value } = await this.select(Object.fromEntries(branches.map((branch, index) => [String(index), branch])))
-    return value as T
+    return value
   }
 
   /**

@@ -123,8 +123,7 @@ export class Machine {
   /** Runs the code from the top, as far as the log goes and the code can. */
   async start(): Promise<Turn> {
     await this.turn(() => {
-      const call = async (): Promise<unknown> => this.code(this, this.root)
-      call().then(
+      new Promise(resolve => resolve(this.code(this, this.root))).then(
         value => this.returned(value),
         (error: unknown) => this.threw(error),
       )
@@ -158,7 +157,7 @@ export class Machine {
   /** Takes the outcome of an attempt. The code goes on at once if the protocol lets it. */
   async attemptEnded({ op, attempt, do: kind, outcome }: AttemptEnded): Promise<Turn> {
     const operation = this.operations.get(op)
-    const isCurrent = operation !== undefined && operation.running === attempt && operation.aborted !== attempt
+    const isCurrent = operation?.running === attempt && operation.aborted !== attempt
     if (operation?.running === attempt) operation.running = undefined
     this.items.push({ outcome: op, attempt, ...outcome })
     const goesOn = isCurrent && kind === 'effect' && 'output' in outcome && this.mayGoOn(operation)

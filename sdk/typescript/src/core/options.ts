@@ -94,7 +94,7 @@ export function span(duration: Duration | undefined): string | undefined {
 function wireRetry(retry: RetryPolicy | undefined): WireRetry | undefined {
   if (retry === undefined) return undefined
   const { for: whole, maxAttempts, first, factor, cap, onExhausted } = retry
-  return given({ for: span(whole), maxAttempts, first: span(first), factor, cap: span(cap), onExhausted }) as WireRetry
+  return given({ for: span(whole), maxAttempts, first: span(first), factor, cap: span(cap), onExhausted })
 }
 
 /** A step as it is asked for. */
@@ -113,5 +113,5 @@ export function stepItem<T>(name: string, options: StepOptions<T>): Unnumbered<O
     nonIdempotent: options.nonIdempotent,
     compensate: options.compensate ? (true as const) : undefined,
     compensateRetry: wireRetry(options.compensateRetry),
-  }) as Unnumbered<OperationItem>
+  })
 }

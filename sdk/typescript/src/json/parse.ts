@@ -31,23 +31,23 @@ export function parseEnvelope(text: string, rawKeys: ReadonlySet<string>): unkno
 
 const NO_KEYS: ReadonlySet<string> = new Set()
 
-const enum Code {
-  Tab = 9,
-  LineFeed = 10,
-  Return = 13,
-  Space = 32,
-  Quote = 34,
-  Comma = 44,
-  Minus = 45,
-  Zero = 48,
-  Nine = 57,
-  Colon = 58,
-  OpenList = 91,
-  Backslash = 92,
-  CloseList = 93,
-  OpenObject = 123,
-  CloseObject = 125,
-}
+const Code = {
+  Tab: 9,
+  LineFeed: 10,
+  Return: 13,
+  Space: 32,
+  Quote: 34,
+  Comma: 44,
+  Minus: 45,
+  Zero: 48,
+  Nine: 57,
+  Colon: 58,
+  OpenList: 91,
+  Backslash: 92,
+  CloseList: 93,
+  OpenObject: 123,
+  CloseObject: 125,
+} as const
 
 class Parser {
   private at = 0
@@ -198,7 +198,7 @@ class Parser {
     }
   }
 
-  private skip(code: Code): boolean {
+  private skip(code: number): boolean {
     const isThere = this.text.charCodeAt(this.at) === code
     if (isThere) this.at++
     return isThere

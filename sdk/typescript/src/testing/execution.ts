@@ -5,7 +5,7 @@ import { Failure, toWire } from '../failure.js'
 import { RawJson, stringifyJson } from '../json/index.js'
 import { type AnyWorkflow, codeOf } from '../workflow.js'
 import { MemoryEngine } from './memory-engine.js'
-import type { MemoryRun, StepItem } from './memory-run.js'
+import type { MemoryRun } from './memory-run.js'
 import type { EffectClass } from './report.js'
 
 export type Point = 'before_message' | 'before_effect' | 'after_effect' | 'before_commit' | 'after_commit'
@@ -263,7 +263,7 @@ function collect(engine: MemoryEngine, run: MemoryRun, trace: Trace): Execution 
   const inDoubt = new Set<string>()
   for (const step of [...engine.runs.values()].flatMap(one => [...one.steps.values()])) {
     if (step.item.do !== 'step') continue
-    const isClaimed = (step.item as StepItem).claimed === true
+    const isClaimed = (step.item).claimed === true
     steps.set(step.id, { class: isClaimed ? 'claimed' : 'idempotent', isDone: step.status === 'COMPLETED' })
     if (step.status === 'IN_DOUBT') inDoubt.add(step.id)
     if (step.undo?.status === 'IN_DOUBT') inDoubt.add(`${step.id}~undo`)

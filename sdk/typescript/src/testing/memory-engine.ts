@@ -465,7 +465,7 @@ export class MemoryEngine {
   }
 
   private send(run: MemoryRun, activation: Activation, message: Addressed): void {
-    activation.outbox.push({ ...message, run: run.id, activation: activation.id } as ServerMessage)
+    activation.outbox.push({ ...message, run: run.id, activation: activation.id })
   }
 }
 

@@ -14,19 +14,19 @@ export async function runTask(task: AnyTask | undefined, message: TaskMessage, a
     const raw = message.input?.text ?? 'null'
     let input = parseJson(raw, task.numbers)
     if (task.input) input = await validate(task.input, input, `the input of task ${task.name}`)
-    return task.run(input, callOf(attempt, raw, {}))
+    return task.run(input, callOf(attempt, raw, {})) as unknown
   })
 }
 
 /** Runs an action. It never rejects. */
 export async function runAction(action: AnyAction | undefined, message: ActionMessage, attempt: RunningAttempt): Promise<Outcome> {
-  return outcome(async () => {
+  return outcome(() => {
     if (action === undefined) throw unknownName('action', message.name)
     const raw = message.input?.text ?? 'null'
     const { type, id, status, data } = message.entity
     const entity: ActionEntity = { type, id, status, data: parseJson(data?.text ?? 'null', action.numbers) }
     const about = { step: message.step, requester: message.requester, input: parseJson(raw, action.numbers) }
-    return action.run(entity, callOf(attempt, raw, about))
+    return action.run(entity, callOf(attempt, raw, about)) as unknown
   })
 }
 
@@ -50,7 +50,7 @@ function unknownName(what: string, name: string): Failure {
   return Failure.retryable(`this worker has no ${what} ${JSON.stringify(name)}`, { code: `unknown_${what}` })
 }
 
-async function outcome(run: () => Promise<unknown>): Promise<Outcome> {
+async function outcome(run: () => unknown): Promise<Outcome> {
   try {
     const output = await run()
     if (output instanceof Rejected) return { rejected: output.reason }

@@ -81,7 +81,7 @@ export class Worker {
   private isFlushPlanned = false
   private lastAnswerAt = 0
   private telemetry: OpenTelemetry | undefined
-  private fatal: unknown
+  private fatal: Error | undefined
   private wakeStop: (() => void) | undefined
   private whenIdle: (() => void) | undefined
 
@@ -151,18 +151,21 @@ export class Worker {
 
   /** Opens sessions, and polls them, until the lanes are aborted. */
   private async poll(): Promise<void> {
-    const { signal } = this.lanes
-    while (!signal.aborted) {
+    while (!this.isClosing) {
       try {
         this.session ??= await this.open()
         const messages = await this.session.poll(this.free())
         this.heard()
         this.take(messages)
       } catch (error) {
-        if (signal.aborted) return
+        if (this.isClosing) return
         await this.failed(error)
       }
     }
+  }
+
+  private get isClosing(): boolean {
+    return this.lanes.signal.aborted
   }
 
   private async open(): Promise<Session> {
@@ -198,7 +201,7 @@ export class Worker {
   private async flush(): Promise<void> {
     if (this.isCommitting) return
     this.isCommitting = true
-    while (this.session !== undefined && !this.outbox.isEmpty && !this.lanes.signal.aborted) {
+    while (this.session !== undefined && !this.outbox.isEmpty && !this.isClosing) {
       await this.commit(this.session, this.outbox.take(this.session.limits))
     }
     this.isCommitting = false
@@ -211,7 +214,7 @@ export class Worker {
       this.heard()
       this.take(messages)
     } catch (error) {
-      if (this.lanes.signal.aborted) return
+      if (this.isClosing) return
       const isOver = error instanceof HapaxError && error.code === 'session_unknown'
       if (isOver) this.keepAsEvidence(batch)
       if (session !== this.session) return
@@ -231,7 +234,7 @@ export class Worker {
 
   private async failed(error: unknown): Promise<void> {
     if (isFatal(error) || this.session === undefined) {
-      this.fatal ??= error
+      this.fatal ??= error instanceof Error ? error : new Error(String(error))
       this.lanes.abort()
       return
     }
@@ -384,23 +387,19 @@ export class Worker {
     this.running++
     const fields = { run: slot.message.run, step: begin.message.id, effectKey: begin.message.key, attempt: begin.message.attempt, do: begin.do }
     this.log.debug('attempt begins', fields)
-    void withinTrace(this.telemetry, slot.message.trace, () => begin.run(attempt)).then(outcome => {
+    void withinTrace(this.telemetry, slot.message.trace, () => begin.run(attempt)).then(async outcome => {
       attempt.end()
-      this.running--
       if (slot.attempts.get(begin.op) === attempt) slot.attempts.delete(begin.op)
       if ('failure' in outcome) this.log.warn('attempt failed', { ...fields, failure: outcome.failure })
-      this.attemptEnded(slot, begin, attempt, outcome)
+      await this.attemptEnded(slot, begin, attempt, outcome)
+      this.running--
       this.checkIdle()
     })
   }
 
-  private attemptEnded(slot: Slot, begin: Begin, attempt: RunningAttempt, outcome: AttemptOutcome): void {
-    if (slot.isDropped) {
-      if (begin.do === 'effect' && 'output' in outcome) this.pushLate(attempt, outcome)
-      return
-    }
+  private attemptEnded(slot: Slot, begin: Begin, attempt: RunningAttempt, outcome: AttemptOutcome): Promise<void> {
     const provable = attempt.lostHold ? whatIsProven(outcome) : outcome
-    void slot.enqueue(async () => {
+    return slot.enqueue(async () => {
       if (slot.machine === undefined || slot.isDropped) {
         if (begin.do === 'effect' && 'output' in outcome) this.pushLate(attempt, outcome)
         return
@@ -428,11 +427,11 @@ export class Worker {
     this.log.debug(`${message.type} begins`, fields)
     void withinTrace(this.telemetry, message.trace, () => run(attempt)).then(outcome => {
       attempt.end()
-      this.running--
       this.calls.delete(attempt)
       if ('failure' in outcome) this.log.warn(`${message.type} failed`, { ...fields, failure: outcome.failure })
       if (this.session === session) this.outbox.pushResult({ call: message.call, ...(attempt.lostHold ? whatIsProven(outcome) : outcome) })
       else if ('output' in outcome) this.pushLate(attempt, outcome)
+      this.running--
       this.planFlush()
       this.checkIdle()
     })
