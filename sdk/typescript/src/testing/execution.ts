@@ -60,8 +60,6 @@ export interface Execution {
 
 /** More rounds than a workflow should take. */
 const MAX_ROUNDS = 20_000
-/** Times that the outside world is asked in a row. */
-const MAX_CALLS_OUTSIDE = 100
 
 class Crash extends Error {}
 
@@ -89,36 +87,39 @@ export async function execute(plan: ExecutionPlan, fault?: { place: Place; kind:
 
 /** Lets a worker work until nothing happens any more. */
 async function settle(plan: ExecutionPlan, engine: MemoryEngine, run: MemoryRun, worker: TestWorker): Promise<void> {
-  let calls = 0
+  let wasAsked = false
   for (let round = 0; round < MAX_ROUNDS; round++) {
     const messages = engine.take(worker.session)
-    if (messages.length > 0) await worker.handle(messages)
-    else if (run.status !== 'OPEN') return
-    else if (!engine.advance()) {
-      if (!plan.outside || calls++ >= MAX_CALLS_OUTSIDE || !(await callOutside(plan.outside, engine, run))) return
+    if (messages.length > 0) {
+      await worker.handle(messages)
+      wasAsked = false
+    } else if (run.status !== 'OPEN') {
+      return
+    } else if (!wasAsked && plan.outside) {
+      // The world acts before time passes.
+      wasAsked = true
+      await callOutside(plan.outside, engine, run)
+    } else if (engine.advance()) {
+      wasAsked = false
+    } else {
+      return
     }
   }
   throw new Error(`the workflow did not come to an end in ${MAX_ROUNDS} rounds; does it loop without end?`)
 }
 
-/** Lets the outside world act. False if it did nothing. */
-async function callOutside(outside: NonNullable<ExecutionPlan['outside']>, engine: MemoryEngine, run: MemoryRun): Promise<boolean> {
-  let hasActed = false
-  const acts = (act: () => void) => {
-    act()
-    hasActed = true
-  }
+/** Lets the outside world act. */
+async function callOutside(outside: NonNullable<ExecutionPlan['outside']>, engine: MemoryEngine, run: MemoryRun): Promise<void> {
   const name = (ref: { id: string } | { key: string }) => ('id' in ref ? ref.id : `key:${ref.key}`)
   const encode = (value: unknown) => new RawJson(stringifyJson(value ?? null))
   await outside({
     runId: run.id,
-    signal: (signal, value) => acts(() => engine.signal(run.id, signal, encode(value))),
-    resolve: (ref, value) => acts(() => engine.settle(name(ref), { output: encode(value) })),
-    reject: (ref, failure) => acts(() => engine.settle(name(ref), { failure: { class: 'permanent', ...failure } })),
-    cancel: () => acts(() => engine.cancel(run.id)),
+    signal: (signal, value) => engine.signal(run.id, signal, encode(value)),
+    resolve: (ref, value) => engine.settle(name(ref), { output: encode(value) }),
+    reject: (ref, failure) => engine.settle(name(ref), { failure: { class: 'permanent', ...failure } }),
+    cancel: () => engine.cancel(run.id),
     waitsFor: () => engine.waitsFor(run),
   })
-  return hasActed
 }
 
 /** What happened, and where the fault is. */

@@ -74,6 +74,7 @@ export class Worker {
   /** What an attempt was about, for outcomes that arrive when its session is over. */
   private readonly evidence = new WeakMap<Item, { key: string; attempt: number; fence: number }>()
   private readonly lanes = new AbortController()
+  private readonly opened = deferred()
   private session: Session | undefined
   private state: State = 'new'
   private running = 0
@@ -113,10 +114,16 @@ export class Worker {
     } finally {
       for (const signal of signals) process.removeListener(signal, onSignal)
       this.state = 'stopped'
+      this.opened.reject(this.fatal ?? new Error('the worker stopped before it was ready'))
       this.lanes.abort()
       this.forgetAll('the worker stopped', 'stopped')
       await health?.close()
     }
+  }
+
+  /** Resolves when the server knows what this worker offers. Rejects if `run` ends before. */
+  ready(): Promise<void> {
+    return this.opened.promise
   }
 
   /** Begins nothing more, waits for what runs, and gives all work back. Resolves when `run` is about to. */
@@ -184,6 +191,7 @@ export class Worker {
     const session = await Session.open(this.transport, offer, this.hold, this.lanes.signal)
     this.heard()
     this.log.info('session opened', { session: session.id, url: this.transport.url, leaseForMs: session.leaseFor })
+    this.opened.resolve()
     queueMicrotask(() => this.planFlush())
     return session
   }
@@ -484,6 +492,17 @@ export class Worker {
       return { ...this.status, isHealthy: this.state === 'running' && isConnected, quietForMs: Math.round(quietFor) }
     })
   }
+}
+
+function deferred(): { promise: Promise<void>; resolve: () => void; reject: (error: Error) => void } {
+  let resolve!: () => void
+  let reject!: (error: Error) => void
+  const promise = new Promise<void>((fulfil, fail) => {
+    resolve = fulfil
+    reject = fail
+  })
+  promise.catch(() => undefined)
+  return { promise, resolve, reject }
 }
 
 /** Wait after a refusal that is neither fatal nor known, in milliseconds. */
