@@ -158,20 +158,20 @@ export class Worker {
 
   /** Opens sessions, and polls them, until the lanes are aborted. */
   private async poll(): Promise<void> {
-    while (!this.isClosing) {
+    while (!this.isClosing()) {
       try {
         this.session ??= await this.open()
         const messages = await this.session.poll(this.free())
         this.heard()
         this.take(messages)
       } catch (error) {
-        if (this.isClosing) return
+        if (this.isClosing()) return
         await this.failed(error)
       }
     }
   }
 
-  private get isClosing(): boolean {
+  private isClosing(): boolean {
     return this.lanes.signal.aborted
   }
 
@@ -209,7 +209,7 @@ export class Worker {
   private async flush(): Promise<void> {
     if (this.isCommitting) return
     this.isCommitting = true
-    while (this.session !== undefined && !this.outbox.isEmpty && !this.isClosing) {
+    while (this.session !== undefined && !this.outbox.isEmpty && !this.isClosing()) {
       await this.commit(this.session, this.outbox.take(this.session.limits))
     }
     this.isCommitting = false
@@ -222,7 +222,7 @@ export class Worker {
       this.heard()
       this.take(messages)
     } catch (error) {
-      if (this.isClosing) return
+      if (this.isClosing()) return
       const isOver = error instanceof HapaxError && error.code === 'session_unknown'
       if (isOver) this.keepAsEvidence(batch)
       if (session !== this.session) return
