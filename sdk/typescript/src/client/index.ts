@@ -1,0 +1,8 @@
+export { Hapax, type HapaxOptions, type Started, type StartOptions } from './client.js'
+export { type CommandOptions, type ResultOptions, Run, RunFailed } from './run.js'
+export { HapaxError } from './problem.js'
+export type { PromiseRef, Promises } from './promises.js'
+export type { Entities, TransitionOptions } from './entities.js'
+export type { Doubts } from './doubts.js'
+export type * from './views.js'
+export type { ConnectionOptions } from './transport.js'

@@ -1,0 +1,54 @@
+import type { LogRecord } from './messages.js'
+
+/** Kinds of the engine, by what the code asks for. */
+const KINDS: Readonly<Record<string, string>> = {
+  effect: 'step',
+  claimed: 'step',
+  transaction: 'step',
+  after_effect: 'afterEffect',
+  awaitPromise: 'promise',
+}
+
+/** The kind under which an operation is recorded. */
+export function recordedKind(kind: string): string {
+  return KINDS[kind] ?? kind
+}
+
+/** The records of a run: looked up by id when the code asks, and given to it in their order. */
+export class ReplayLog {
+  private readonly records = new Map<string, LogRecord>()
+  private readonly unasked = new Map<string, LogRecord>()
+  private readonly outcomes: LogRecord[] = []
+  private next = 0
+
+  constructor(log: readonly LogRecord[]) {
+    for (const record of log) {
+      // Undos belong to the server.
+      if (record.id.includes('~')) continue
+      this.records.set(record.id, record)
+      this.unasked.set(record.id, record)
+      const hasOutcome = record.status === 'COMPLETED' || record.status === 'FAILED'
+      if (hasOutcome && record.kind !== 'value') this.outcomes.push(record)
+    }
+  }
+
+  /** The record of an operation that the code asks for. */
+  ask(id: string): LogRecord | undefined {
+    this.unasked.delete(id)
+    return this.records.get(id)
+  }
+
+  /** The next outcome to give to the code. */
+  peek(): LogRecord | undefined {
+    return this.outcomes[this.next]
+  }
+
+  pass(): void {
+    this.next++
+  }
+
+  /** The first record that the code has not asked for. */
+  firstUnasked(): LogRecord | undefined {
+    return this.unasked.values().next().value
+  }
+}
