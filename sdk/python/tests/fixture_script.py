@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 from typing import Any
 
-from hapax import ExactJson, Failure, PermanentFailure, RetryableFailure, Retry, UnknownFailure
+from hapax import ExactJson, Failure, PermanentFailure, Retry, RetryableFailure, UnknownFailure
 from hapax._core.context import Ctx
 from hapax._core.sync_context import SyncCtx
 

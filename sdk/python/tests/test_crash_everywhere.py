@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 
 import pytest
+
 from hapax import Attempt, Ctx, PermanentFailure, ProbeAnswer, Retry, RetryableFailure, StepFailed, SyncCtx, workflow
 from hapax.testing import World, crash_everywhere, run_workflow
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from fixture_script import Return, run_async, run_sync
 from hapax._codec import decode
 from hapax._core.context import Ctx
 from hapax._core.machine import Machine, RunInfo
 from hapax._core.sync_context import SyncCtx
 from hapax._json import ExactNumber, RawJson, dumps, loads
-
-from fixture_script import Return, run_async, run_sync
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures"
 FILES = sorted(FOLDER.glob("*.json"))
@@ -57,7 +57,9 @@ class Driver:
         result: dict[str, Any] = {"begin": [], "abort": [], "forgotten": False}
         if kind == "activate":
             self.machine = Machine(
-                RunInfo("run_1", message.get("workflow", ""), message.get("version", 1), key_prefix=message["keyPrefix"]),
+                RunInfo(
+                    "run_1", message.get("workflow", ""), message.get("version", 1), key_prefix=message["keyPrefix"]
+                ),
                 self.begin,
                 RawJson.of,
                 clock=lambda: self.case["now"],
@@ -76,7 +78,7 @@ class Driver:
             outcome = {name: message[name] for name in ("output", "failure", "answer") if name in message}
             machine.ended(message["op"], message["attempt"], outcome)
         elif kind == "abort":
-            result["abort"] = [attempt.op for attempt in machine.abort(message["op"])]
+            result["abort"] = [attempt.op for attempt in machine.abort(message["op"], message.get("attempt"))]
         elif kind == "stop":
             machine.stop()
         elif kind == "evict":

@@ -94,8 +94,8 @@ def _class_decoder(hint: type[Any]) -> Decoder:
         return _typed_dict_decoder(hint)
     if issubclass(hint, enum.Enum):
         return functools.partial(_decode_enum, hint)
-    if issubclass(hint, tuple) and hasattr(hint, "_fields"):
-        return _named_tuple_decoder(hint)
+    if issubclass(hint, tuple) and hasattr(cast("Any", hint), "_fields"):
+        return _named_tuple_decoder(cast("Any", hint))
     raise DecodeError(
         f"{hint.__name__} is not a type that JSON is decoded to; use plain JSON, a dataclass or a pydantic model"
     )
@@ -176,13 +176,13 @@ def _decode_timedelta(value: Any) -> dt.timedelta:
 def _decode_list(value: Any) -> list[Any]:
     if isinstance(value, list):
         return plain(value)
-    raise _wrong("a list", cast("Any", value))
+    raise _wrong("a list", value)
 
 
 def _decode_plain_dict(value: Any) -> dict[str, Any]:
     if isinstance(value, dict):
         return plain(value)
-    raise _wrong("an object", cast("Any", value))
+    raise _wrong("an object", value)
 
 
 _SIMPLE: dict[type[Any], Decoder] = {
@@ -208,7 +208,7 @@ def _decode_model(model: Any, value: Any) -> Any:
 
 
 def _for_model(value: Any) -> Any:
-    kind = type(value)
+    kind = cast("Any", type(value))
     if kind is ExactNumber:
         # pydantic takes a Decimal for fields of both kinds, and keeps its digits.
         return Decimal(value.text)
@@ -334,9 +334,7 @@ def _dataclass_decoder(hint: type[Any]) -> Decoder:
 
 def _typed_dict_decoder(hint: type[Any]) -> Decoder:
     hints = typing.get_type_hints(hint, include_extras=False)
-    bare = {
-        name: get_args(field)[0] if str(get_origin(field)) in _MARKERS else field for name, field in hints.items()
-    }
+    bare = {name: get_args(field)[0] if str(get_origin(field)) in _MARKERS else field for name, field in hints.items()}
     required = cast("frozenset[str]", getattr(hint, "__required_keys__", frozenset[str]()))
     return _fields_decoder(hint.__name__, bare, required, lambda found: found)
 

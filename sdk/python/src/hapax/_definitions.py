@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, Generic, TypeVar, overload
 
 from ._attempt import Attempt
 from ._codec import decoder_of
@@ -19,7 +19,6 @@ from ._json import RawJson, plain
 
 I = TypeVar("I")  # noqa: E741
 O = TypeVar("O")  # noqa: E741
-
 
 
 class Workflow(Generic[I, O]):
@@ -181,12 +180,12 @@ def call_undo(fn: Callable[..., Any], output: Any, attempt: Attempt) -> Any:
 
 async def awaited(value: Any) -> Any:
     """The value, awaited if it is to be."""
-    return await cast("Awaitable[Any]", value) if inspect.isawaitable(value) else value
+    return await value if inspect.isawaitable(value) else value
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
     """Whether the function is a coroutine function, also behind `functools.partial` or an object."""
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
 
 
 def _takes_one(fn: Callable[..., Any]) -> bool:

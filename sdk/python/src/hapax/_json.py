@@ -82,7 +82,7 @@ def loads(text: str | bytes) -> Any:
 
 def plain(value: Any) -> Any:
     """The same value with a float for every `ExactNumber`."""
-    kind = type(value)
+    kind = cast("Any", type(value))
     if kind is ExactNumber:
         return float(value)
     if kind is dict:
@@ -130,7 +130,7 @@ def _exact_text(item: object) -> str | None:
     return None
 
 
-def _jsonable(item: object) -> Any:
+def _jsonable(item: Any) -> Any:
     model_dump: Callable[..., Any] | None = getattr(item, "model_dump", None)
     if model_dump is not None and not isinstance(item, type):
         return model_dump(mode="json", by_alias=True)

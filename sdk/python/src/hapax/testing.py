@@ -250,9 +250,7 @@ class _CrashTest:
             )
         return f"the run is {usual.end}{usual.why()}; {advice}"
 
-    def _judge(
-        self, usual: _Execution, executions: list[tuple[Place, bool, _Execution]], report: CrashReport
-    ) -> None:
+    def _judge(self, usual: _Execution, executions: list[tuple[Place, bool, _Execution]], report: CrashReport) -> None:
         everything = [usual, *(execution for _, _, execution in executions)]
         steps = list(dict.fromkeys(step for execution in everything for step in execution.trace.entered))
         for step in steps:
@@ -292,9 +290,7 @@ def _other_end(usual: _Execution, execution: _Execution) -> str:
 
 def _twice(step: str, effect_class: str) -> str:
     if effect_class == "claimed":
-        return (
-            f"`{step}` ran twice, though it is claimed: on_doubt may say 'retry', or the code fails and tries again"
-        )
+        return f"`{step}` ran twice, though it is claimed: on_doubt may say 'retry', or the code fails and tries again"
     return f"`{step}` ran twice; declare it claimed, give it a probe, or make it idempotent by `attempt.key`"
 
 

@@ -165,9 +165,7 @@ class Asker:
         fields = _given({"id": promise_id, "timeout": _text_of(timeout)})
         return self._ask("awaitPromise", "promise", fields, returns)
 
-    def _signal(
-        self, name: str, recorded_as: str | None, timeout: Duration | None, returns: Any
-    ) -> Operation[Any]:
+    def _signal(self, name: str, recorded_as: str | None, timeout: Duration | None, returns: Any) -> Operation[Any]:
         checked_name("signal name", name)
         step = name if recorded_as is None else checked_name("step name", recorded_as)
         fields = _given({"name": name, "as": recorded_as, "timeout": _text_of(timeout)})

@@ -68,5 +68,5 @@ def with_branches(deferreds: list[Deferred[Any]]) -> list[Deferred[Any]]:
     for deferred in deferreds:
         found.append(deferred)
         if isinstance(deferred, Group):
-            found.extend(with_branches(cast("Group[Any]", deferred).branches))
+            found.extend(with_branches(deferred.branches))
     return found

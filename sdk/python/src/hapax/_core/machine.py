@@ -170,9 +170,10 @@ class Machine:
         self._deliver(operation, {"output": loads(output.text) if isinstance(output, RawJson) else output})
         self._finish_turn()
 
-    def abort(self, op: int) -> list[RunningAttempt]:
+    def abort(self, op: int, number: int | None = None) -> list[RunningAttempt]:
         """Marks the attempts at an operation as stopped. Their outcome is evidence only."""
-        found = [attempt for attempt in self.attempts.values() if attempt.op == op]
+        attempts = self.attempts.values()
+        found = [a for a in attempts if a.op == op and (number is None or a.number == number)]
         for attempt in found:
             attempt.is_aborted = True
         return found
@@ -489,4 +490,3 @@ def _place_of(fiber: Fiber | None) -> str:
         line = (coroutine.cr_frame.f_code.co_filename, coroutine.cr_frame.f_lineno)
         coroutine = coroutine.cr_await
     return f" ({line[0]}:{line[1]})" if line else ""
-

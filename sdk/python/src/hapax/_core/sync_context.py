@@ -131,9 +131,7 @@ class SyncCtx(Asker):
         operation = self._promise(name, key, key_ttl, timeout, returns)
         return SyncPromise(self, self._promise_id(operation), operation)
 
-    def await_promise(
-        self, promise_id: str, *, timeout: Duration | None = None, returns: type[T] | Any = Any
-    ) -> T:
+    def await_promise(self, promise_id: str, *, timeout: Duration | None = None, returns: type[T] | Any = Any) -> T:
         """Waits for a promise that belongs to no run."""
         return self._wait(self._await_promise(promise_id, timeout, returns))
 
@@ -193,7 +191,7 @@ class SyncCtx(Asker):
 
     def select(self, **branches: Callable[[], T]) -> tuple[str, T]:
         """Like `race`, with names."""
-        first = self._wait(self._race(list(branches.values())))
+        first: First[T] = self._wait(self._race(list(branches.values())))
         return list(branches)[first.index], first.value
 
     def scope(self) -> SyncScope:

@@ -91,7 +91,7 @@ class MemoryWorker:
         elif kind == "attempt":
             await self._attempt(name, machine, message)
         elif kind == "abort":
-            machine.abort(message["op"])
+            machine.abort(message["op"], message.get("attempt"))
         elif kind == "stop":
             machine.stop()
         elif kind == "drop":
