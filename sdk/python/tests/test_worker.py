@@ -89,7 +89,7 @@ def test_one_commit_carries_the_outcome_and_what_follows() -> None:
         async with worker(client):
             await (await client.start(order, {"n": 1})).result(timeout=10)
         items = [
-            list(item)[0]
+            next(iter(item))
             for verb, body in server.requests
             if verb == "commit"
             for r in body["runs"]

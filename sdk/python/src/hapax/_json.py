@@ -149,7 +149,6 @@ def _jsonable(item: Any) -> Any:
     if isinstance(item, (set, frozenset)):
         return sorted(cast("set[Any]", item))
     if isinstance(item, Mapping):
-        return dict(cast("Mapping[Any, Any]", item))
-    raise TypeError(
-        f"a {type(item).__name__} cannot be written as JSON; use plain JSON, a dataclass or a pydantic model"
-    )
+        return dict(cast("Any", item))
+    kind = cast("Any", type(item)).__name__
+    raise TypeError(f"a {kind} cannot be written as JSON; use plain JSON, a dataclass or a pydantic model")
