@@ -130,6 +130,10 @@ def _exact_text(item: object) -> str | None:
     return None
 
 
+def _kind_of(item: Any) -> str:
+    return type(item).__name__
+
+
 def _jsonable(item: Any) -> Any:
     model_dump: Callable[..., Any] | None = getattr(item, "model_dump", None)
     if model_dump is not None and not isinstance(item, type):
@@ -150,5 +154,4 @@ def _jsonable(item: Any) -> Any:
         return sorted(cast("set[Any]", item))
     if isinstance(item, Mapping):
         return dict(cast("Any", item))
-    kind = cast("Any", type(item)).__name__
-    raise TypeError(f"a {kind} cannot be written as JSON; use plain JSON, a dataclass or a pydantic model")
+    raise TypeError(f"a {_kind_of(item)} cannot be written as JSON; use plain JSON, a dataclass or a pydantic model")

@@ -19,9 +19,6 @@ MAX_ITEMS: Final = 10_000
 MAX_RUNS_PER_COMMIT: Final = 1_024
 """Most runs in one commit."""
 
-LOG_PAGE: Final = 1_000
-"""Records asked for in one page of a log."""
-
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 """Largest answer that the client reads."""
 

@@ -18,7 +18,7 @@ from .._core.machine import Machine, RunInfo
 from .._definitions import Action, Task, Workflow
 from .._durations import to_seconds
 from .._json import dumps, loads
-from .._limits import LOG_PAGE, MAX_BODY_BYTES, MAX_ITEMS, MAX_LATE_OUTCOMES, MAX_RUNS_PER_COMMIT
+from .._limits import MAX_BODY_BYTES, MAX_ITEMS, MAX_LATE_OUTCOMES, MAX_RUNS_PER_COMMIT
 from .._problems import Problem, SessionReplaced, Unreachable, problem_of
 from .attempts import CodeRunner, RunningCode
 from .clock import held_clock
@@ -288,7 +288,7 @@ class Session:
         path = f"/api/v1/worker-sessions/{quote(self.id, safe='')}/runs/{quote(slot.run, safe='')}/log"
         backoff = FIRST_BACKOFF
         while self._slots.get(slot.run) is slot:
-            query = f"?activation={quote(slot.activation, safe='')}&after={len(log)}&limit={LOG_PAGE}"
+            query = f"?activation={quote(slot.activation, safe='')}&after={len(log)}"
             try:
                 answer = await self._client.send_once("GET", path + query)
                 if answer.status >= 400:
