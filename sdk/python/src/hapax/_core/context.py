@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import typing
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .._attempt import Attempt, ProbeAnswer
 from .._durations import Duration, to_text
@@ -281,6 +282,8 @@ def returns_of(fn: Callable[..., Any], returns: Any) -> Any:
     """Type of the output of a step: as given, or the return annotation."""
     if returns is not None:
         return returns
+    while isinstance(fn, functools.partial):
+        fn = cast("Callable[..., Any]", fn.func)
     try:
         hint = typing.get_type_hints(fn).get("return", Any)
     except Exception:
