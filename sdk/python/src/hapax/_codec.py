@@ -321,7 +321,7 @@ def _fields_decoder(
 
 
 def _dataclass_decoder(hint: type[Any]) -> Decoder:
-    hints = typing.get_type_hints(hint, include_extras=False)
+    hints = typing.get_type_hints(hint, include_extras=True)
     fields = [field for field in dataclasses.fields(hint) if field.init]
     needed = frozenset(
         field.name
@@ -333,7 +333,7 @@ def _dataclass_decoder(hint: type[Any]) -> Decoder:
 
 
 def _typed_dict_decoder(hint: type[Any]) -> Decoder:
-    hints = typing.get_type_hints(hint, include_extras=False)
+    hints = typing.get_type_hints(hint, include_extras=True)
     bare = {name: get_args(field)[0] if str(get_origin(field)) in _MARKERS else field for name, field in hints.items()}
     required = cast("frozenset[str]", getattr(hint, "__required_keys__", frozenset[str]()))
     return _fields_decoder(hint.__name__, bare, required, lambda found: found)
@@ -345,7 +345,7 @@ _MARKERS = frozenset(
 
 
 def _named_tuple_decoder(hint: type[Any]) -> Decoder:
-    hints = typing.get_type_hints(hint)
+    hints = typing.get_type_hints(hint, include_extras=True)
     names = cast("tuple[str, ...]", getattr(hint, "_fields"))  # noqa: B009 (a field that only named tuples have)
     decode_items = _tuple_decoder(tuple(hints.get(name, Any) for name in names))
     return lambda value: hint(*decode_items(value))

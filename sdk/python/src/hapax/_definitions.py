@@ -204,6 +204,6 @@ def _positional(fn: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(fn)
+        return typing.get_type_hints(fn, include_extras=True)
     except Exception:
         return {}

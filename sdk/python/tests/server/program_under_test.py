@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 import time
@@ -122,4 +123,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    if "HAPAX_WORKER_LOG" in os.environ:
+        logging.basicConfig(level=os.environ["HAPAX_WORKER_LOG"], filename="worker.log")
     asyncio.run(main())

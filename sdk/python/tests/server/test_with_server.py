@@ -91,7 +91,8 @@ def test_a_claimed_step_whose_worker_died_is_in_doubt_and_people_decide(
 
 def test_numbers_and_texts_survive_byte_for_byte(client: SyncHapax, server: Server, start_worker: Start) -> None:
     start_worker()
-    text = '{"big":9007199254740993,"least":-9223372036854775808,"most":18446744073709551615,"price":1.10,"e":1E+2,"t":"\u017dlu\u0165 \U0001f40e \\""}'
+    numbers = '"big":9007199254740993,"least":-9223372036854775808,"most":18446744073709551615,"price":1.10,"e":1E+2'
+    text = f'{{{numbers},"t":"\u017dlu\u0165 \U0001f40e \\""}}'
     handle = client.start("echo", RawJson(text))
     assert handle.result(timeout="30s", returns=RawJson).text == text
     assert f'"output":{text}' in server.raw(f"/api/v1/workflow-runs/{handle.id}/result")

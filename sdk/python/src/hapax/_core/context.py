@@ -285,7 +285,7 @@ def returns_of(fn: Callable[..., Any], returns: Any) -> Any:
     while isinstance(fn, functools.partial):
         fn = cast("Callable[..., Any]", fn.func)
     try:
-        hint = typing.get_type_hints(fn).get("return", Any)
+        hint = typing.get_type_hints(fn, include_extras=True).get("return", Any)
     except Exception:
         return Any
     origin = typing.get_origin(hint)

@@ -148,6 +148,8 @@ class Session:
         """Sends one poll or commit until an answer comes: always the same body, with the same token."""
         data = dumps({"token": uuid.uuid4().hex, "free": self._free(), **body}).encode()
         path = f"/api/v1/worker-sessions/{quote(self.id, safe='')}/{verb}"
+        if verb == "commit":
+            logger.debug("commits %s", body)
         sent_at = held_clock()
         backoff = FIRST_BACKOFF
         while True:
@@ -227,6 +229,7 @@ class Session:
 
     def _receive(self, message: Json) -> None:
         kind = message["type"]
+        logger.debug("received %s", message)
         if kind == "task" or kind == "action":
             self._call(message)
             return
