@@ -1,4 +1,4 @@
-"""Makes a wheel that carries the hapax program, from the files given. Needs nothing but Python itself.
+"""Makes a wheel that carries the hapax program and the Python SDK. Needs nothing but Python itself.
 
 usage: make_wheel.py VERSION PLATFORM_TAG PROGRAM README LICENSE... OUTPUT_FOLDER
 """
@@ -14,12 +14,14 @@ METADATA = """\
 Metadata-Version: 2.1
 Name: hapax
 Version: {version}
-Summary: Durable workflows whose effects happen once: the hapax command
+Summary: Durable workflows whose effects happen once: the hapax command, and workflows in Python
 License: MIT OR Apache-2.0
-Requires-Python: >=3.8
+Requires-Python: >=3.10
 Description-Content-Type: text/markdown
 
 {readme}"""
+
+SDK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../sdk/python/src")
 
 WHEEL = """\
 Wheel-Version: 1.0
@@ -36,6 +38,7 @@ def main(version, tag, program, readme, *rest):
     text = read(readme).decode()
     # Scripts in a wheel's data folder are put beside python, so that `hapax` is the program itself and no Python starts.
     files = [(f"hapax-{version}.data/scripts/hapax", read(program), 0o755)]
+    files += [(name, read(os.path.join(SDK, name)), 0o644) for name in sdk_files()]
     files += [(f"{info}/licenses/{os.path.basename(path)}", read(path), 0o644) for path in licences]
     files += [
         (f"{info}/METADATA", METADATA.format(version=version, readme=text).encode(), 0o644),
@@ -54,6 +57,15 @@ def main(version, tag, program, readme, *rest):
             entry.compress_type = zipfile.ZIP_DEFLATED
             wheel.writestr(entry, data)
     print(path)
+
+
+def sdk_files():
+    """The modules of the package `hapax`, which are the same for every platform."""
+    for folder, folders, names in os.walk(os.path.join(SDK, "hapax")):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(".py") or name == "py.typed":
+                yield os.path.relpath(os.path.join(folder, name), SDK)
 
 
 def digest(data):

@@ -1,4 +1,4 @@
-//! The wheel for pip and uv. Python makes it, because it can write zip files.
+//! The wheel for pip and uv: the program and the Python SDK. Python makes it, because it can write zip files.
 
 use std::path::PathBuf;
 

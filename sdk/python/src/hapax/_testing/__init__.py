@@ -1,0 +1,1 @@
+"""An in-memory server and a worker without a network, for tests."""

@@ -1,0 +1,3 @@
+"""Version of the SDK."""
+
+VERSION = "0.1.0"

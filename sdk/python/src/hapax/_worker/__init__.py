@@ -1,0 +1,1 @@
+"""The worker: sessions, lanes, attempts."""

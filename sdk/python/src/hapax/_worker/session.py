@@ -1,0 +1,543 @@
+"""One session with the server: a poll lane, a commit lane, and the runs that the worker holds."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import quote
+
+from .._attempt import Attempt
+from .._client import Hapax
+from .._core.machine import Machine, RunInfo
+from .._definitions import Action, Task, Workflow
+from .._durations import to_seconds
+from .._json import dumps, loads
+from .._limits import MAX_BODY_BYTES, MAX_ITEMS, MAX_LATE_OUTCOMES, MAX_RUNS_PER_COMMIT
+from .._problems import Problem, SessionReplaced, Unreachable, problem_of
+from .attempts import CodeRunner, RunningCode
+from .clock import held_clock
+from .telemetry import log_fields, logger
+
+Json = dict[str, Any]
+FIRST_BACKOFF = 0.05
+LONGEST_BACKOFF = 2.0
+MAX_EARLY_MESSAGES = 1_000
+
+
+class SessionGone(Exception):
+    """The server does not know the session any more."""
+
+
+@dataclass(eq=False)
+class Slot:
+    """A run that the worker keeps."""
+
+    run: str
+    activation: str
+    machine: Machine
+    trace: str | None
+    running: dict[tuple[int, int], RunningCode] = field(default_factory=dict[tuple[int, int], RunningCode])
+    waiting: list[Json] | None = None
+    """Messages that came while the log was read, or `None` if it is read."""
+
+
+@dataclass
+class Offer:
+    """The code that a worker offers."""
+
+    workflows: Mapping[tuple[str, int], Workflow[Any, Any]]
+    tasks: Mapping[str, Task]
+    actions: Mapping[str, Action]
+
+
+class Session:
+    """Talks to the server for one session."""
+
+    def __init__(
+        self,
+        client: Hapax,
+        opened: Json,
+        opened_at: float,
+        offer: Offer,
+        runner: CodeRunner,
+        *,
+        concurrency: int,
+        max_cached_runs: int,
+        late: list[Json],
+    ) -> None:
+        self.id: str = opened["sessionId"]
+        self.lease_for = to_seconds(opened["leaseFor"])
+        self.heard_at = held_clock()
+        self.hold_until = opened_at
+        """When the right to begin effects ends. Answers to polls and commits give it."""
+        self._client = client
+        self._offer = offer
+        self._runner = runner
+        self._concurrency = concurrency
+        self._max_cached_runs = max_cached_runs
+        self._poll_for = to_seconds(opened["pollFor"])
+        limits: Json = opened.get("limits", {})
+        self._max_body = min(MAX_BODY_BYTES, limits.get("maxBodyBytes", MAX_BODY_BYTES))
+        self._max_items = min(MAX_ITEMS, limits.get("maxItems", MAX_ITEMS))
+        self._max_runs = min(MAX_RUNS_PER_COMMIT, limits.get("maxRunsPerCommit", MAX_RUNS_PER_COMMIT))
+        self._slots: OrderedDict[str, Slot] = OrderedDict()
+        self._early: OrderedDict[str, list[Json]] = OrderedDict()
+        """Messages of activations that are still on their way in the other lane."""
+        self._dirty: OrderedDict[str, Slot] = OrderedDict()
+        self._leaving: list[tuple[str, str, list[Json]]] = []
+        self._late = late
+        """What succeeded and was not taken by a session. It outlives this one."""
+        self._results: list[Json] = [{"late": each} for each in late]
+        late.clear()
+        self._unconfirmed: dict[tuple[Any, ...], Json] = {}
+        """Successes whose commit the server has not confirmed."""
+        self._code: set[RunningCode] = set()
+        self._held_back: list[tuple[Callable[[], None], RunningCode]] = []
+        self._work = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
+        self._is_closed = False
+        self._is_committing = False
+        if self._results:
+            self._work.set()
+
+    # Lanes.
+
+    async def serve(self) -> None:
+        """Works until the session ends or `drain` is called. Raises `SessionGone` or `SessionReplaced`."""
+        lanes = [
+            asyncio.create_task(lane, name=f"hapax {name}")
+            for name, lane in (("poll", self._poll()), ("commit", self._commit()), ("hold", self._watch_hold()))
+        ]
+        try:
+            done, _ = await asyncio.wait(lanes, return_when=asyncio.FIRST_COMPLETED)
+            for lane in done:
+                lane.result()
+        finally:
+            for lane in lanes:
+                lane.cancel()
+            await asyncio.gather(*lanes, return_exceptions=True)
+
+    async def _poll(self) -> None:
+        while True:
+            await self._exchange("poll", {}, self._poll_for + 15.0)
+
+    async def _commit(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            body = self._collect()
+            while body["runs"] or "results" in body:
+                self._is_committing = True
+                try:
+                    await self._exchange("commit", body, 30.0)
+                    self._confirm(body)
+                finally:
+                    self._is_committing = False
+                body = self._collect()
+            self._look_quiet()
+
+    async def _exchange(self, verb: str, body: Json, timeout: float) -> None:
+        """Sends one poll or commit until an answer comes: always the same body, with the same token."""
+        data = dumps({"token": uuid.uuid4().hex, "free": self._free(), **body}).encode()
+        path = f"/api/v1/worker-sessions/{quote(self.id, safe='')}/{verb}"
+        if verb == "commit":
+            logger.debug("commits %s", body)
+        sent_at = held_clock()
+        backoff = FIRST_BACKOFF
+        while True:
+            try:
+                answer = await self._client.send_once("POST", path, data, timeout=timeout)
+            except Unreachable as error:
+                logger.warning("%s: no answer, sending it again: %s", verb, error)
+            else:
+                if answer.status < 400:
+                    break
+                problem = problem_of(answer.status, answer.body)
+                self._judge(problem, body)
+                logger.warning("%s refused, sending it again: %s", verb, problem)
+                backoff = max(backoff, problem.retry_after or 0.0)
+            await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
+            backoff = min(LONGEST_BACKOFF, backoff * 2)
+        found = cast("Json", loads(answer.body))
+        self.heard_at = held_clock()
+        self.hold_until = max(self.hold_until, sent_at + to_seconds(found["holdFor"]))
+        for message in found["messages"]:
+            self._receive(message)
+        self._begin_held_back()
+        self._evict()
+
+    def _judge(self, problem: Problem, body: Json) -> None:
+        """Raises what ends the session. Returns if the same may be sent again."""
+        is_passing = problem.is_retryable or problem.status >= 500 or problem.status == 429
+        is_over = problem.code in ("session_unknown", "session_replaced") or problem.status == 404
+        if is_passing and not is_over:
+            return
+        self._late.extend(result["late"] for result in body.get("results", []) if "late" in result)
+        if problem.code == "session_replaced":
+            raise SessionReplaced(str(problem))
+        raise SessionGone(str(problem)) from problem
+
+    def _collect(self) -> Json:
+        """What is to be committed now, within the limits of one request."""
+        runs: list[Json] = []
+        size = items = 0
+        while self._leaving and len(runs) < self._max_runs:
+            run, activation, left = self._leaving.pop(0)
+            runs.append({"run": run, "activation": activation, "items": left})
+            items += len(left)
+        while self._dirty and len(runs) < self._max_runs and size < self._max_body // 2 and items < self._max_items:
+            _, slot = self._dirty.popitem(last=False)
+            taken = slot.machine.take_items()
+            if taken:
+                runs.append({"run": slot.run, "activation": slot.activation, "items": taken})
+                items += len(taken)
+                size += sum(_size_of(item) for item in taken)
+        results, self._results = self._results[: self._max_runs], self._results[self._max_runs :]
+        return {"runs": runs, **({"results": results} if results else {})}
+
+    def _confirm(self, body: Json) -> None:
+        for run in body["runs"]:
+            for item in run["items"]:
+                if "outcome" in item:
+                    name = (run["run"], run["activation"], item["outcome"], item["attempt"])
+                    self._unconfirmed.pop(name, None)
+        for result in body.get("results", []):
+            self._unconfirmed.pop((result.get("call"),), None)
+
+    async def _watch_hold(self) -> None:
+        """Tells running code when the hold has passed."""
+        while True:
+            left = self.hold_until - held_clock()
+            if left > 0:
+                await asyncio.sleep(min(left, 1.0))
+                continue
+            for running in list(self._code):
+                if not running.attempt.is_cancelled and running.task is not None:
+                    logger.warning("the hold has passed", extra=log_fields(running.fields))
+                    running.stop("the worker has not heard from the server in time")
+            await asyncio.sleep(0.05)
+
+    # Messages.
+
+    def _receive(self, message: Json) -> None:
+        kind = message["type"]
+        logger.debug("received %s", message)
+        if kind == "task" or kind == "action":
+            self._call(message)
+            return
+        if kind == "activate":
+            self._activate(message)
+            return
+        slot = self._slots.get(message["run"])
+        if slot is None or slot.activation != message["activation"]:
+            # It may have overtaken its activation, which comes in the other lane.
+            self._early.setdefault(message["activation"], []).append(message)
+            while len(self._early) > MAX_EARLY_MESSAGES:
+                self._early.popitem(last=False)
+            return
+        self._slots.move_to_end(slot.run)
+        if slot.waiting is not None and kind != "drop":
+            slot.waiting.append(message)
+        else:
+            self._handle(slot, message)
+
+    def _activate(self, message: Json) -> None:
+        run = message["run"]
+        known = self._slots.get(run)
+        if known is not None:
+            if known.activation == message["activation"]:
+                return
+            self._forget(known, "another activation has begun")
+        workflow = self._offer.workflows.get((message["workflow"], message["version"]))
+        if workflow is None:
+            logger.error("the server sent a run of %s@%s", message["workflow"], message["version"])
+            self._leaving.append((run, message["activation"], [{"evicted": True}]))
+            self._work.set()
+            return
+        info = RunInfo(
+            run,
+            workflow.name,
+            workflow.version,
+            message.get("workspace", ""),
+            message.get("keyPrefix", run),
+            message.get("fence", 0),
+        )
+        given = message.get("input")
+        machine = Machine(
+            info,
+            lambda machine: workflow.begin(machine, given),
+            workflow.encode_output,
+            clock=lambda: round(time.time() * 1_000),
+            entropy=random.SystemRandom().random,
+        )
+        slot = Slot(run, message["activation"], machine, message.get("trace"))
+        self._slots[run] = slot
+        if message.get("logMore"):
+            slot.waiting = []
+            self._spawn(self._read_log(slot, message["log"]))
+        else:
+            self._start(slot, message["log"])
+
+    async def _read_log(self, slot: Slot, log: list[Json]) -> None:
+        """Reads the rest of a long log, page by page."""
+        path = f"/api/v1/worker-sessions/{quote(self.id, safe='')}/runs/{quote(slot.run, safe='')}/log"
+        backoff = FIRST_BACKOFF
+        while self._slots.get(slot.run) is slot:
+            query = f"?activation={quote(slot.activation, safe='')}&after={len(log)}"
+            try:
+                answer = await self._client.send_once("GET", path + query)
+                if answer.status >= 400:
+                    problem = problem_of(answer.status, answer.body)
+                    if not problem.is_retryable and problem.status < 500:
+                        logger.warning("the log of %s cannot be read: %s", slot.run, problem)
+                        return
+                    raise Unreachable(str(problem))
+            except Unreachable as error:
+                logger.warning("the log of %s: %s", slot.run, error)
+                await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
+                backoff = min(LONGEST_BACKOFF, backoff * 2)
+                continue
+            page = cast("Json", loads(answer.body))
+            records = cast("list[Json]", page.get("log", page.get("records", [])))
+            log.extend(records)
+            if not page.get("logMore", page.get("more", False)) or not records:
+                self._start(slot, log)
+                return
+
+    def _start(self, slot: Slot, log: list[Json]) -> None:
+        self._guarded(slot, lambda: slot.machine.start(log))
+        waiting, slot.waiting = slot.waiting or [], None
+        waiting.extend(self._early.pop(slot.activation, []))
+        for message in waiting:
+            if self._slots.get(slot.run) is slot:
+                self._handle(slot, message)
+
+    def _handle(self, slot: Slot, message: Json) -> None:
+        kind = message["type"]
+        if kind == "attempt":
+            self._attempt(slot, message)
+        elif kind == "resolved":
+            self._guarded(slot, lambda: slot.machine.resolved(message["op"], message))
+        elif kind == "abort":
+            for attempt in slot.machine.abort(message["op"], message.get("attempt")):
+                self._stop_unwanted(slot.running.get((attempt.op, attempt.number)), str(message.get("why")))
+        elif kind == "stop":
+            slot.machine.stop()
+        elif kind == "drop":
+            if message.get("problem"):
+                logger.error("the server refused %s: %s", slot.run, message["problem"])
+            self._forget(slot, str(message.get("why")))
+        else:
+            logger.warning("unknown message %s", kind)
+
+    def _guarded(self, slot: Slot, act: Callable[[], None]) -> None:
+        """Runs workflow code. A fault of the SDK itself must not end the worker."""
+        try:
+            act()
+        except Exception:
+            logger.exception("the SDK failed in %s", slot.run)
+            self._leaving.append((slot.run, slot.activation, [{"violation": "the worker's SDK failed; see its log"}]))
+            self._forget(slot, "violation")
+        self._mark(slot)
+
+    def _mark(self, slot: Slot) -> None:
+        if slot.machine.has_items:
+            self._dirty[slot.run + slot.activation] = slot
+            self._work.set()
+
+    def _forget(self, slot: Slot, why: str) -> None:
+        """Drops a run. What its running code still brings is evidence."""
+        slot.machine.drop()
+        if self._slots.get(slot.run) is slot:
+            del self._slots[slot.run]
+        for running in slot.running.values():
+            self._stop_unwanted(running, why)
+
+    def _stop_unwanted(self, running: RunningCode | None, why: str) -> None:
+        if running is not None:
+            running.is_unwanted = True
+            running.stop(why)
+
+    def _evict(self) -> None:
+        """Forgets the runs that were used longest ago, if there are too many."""
+        if len(self._slots) <= self._max_cached_runs:
+            return
+        for slot in list(self._slots.values()):
+            if len(self._slots) <= self._max_cached_runs:
+                return
+            if slot.running or slot.waiting is not None or slot.machine.has_items or slot.machine.is_over:
+                continue
+            slot.machine.evict()
+            del self._slots[slot.run]
+            self._mark(slot)
+
+    # Attempts and calls.
+
+    def _attempt(self, slot: Slot, message: Json) -> None:
+        code = slot.machine.attempt(message)
+        if code is None:
+            logger.error("an attempt of %s names operation %s, which has no code", slot.run, message["op"])
+            failure = {"message": "the worker has no code for this operation", "class": "retryable"}
+            slot.machine.ended(message["op"], message["attempt"], {"failure": failure})
+            self._mark(slot)
+            return
+        message = {"id": f"op {message['op']}", "trace": slot.trace, **message}
+        running = self._running_code(message, {"run": slot.run, "step": message["id"]})
+        name = (message["op"], message["attempt"])
+        slot.running[name] = running
+
+        async def run() -> None:
+            outcome = await self._runner.effect(code, running)
+            slot.running.pop(name, None)
+            self._attempt_ended(slot, running, outcome)
+
+        self._begin(running, run)
+
+    def _attempt_ended(self, slot: Slot, running: RunningCode, outcome: Json) -> None:
+        op, number = running.message["op"], running.message["attempt"]
+        self._code.discard(running)
+        is_current = self._slots.get(slot.run) is slot
+        is_evidence = "output" in outcome and running.message["do"] == "effect"
+        if is_evidence:
+            self._remember((slot.run, slot.activation, op, number), running, outcome)
+        if running.is_unwanted and not is_evidence:
+            slot.machine.attempts.pop((op, number), None)
+        elif is_current:
+            self._guarded(slot, lambda: slot.machine.ended(op, number, outcome))
+        else:
+            self._leaving.append((slot.run, slot.activation, [{"outcome": op, "attempt": number, **outcome}]))
+        self._work.set()
+        self._look_quiet()
+
+    def _remember(self, name: tuple[Any, ...], running: RunningCode, outcome: Json) -> None:
+        """Keeps a success until the server has confirmed it."""
+        message = running.message
+        late = {"key": message["key"], "attempt": running.attempt.number, "fence": running.attempt.fence}
+        late["output"] = outcome["output"]
+        if self._is_closed:
+            self._late.append(late)
+        else:
+            self._unconfirmed[name] = late
+
+    def _call(self, message: Json) -> None:
+        """A task or an action."""
+        name = message["name"]
+        offered = self._offer.tasks.get(name) if message["type"] == "task" else self._offer.actions.get(name)
+        if offered is None:
+            failure = {"message": f"this worker has no {message['type']} {name}", "class": "retryable"}
+            self._results.append({"call": message["call"], "failure": failure})
+            self._work.set()
+            return
+        running = self._running_code(message, {"step": name})
+
+        async def run() -> None:
+            if isinstance(offered, Task):
+                outcome = await self._runner.task(offered, running)
+            else:
+                outcome = await self._runner.action(offered, running)
+            self._code.discard(running)
+            if "output" in outcome:
+                self._remember((message["call"],), running, outcome)
+            self._results.append({"call": message["call"], **outcome})
+            self._work.set()
+            self._look_quiet()
+
+        self._begin(running, run)
+
+    def _running_code(self, message: Json, fields: Json) -> RunningCode:
+        timeout = message.get("timeout")
+        attempt = Attempt(
+            message["key"],
+            message.get("attempt", 1),
+            message.get("fence", 0),
+            timeout=None if timeout is None else to_seconds(timeout),
+            still_held=self._is_held,
+        )
+        fields = {**fields, "effect_key": message["key"], "attempt": attempt.number}
+        return RunningCode(message, attempt, fields=fields)
+
+    def _begin(self, running: RunningCode, run: Callable[[], Any]) -> None:
+        """Begins user code if the hold lasts, else when the server has given a new one."""
+
+        def begin() -> None:
+            running.task = self._spawn(run())
+
+        self._code.add(running)
+        if self._is_held():
+            begin()
+        else:
+            self._held_back.append((begin, running))
+
+    def _begin_held_back(self) -> None:
+        if not self._is_held():
+            return
+        held_back, self._held_back = self._held_back, []
+        for begin, running in held_back:
+            if running.is_unwanted:
+                self._code.discard(running)
+            else:
+                begin()
+
+    def _is_held(self) -> bool:
+        return held_clock() < self.hold_until
+
+    def _free(self) -> int:
+        return 0 if self._is_stopping else max(0, self._concurrency - len(self._code))
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_ended)
+        return task
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("the worker failed inside", exc_info=task.exception())
+
+    # The end.
+
+    async def drain(self, timeout: float) -> None:
+        """Takes no more work, and waits until what runs has ended and is handed in."""
+        self._is_stopping = True
+        self._work.set()
+        self._look_quiet()
+        try:
+            await asyncio.wait_for(self._quiet.wait(), timeout)
+        except (TimeoutError, asyncio.TimeoutError):
+            logger.warning("%d attempts did not end in time", len(self._code))
+
+    def _look_quiet(self) -> None:
+        pending = self._dirty or self._leaving or self._results or self._is_committing
+        if self._is_stopping and not self._code and not pending:
+            self._quiet.set()
+
+    async def delete(self) -> None:
+        """Gives everything back at once."""
+        path = f"/api/v1/worker-sessions/{quote(self.id, safe='')}"
+        try:
+            await self._client.send_once("DELETE", path, timeout=5.0)
+        except Unreachable as error:
+            logger.warning("the session could not be ended, its lease will: %s", error)
+
+    def close(self) -> None:
+        """Stops everything. What succeeded and is not confirmed becomes late."""
+        self._is_closed = True
+        for slot in list(self._slots.values()):
+            self._forget(slot, "the session is over")
+        for running in list(self._code):
+            running.stop("the session is over")
+        self._late.extend(self._unconfirmed.values())
+        del self._late[:-MAX_LATE_OUTCOMES]
+
+
+def _size_of(item: Json) -> int:
+    return 64 + sum(len(value.text) for value in item.values() if hasattr(value, "text"))
