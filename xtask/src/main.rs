@@ -8,6 +8,7 @@ mod lint_api;
 mod postgres_matrix;
 mod requirements;
 mod rustdoc;
+mod sdk;
 mod simulate;
 mod storm;
 mod tool;
@@ -38,6 +39,8 @@ enum Chore {
     LintApi(lint_api::Options),
     /// Run the tests of the PostgreSQL store on every supported version
     PostgresMatrix(postgres_matrix::Options),
+    /// Check and test an SDK against the server
+    Sdk(sdk::Options),
     /// Inject faults into real nodes and a real PostgreSQL, and check every promise afterwards
     Storm(storm::Options),
     /// Make the packages of a release, with checksums and a bill of materials
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Chore::FuzzApi(options) => fuzz_api::run(&options),
         Chore::LintApi(options) => lint_api::run(&options),
         Chore::PostgresMatrix(options) => postgres_matrix::run(&options),
+        Chore::Sdk(options) => sdk::run(&options),
         Chore::Storm(options) => storm::run(&options),
         Chore::Dist(options) => dist::run(&options),
         Chore::TryPackages(options) => try_packages::run(&options),

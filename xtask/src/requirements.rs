@@ -87,9 +87,19 @@ const REQUIREMENTS: &[Requirement] = &[
     },
     Requirement {
         name: "Python (python3)",
-        needed_for: "tests that send what Python's HTTP clients send",
-        is_present: || CommandLine::new("python3 --version").succeeds(),
-        remedy: Remedy::DebianPackages { install: "apt-get install --yes --no-install-recommends python3" },
+        needed_for: "tests that send what Python's HTTP clients send, and the Python SDK",
+        is_present: || CommandLine::new("python3 -m venv --help").succeeds(),
+        remedy: Remedy::DebianPackages {
+            install: "apt-get install --yes --no-install-recommends python3 python3-venv",
+        },
+    },
+    Requirement {
+        name: "Node.js (node, npm)",
+        needed_for: "the TypeScript SDK, which needs Node.js 20, and the lint of the API description",
+        is_present: || CommandLine::new("npm --version").succeeds(),
+        remedy: Remedy::DebianPackages {
+            install: "apt-get install --yes --no-install-recommends nodejs npm",
+        },
     },
     Requirement {
         name: "strace",

@@ -37,6 +37,8 @@ enum Step {
     Tests,
     Docs,
     Examples,
+    SdkTypescript,
+    SdkPython,
     Storm,
 }
 
@@ -88,6 +90,8 @@ enum Lane {
     Tests,
     /// Beside the tests: documentation and examples, which need cargo.
     Documentation,
+    /// Beside the tests: the SDKs, which use the server that was built and no cargo.
+    Sdks,
     /// Beside the tests. Nodes, clients and tests wait for servers, disks and deadlines more than they compute.
     Storm,
 }
@@ -106,7 +110,7 @@ impl Lane {
 fn run_steps(chosen: &[Step]) -> Result<Vec<Outcome>> {
     let mut done = run_lanes(chosen, Lane::Build, &[Lane::BesideBuild])?;
     if done.iter().all(|(_, outcome)| outcome.is_passed()) {
-        done.extend(run_lanes(chosen, Lane::Tests, &[Lane::Documentation, Lane::Storm])?);
+        done.extend(run_lanes(chosen, Lane::Tests, &[Lane::Documentation, Lane::Sdks, Lane::Storm])?);
     }
     let mut outcome_of = |step| {
         let at = done.iter().position(|(of, _)| *of == step)?;
@@ -160,12 +164,12 @@ fn choose_steps(options: &Options) -> Vec<Step> {
 
 /// The times of the steps add up to more than `total` if some ran beside others.
 fn summarise(steps: &[Step], outcomes: &[Outcome], total: Duration) -> String {
-    let mut lines = vec![format!("{:<12} {:<8} {:>8}", "step", "result", "time")];
+    let mut lines = vec![format!("{:<14} {:<8} {:>8}", "step", "result", "time")];
     for (step, outcome) in steps.iter().zip(outcomes) {
         let elapsed = outcome.elapsed().map_or_else(|| "-".to_owned(), show_elapsed);
-        lines.push(format!("{:<12} {:<8} {elapsed:>8}", step.name(), outcome.word()));
+        lines.push(format!("{:<14} {:<8} {elapsed:>8}", step.name(), outcome.word()));
     }
-    lines.push(format!("{:<12} {:<8} {:>8}", "all", "", show_elapsed(total)));
+    lines.push(format!("{:<14} {:<8} {:>8}", "all", "", show_elapsed(total)));
     lines.join("\n")
 }
 
@@ -191,6 +195,7 @@ impl Step {
             Self::ApiLint => Lane::BesideBuild,
             Self::Tests => Lane::Tests,
             Self::Docs | Self::Examples => Lane::Documentation,
+            Self::SdkTypescript | Self::SdkPython => Lane::Sdks,
             Self::Storm => Lane::Storm,
         }
     }
@@ -224,6 +229,12 @@ impl Step {
                 .with_env("RUSTDOC", PROGRAM.to_string_lossy())
                 .with_env(rustdoc::DOCS_IN, docs_in().to_string_lossy()),
             Self::Examples => linted(CommandLine::new("cargo test --workspace --examples --locked")),
+            Self::SdkTypescript => {
+                CommandLine::of(PROGRAM.to_string_lossy(), "sdk typescript --as-built --if-possible")
+            }
+            Self::SdkPython => {
+                CommandLine::of(PROGRAM.to_string_lossy(), "sdk python --as-built --if-possible")
+            }
             // The programs are those that the tests were built with. One seed, so that a change is not blamed for what another plan would find.
             Self::Storm => {
                 CommandLine::of(PROGRAM.to_string_lossy(), "storm --as-built --minutes 2 --seed 71")
@@ -239,6 +250,10 @@ impl Step {
                 "  read the stories in target/storm/seed-71, and repeat it with: cargo xtask storm --minutes 2 --seed 71\n"
             }
             Self::ApiLint | Self::Clippy | Self::Tests | Self::Docs | Self::Examples => "",
+            Self::SdkTypescript => {
+                "  read its output above, and repeat it with: cargo xtask sdk typescript\n"
+            }
+            Self::SdkPython => "  read its output above, and repeat it with: cargo xtask sdk python\n",
         }
     }
 }
@@ -303,7 +318,10 @@ mod tests {
     #[test]
     fn from_skips_the_steps_before_but_the_build() {
         let steps = choose_steps(&Options { from: Some(Step::Docs), only: None });
-        assert_eq!(steps, [Step::Clippy, Step::Docs, Step::Examples, Step::Storm]);
+        assert_eq!(
+            steps,
+            [Step::Clippy, Step::Docs, Step::Examples, Step::SdkTypescript, Step::SdkPython, Step::Storm]
+        );
     }
 
     #[test]
@@ -318,11 +336,11 @@ mod tests {
         let outcomes =
             [Outcome::Passed(second), Outcome::Failed(second, ExitStatus::default()), Outcome::NotRun];
         let expected = [
-            "step         result       time",
-            "formatting   passed       1.0s",
-            "clippy       FAILED       1.0s",
-            "tests        not run         -",
-            "all                       3.0s",
+            "step           result       time",
+            "formatting     passed       1.0s",
+            "clippy         FAILED       1.0s",
+            "tests          not run         -",
+            "all                         3.0s",
         ];
         assert_eq!(summarise(&steps, &outcomes, 3 * second), expected.join("\n"));
     }
