@@ -10,6 +10,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::flash::Flash;
 use crate::ops::{self, Op};
+use crate::pages::PATHS;
 use crate::{Session, assets, ui};
 
 /// Pages load their own style and script, speak to this server alone, and are framed by nobody.
@@ -144,7 +145,13 @@ pub(crate) struct Nav(Vec<(&'static str, Vec<&'static Entry>)>);
 impl Nav {
     pub(crate) fn of(may: &dyn Fn(&Op) -> bool) -> Self {
         let groups = GROUPS.iter().map(|(name, entries)| {
-            (*name, entries.iter().filter(|entry| may(&entry.needs)).collect::<Vec<_>>())
+            (
+                *name,
+                entries
+                    .iter()
+                    .filter(|entry| PATHS.contains(&entry.path) && may(&entry.needs))
+                    .collect::<Vec<_>>(),
+            )
         });
         Nav(groups.filter(|(_, entries)| !entries.is_empty()).collect())
     }

@@ -55,6 +55,8 @@ struct Sums {
     happened: u64,
     twice: u64,
     perhaps_twice: u64,
+    /// Sent again under a key that the provider honours.
+    again_under_key: u64,
     refused: u64,
     probes: usize,
     rulings: usize,
@@ -67,8 +69,15 @@ impl Sums {
             sums.effects += 1;
             sums.attempts += entry.attempt_log.len();
             sums.happened += u64::from(entry.happened);
-            sums.twice += u64::from(entry.happened_twice);
-            sums.perhaps_twice += u64::from(entry.may_have_happened_twice);
+            let (twice, perhaps) =
+                (u64::from(entry.happened_twice), u64::from(entry.may_have_happened_twice));
+            match entry.class {
+                LedgerClass::Idempotent => sums.again_under_key += twice + perhaps,
+                LedgerClass::Claimed | LedgerClass::Transactional => {
+                    sums.twice += twice;
+                    sums.perhaps_twice += perhaps;
+                }
+            }
             sums.refused += u64::from(entry.refused_writes);
             sums.probes += entry.probes.len();
             sums.rulings += entry.rulings.len();
@@ -162,6 +171,7 @@ fn basis(sums: &Sums, entries: &[LedgerEntry], is_older: bool, next: Option<&str
                 @if let Some(first) = first { ", the oldest from " (ui::time(first)) }
                 @if is_older { ", older than those on the first page" }
                 ". " b { (sums.happened) } " are known to have happened."
+                @if sums.again_under_key > 0 { " Beyond that, " a href="/console/ledger?class=idempotent" { (sums.again_under_key) " requests" } " of the class idempotent were sent again under the same key, which their provider answers without doing it again." }
                 @if next.is_none() && !is_older { " These are all effects that are kept." }
             }
             @if let Some(next) = next {
