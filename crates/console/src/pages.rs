@@ -37,6 +37,7 @@ pub const PATHS: &[&str] = &[
     "/console/evidence/export",
     "/console/operations/{id}",
     "/console/operations/{id}/resolve",
+    assets::ELEMENT_PATH,
     "/console/runs",
     "/console/runs/{id}",
     "/console/runs/{id}/cancel",

@@ -47,7 +47,7 @@ async fn read_ledger(visit: &Visit, cursor: &str) -> Result<(Vec<LedgerEntry>, O
     Ok((entries, next))
 }
 
-/// What the ledger adds up to.
+/// Totals of the ledger.
 #[derive(Debug, Default)]
 struct Sums {
     effects: usize,
@@ -157,7 +157,7 @@ fn verdict(name: &str, number: u64, tone: &str, path: &str, about: &str) -> Mark
     }
 }
 
-/// What the two numbers are computed from.
+/// Explains where the two numbers come from.
 fn basis(sums: &Sums, entries: &[LedgerEntry], is_older: bool, next: Option<&str>) -> Markup {
     let first = entries
         .iter()
@@ -194,7 +194,7 @@ fn tile(name: &str, number: &str, path: Option<&str>, about: Markup) -> Markup {
     html! { @match path { Some(path) => { a.tile href=(path) { (inner) } }, None => { div.tile { (inner) } } } }
 }
 
-/// Figures of the whole server, for those who may see all workspaces: since it started, from what it tells Prometheus.
+/// Figures of the whole server since its start, for credentials of the installation. They come from `/metrics`.
 fn server_wide(figures: &str) -> Markup {
     let sum = |name: &str, labels: &str| -> f64 {
         let lines = figures.lines().filter(|line| !line.starts_with('#'));
