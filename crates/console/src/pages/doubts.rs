@@ -129,6 +129,12 @@ fn facts_of(doubt: &Doubt, entry: Option<&LedgerEntry>) -> Markup {
                 @if entry.refused_writes > 0 { p { (entry.refused_writes) " late outcomes were refused, because their worker no longer held the run. They are evidence, below." } }
             }
         }
+        (ui::facts(vec![
+            ("Workflow", html! { (doubt.workflow) }),
+            ("Run", ui::run_link(&doubt.run_id)),
+            ("In doubt since", ui::time(&doubt.since)),
+            ("Attempts", html! { (doubt.attempts) }),
+        ]))
     }
 }
 

@@ -8,7 +8,7 @@ use super::webdriver::{Chromium, Look, axe};
 
 const DESK: &str = "/console/entities/invoice/inv-1";
 
-/// S2.3, S2.42, the support desk: a refund is pending, the button is disabled and names the pending operation, notes are possible,
+/// S2.3, the support desk: a refund is pending, the button is disabled and names the pending operation, notes are possible,
 /// and the open page follows what happens.
 #[tokio::test]
 async fn the_support_desk_shows_the_pending_operation_and_follows_it() {

@@ -226,6 +226,38 @@ async fn the_evidence_counts_what_the_ledger_holds_and_its_export_is_a_chain() {
     assert!(csv.header("content-disposition").unwrap().contains("hapax-evidence.csv"));
 }
 
+/// S2.42: replays, conflicts, effects that happened twice, the age of the oldest key, the outbox.
+#[tokio::test]
+async fn whoever_watches_the_installation_sees_replays_conflicts_duplicates_retention_and_the_outbox() {
+    let server = TestServer::memory().await;
+    let definition = server.echo().await;
+    for (order, expected) in [(1, 201), (1, 201), (2, 422)] {
+        let asked = json!({ "definitionId": definition, "input": { "order": order } });
+        let answer = server.post("/api/v1/workflow-runs", &asked, &[("idempotency-key", "k-1")]).await;
+        assert_eq!(answer.status, expected, "{}", answer.text());
+    }
+    let key = server.key("hapax-installation", Role::Viewer).await;
+    let watcher = Browser::signed_in(&server, &key).await;
+    let page = watcher.page("/console/evidence").await;
+    let figure = |name: &str| {
+        let after = page.split(&format!("<span class=\"name\">{name}</span><span class=\"figure\">")).nth(1);
+        after.unwrap_or_else(|| panic!("{name} is missing: {page}")).split('<').next().unwrap().to_owned()
+    };
+    assert_eq!((figure("Requests replayed"), figure("Key conflicts")), ("1".into(), "1".into()));
+    assert_eq!((figure("Happened twice"), figure("May have happened twice")), ("0".into(), "0".into()));
+    for name in [
+        "Outbox depth",
+        "Oldest in the outbox",
+        "Oldest live request key",
+        "Writes fenced",
+        "Janitor releases",
+    ] {
+        assert!(figure(name).parse::<u64>().is_ok(), "{name}: {}", figure(name));
+    }
+    let member = Browser::admin(&server).await.page("/console/evidence").await;
+    assert!(!member.contains("The whole server"), "figures of all workspaces are for the installation");
+}
+
 #[tokio::test]
 async fn an_open_page_is_told_when_its_run_moves() {
     let server = TestServer::memory().await;
