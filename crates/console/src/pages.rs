@@ -14,6 +14,10 @@ use axum::Router;
 use axum::response::Redirect;
 use axum::routing::get;
 
+use hapax_api::{Code, Problem};
+
+use crate::failure::Failure;
+use crate::visit::Visit;
 use crate::{Console, assets, session};
 
 /// Every path of the console, as metrics name it.
@@ -33,6 +37,7 @@ pub const PATHS: &[&str] = &[
     "/console/evidence/export",
     "/console/operations/{id}",
     "/console/operations/{id}/resolve",
+    assets::ELEMENT_PATH,
     "/console/runs",
     "/console/runs/{id}",
     "/console/runs/{id}/cancel",
@@ -51,10 +56,12 @@ pub const PATHS: &[&str] = &[
     "/console/sign-in/link",
     "/console/sign-out",
     "/console/theme",
+    "/console/{*path}",
 ];
 
 pub(crate) fn routes() -> Router<Arc<Console>> {
     Router::new()
+        .route("/console/{*path}", get(unknown))
         .route("/console", get(async || Redirect::to("/console/evidence")))
         .merge(assets::routes())
         .merge(session::routes())
@@ -65,4 +72,11 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .merge(run::routes())
         .merge(runs::routes())
         .merge(search::routes())
+}
+
+/// A page that nobody made: said as a page, with the way back.
+async fn unknown(visit: Visit) -> Failure {
+    let detail =
+        "The console has no page at this address. Use the navigation, or search for what you look for.";
+    visit.refuse(Problem::new(Code::NotFound, detail))
 }
