@@ -1,12 +1,15 @@
 //! The pages, one file each.
 
+mod approvals;
 mod doubts;
 mod entities;
 mod evidence;
+mod keys;
 mod operations;
 mod run;
 mod runs;
 mod search;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -19,6 +22,8 @@ use crate::{Console, assets, session};
 /// Every path of the console, as metrics name it.
 pub const PATHS: &[&str] = &[
     "/console",
+    "/console/approvals",
+    "/console/approvals/{run}/{step}/answer",
     "/console/assets/{name}",
     "/console/doubts",
     "/console/doubts/{run}/{step}",
@@ -31,6 +36,9 @@ pub const PATHS: &[&str] = &[
     "/console/entities/{type}/{id}/steps/{step}/override",
     "/console/evidence",
     "/console/evidence/export",
+    "/console/keys",
+    "/console/keys/{scope}/{key}",
+    "/console/keys/{scope}/{key}/release",
     "/console/operations/{id}",
     "/console/operations/{id}/resolve",
     "/console/runs",
@@ -51,6 +59,27 @@ pub const PATHS: &[&str] = &[
     "/console/sign-in/link",
     "/console/sign-out",
     "/console/theme",
+    "/console/webhooks",
+    "/console/webhooks/deliveries",
+    "/console/webhooks/deliveries/discard",
+    "/console/webhooks/deliveries/redeliver",
+    "/console/webhooks/deliveries/{id}/redeliver",
+    "/console/webhooks/early",
+    "/console/webhooks/events/{source}/{event}",
+    "/console/webhooks/events/{source}/{event}/reprocess",
+    "/console/webhooks/reprocess",
+    "/console/webhooks/sources",
+    "/console/webhooks/sources/{name}",
+    "/console/webhooks/sources/{name}/delete",
+    "/console/webhooks/sources/{name}/replace",
+    "/console/webhooks/sources/{name}/switch",
+    "/console/webhooks/subscriptions",
+    "/console/webhooks/subscriptions/{id}",
+    "/console/webhooks/subscriptions/{id}/change",
+    "/console/webhooks/subscriptions/{id}/delete",
+    "/console/webhooks/subscriptions/{id}/rotate",
+    "/console/webhooks/subscriptions/{id}/switch",
+    "/console/webhooks/subscriptions/{id}/test",
 ];
 
 pub(crate) fn routes() -> Router<Arc<Console>> {
@@ -58,11 +87,14 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/console", get(async || Redirect::to("/console/evidence")))
         .merge(assets::routes())
         .merge(session::routes())
+        .merge(approvals::routes())
         .merge(doubts::routes())
         .merge(entities::routes())
         .merge(evidence::routes())
+        .merge(keys::routes())
         .merge(operations::routes())
         .merge(run::routes())
         .merge(runs::routes())
         .merge(search::routes())
+        .merge(webhooks::routes())
 }

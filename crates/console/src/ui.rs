@@ -80,6 +80,28 @@ pub(crate) fn linked(text: &str, id: &str, link: &Markup) -> Markup {
     }
 }
 
+/// A secret that is shown this once, and what it is for.
+pub(crate) fn secret(about: &str, secret: &str) -> Markup {
+    html! {
+        div.notice.doubt {
+            p.sentence { (about) }
+            input.secret type="text" readonly value=(secret) aria-label="The secret" spellcheck="false" autocomplete="off";
+        }
+    }
+}
+
+/// What somebody should look at in a document.
+pub(crate) fn warnings(warnings: &[hapax_api::DefinitionProblem]) -> Markup {
+    html! {
+        @if !warnings.is_empty() {
+            div.notice.doubt {
+                p.sentence { "Somebody should look at this" }
+                ul.problems { @for warning in warnings { li { code { @if warning.path.is_empty() { "/" } @else { (warning.path) } } " " (sentence(&warning.message)) " " (tag(&warning.rule)) } } }
+            }
+        }
+    }
+}
+
 /// A page, or a part of one, that has nothing to show yet, and why.
 pub(crate) fn empty(text: &str) -> Markup {
     html! { p.empty { (text) } }
