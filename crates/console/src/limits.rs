@@ -36,3 +36,5 @@ pub const MAX_EVIDENCE_PAGES: usize = 10;
 pub const MAX_DOUBT_PAGES: usize = 10;
 /// Credentials under which a key of a request is looked for.
 pub const MAX_KEY_CALLERS: usize = 50;
+/// Pages of the audit log in one export.
+pub const MAX_AUDIT_PAGES: usize = 50;

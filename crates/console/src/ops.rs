@@ -75,6 +75,7 @@ operations! {
     ROTATE_CREDENTIAL = post("/api/v1/credentials/{id}/rotate");
     REVOKE_CREDENTIAL = post("/api/v1/credentials/{id}/revoke");
     SHOW_POLICY = get("/api/v1/idempotency-policy");
+    SHOW_HEALTH = get("/healthz");
     SHOW_READINESS = get("/readyz");
     SHOW_METRICS = get("/metrics");
     CREATE_SUBSCRIPTION = post("/api/v1/webhook-subscriptions");

@@ -1,10 +1,12 @@
 //! The pages, one file each.
 
+mod admin;
 mod approvals;
 mod doubts;
 mod entities;
 mod evidence;
 mod keys;
+mod ledger;
 mod operations;
 mod run;
 mod runs;
@@ -22,6 +24,14 @@ use crate::{Console, assets, session};
 /// Every path of the console, as metrics name it.
 pub const PATHS: &[&str] = &[
     "/console",
+    "/console/admin",
+    "/console/admin/audit",
+    "/console/admin/audit/export",
+    "/console/admin/credentials",
+    "/console/admin/credentials/{id}/revoke",
+    "/console/admin/credentials/{id}/rotate",
+    "/console/admin/roles",
+    "/console/admin/workspaces",
     "/console/approvals",
     "/console/approvals/{run}/{step}/answer",
     "/console/assets/{name}",
@@ -39,6 +49,7 @@ pub const PATHS: &[&str] = &[
     "/console/keys",
     "/console/keys/{scope}/{key}",
     "/console/keys/{scope}/{key}/release",
+    "/console/ledger",
     "/console/operations/{id}",
     "/console/operations/{id}/resolve",
     "/console/runs",
@@ -87,11 +98,13 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/console", get(async || Redirect::to("/console/evidence")))
         .merge(assets::routes())
         .merge(session::routes())
+        .merge(admin::routes())
         .merge(approvals::routes())
         .merge(doubts::routes())
         .merge(entities::routes())
         .merge(evidence::routes())
         .merge(keys::routes())
+        .merge(ledger::routes())
         .merge(operations::routes())
         .merge(run::routes())
         .merge(runs::routes())

@@ -85,6 +85,12 @@ pub(crate) fn pretty(json: &str) -> String {
     out
 }
 
+/// A cell that no spreadsheet takes for a formula or for two.
+pub(crate) fn csv_cell(cell: &str) -> String {
+    let guard = if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
+    format!("\"{guard}{}\"", cell.replace('"', "\"\""))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +110,11 @@ mod tests {
     fn arguments_stay_within_their_segment() {
         assert_eq!(fill("/a/{x}/b/{y}", &["p/q", ".."]), "/a/p%2Fq/b/%2E%2E");
         assert_eq!(query(&[("a", Some("x y&z")), ("b", None), ("c", Some(""))]), "?a=x%20y%26z");
+    }
+
+    #[test]
+    fn a_cell_is_no_formula() {
+        assert_eq!(csv_cell("=cmd|' /C calc'!A0"), "\"'=cmd|' /C calc'!A0\"");
+        assert_eq!(csv_cell("a\"b"), "\"a\"\"b\"");
     }
 }

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 
 pub(crate) use badge::{State, badge, dot, of_operation, of_run, of_step, state};
 pub(crate) use diagram::diagram;
-pub(crate) use journal::{actor, journal};
+pub(crate) use journal::{actor, journal, word};
 pub(crate) use json::json;
 pub(crate) use list::{Tab, facts, known, pager, table, tabs};
 pub(crate) use time::{ago, span_between, span_text, time, until_ms};

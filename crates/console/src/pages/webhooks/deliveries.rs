@@ -80,7 +80,7 @@ fn row(visit: &Visit, delivery: &WebhookDelivery, names: &[(&str, &str)]) -> Vec
 /// How the receiver answered last, and what comes next.
 fn answer(visit: &Visit, delivery: &WebhookDelivery) -> Markup {
     html! {
-        @if let Some(failure) = &delivery.failure { div { (failure.message) @if let Some(code) = &failure.code { " " code { (code) } } } }
+        @if let Some(failure) = &delivery.failure { div { (ui::sentence(&failure.message)) @if let Some(code) = &failure.code { " " code { (code) } } } }
         @match (&delivery.delivered_at, &delivery.given_up_at, &delivery.next_attempt_at) {
             (Some(at), _, _) => { "Taken " (ui::ago(at, visit.now_ms)) }
             (None, Some(at), _) => { span.dim { "Given up " (ui::ago(at, visit.now_ms)) } }
