@@ -88,8 +88,21 @@ impl Api {
         guards: Guards<'_>,
         body: &T,
     ) -> Result<Answer, Problem> {
-        let body = serde_json::to_vec(body).map_err(|error| unreadable(&error))?;
-        self.call(op, &text::fill(op.path, arguments), guards, Some(body)).await
+        self.send_with(op, arguments, &[], guards, Some(body)).await
+    }
+
+    /// Changes something by an operation that takes a query, or no body.
+    pub(crate) async fn send_with<T: Serialize>(
+        &self,
+        op: &Op,
+        arguments: &[&str],
+        query: &[(&str, Option<&str>)],
+        guards: Guards<'_>,
+        body: Option<&T>,
+    ) -> Result<Answer, Problem> {
+        let body = body.map(serde_json::to_vec).transpose().map_err(|error| unreadable(&error))?;
+        let path = text::fill(op.path, arguments) + &text::query(query);
+        self.call(op, &path, guards, body).await
     }
 
     /// Follows what happens after the event `seen`; the body is a stream of server-sent events.

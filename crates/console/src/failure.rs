@@ -1,11 +1,12 @@
 //! Error pages.
 
 use axum::response::{IntoResponse, Redirect, Response};
-use hapax_api::{Code, Problem};
+use hapax_api::{Code, DefinitionProblem, KeyScope, Problem, StoredRequest};
 use http::StatusCode;
 use maud::{Markup, html};
 
 use crate::layout::{self, Frame};
+use crate::ui;
 
 /// Why there is no page.
 #[derive(Debug)]
@@ -80,7 +81,34 @@ pub(crate) fn explain(problem: &Problem, back: Option<&str>) -> Markup {
                 }
                 @if let Some(id) = &problem.trace_id { div { dt { "Trace" } dd { code { (id) } } } }
             }
+            (particulars(problem))
             @if let Some(back) = back { p.actions { a.button.primary href=(back) { "See how it stands now" } } }
+        }
+    }
+}
+
+/// Each error of a document or an input; and for a key that stands for something else, what that is and where the two differ.
+fn particulars(problem: &Problem) -> Markup {
+    let list = |name: &str| problem.more.get(name).and_then(|it| it.as_array().cloned()).unwrap_or_default();
+    let problems: Vec<DefinitionProblem> =
+        list("problems").into_iter().filter_map(|it| serde_json::from_value(it).ok()).collect();
+    let stored = problem.more.get("storedRequest");
+    let stored: Option<StoredRequest> = stored.and_then(|it| serde_json::from_value(it.clone()).ok());
+    html! {
+        @if !problems.is_empty() {
+            ul.problems { @for it in &problems { li { code { @if it.path.is_empty() { "/" } @else { (it.path) } } " " (ui::sentence(&it.message)) } } }
+        }
+        @if let Some(stored) = &stored {
+            (ui::known(vec![
+                ("Was used first", Some(ui::time(&stored.first_seen_at))),
+                ("For", stored.id.as_deref().map(|id| match stored.kind {
+                    KeyScope::Run => ui::run_link(id),
+                    KeyScope::Operation => ui::operation_link(id),
+                    KeyScope::Promise | KeyScope::Request => ui::id(id),
+                })),
+                ("Workflow", stored.definition.as_ref().map(|name| html! { code { (name) } })),
+                ("Differs at", (!stored.differing_paths.is_empty()).then(|| html! { @for path in &stored.differing_paths { div { code { (path) } } } })),
+            ]))
         }
     }
 }

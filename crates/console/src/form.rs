@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Redirect, Response};
-use hapax_api::{Code, Problem, RawJson};
+use hapax_api::{Code, DurationText, Problem, RawJson};
 use http::header::{HOST, ORIGIN, SET_COOKIE};
 use http::{HeaderMap, HeaderName};
 use maud::{Markup, html};
@@ -105,6 +105,18 @@ pub(crate) fn area(name: &str, label: &str, value: &str, hint: Option<&str>, is_
     }
 }
 
+/// A field for JSON or another text that machines read, as it stands.
+pub(crate) fn code_area(name: &str, label: &str, value: &str, hint: Option<&str>, rows: usize) -> Markup {
+    html! {
+        label.field {
+            span { (label) }
+            // HTML drops one line break at the beginning.
+            textarea.code name=(name) rows=(rows) spellcheck="false" { "\n" (value) }
+            @if let Some(hint) = hint { small { (hint) } }
+        }
+    }
+}
+
 /// A choice among a few.
 pub(crate) fn choice(name: &str, label: &str, options: &[(&str, &str)], chosen: &str) -> Markup {
     html! {
@@ -160,12 +172,68 @@ impl Submitted {
         arguments: &[&str],
         body: &T,
     ) -> Result<Answer, Failure> {
-        let guards = Guards {
+        self.try_send(op, arguments, body).await.map_err(|problem| self.visit.refuse(problem))
+    }
+
+    /// The same for a page that says in its own way why it was refused.
+    pub(crate) async fn try_send<T: Serialize>(
+        &self,
+        op: &Op,
+        arguments: &[&str],
+        body: &T,
+    ) -> Result<Answer, Problem> {
+        self.visit.api().send(op, arguments, self.guards(), body).await
+    }
+
+    /// The same for an operation that takes a query, or no body.
+    pub(crate) async fn send_with<T: Serialize>(
+        &self,
+        op: &Op,
+        arguments: &[&str],
+        query: &[(&str, Option<&str>)],
+        body: Option<&T>,
+    ) -> Result<Answer, Failure> {
+        let sent = self.visit.api().send_with(op, arguments, query, self.guards(), body).await;
+        sent.map_err(|problem| self.visit.refuse(problem))
+    }
+
+    /// Sends what needs no words.
+    pub(crate) async fn send_bare(
+        &self,
+        op: &Op,
+        arguments: &[&str],
+        query: &[(&str, Option<&str>)],
+    ) -> Result<Answer, Failure> {
+        self.send_with(op, arguments, query, None::<&()>).await
+    }
+
+    fn guards(&self) -> Guards<'_> {
+        Guards {
             key: Some(self.text("key")).filter(|key| !key.is_empty()),
             version: Some(self.text("version")).filter(|version| !version.is_empty()),
-        };
-        let sent = self.visit.api().send(op, arguments, guards, body).await;
-        sent.map_err(|problem| self.visit.refuse(problem))
+        }
+    }
+
+    /// Reads an answer of the API, in the frame of this page.
+    pub(crate) fn read<T: serde::de::DeserializeOwned>(&self, answer: &Answer) -> Result<T, Failure> {
+        answer.read().map_err(|problem| self.visit.refuse(problem))
+    }
+
+    /// A field that is a span of time; `None` if nothing was typed.
+    pub(crate) fn duration(&self, name: &str) -> Result<Option<DurationText>, Failure> {
+        let Some(text) = self.given(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| {
+            let detail = format!("`{name}` is a span of time such as 30m, 24h or 7d.");
+            self.visit.refuse(Problem::new(Code::InvalidRequest, detail))
+        })
+    }
+
+    /// A field that is one of the words of a choice, as the API spells it.
+    pub(crate) fn word<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<T, Failure> {
+        serde_json::from_value(self.text(name).into()).map_err(|_| {
+            let detail = format!("`{name}` is one of the words that the form offers.");
+            self.visit.refuse(Problem::new(Code::InvalidRequest, detail))
+        })
     }
 
     /// A field that is a number.

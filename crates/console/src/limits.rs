@@ -34,3 +34,7 @@ pub const LIVE_KEEP_ALIVE: Duration = Duration::from_secs(20);
 pub const MAX_EVIDENCE_PAGES: usize = 10;
 /// Pages of open doubts that a lookup reads.
 pub const MAX_DOUBT_PAGES: usize = 10;
+/// Credentials under which a key of a request is looked for.
+pub const MAX_KEY_CALLERS: usize = 50;
+/// Pages of the audit log in one export.
+pub const MAX_AUDIT_PAGES: usize = 50;

@@ -45,6 +45,7 @@ operations! {
     SHOW_DEFINITION = get("/api/v1/workflow-definitions/{id}");
     CHANGE_DEFINITION = patch("/api/v1/workflow-definitions/{id}");
     DELETE_DEFINITION = delete("/api/v1/workflow-definitions/{id}");
+    UPLOAD_DEFINITION = post("/api/v1/workflow-definitions");
     START_RUN = post("/api/v1/workflow-runs");
     LIST_RUNS = get("/api/v1/workflow-runs");
     SHOW_RUN = get("/api/v1/workflow-runs/{id}");
@@ -74,6 +75,7 @@ operations! {
     ROTATE_CREDENTIAL = post("/api/v1/credentials/{id}/rotate");
     REVOKE_CREDENTIAL = post("/api/v1/credentials/{id}/revoke");
     SHOW_POLICY = get("/api/v1/idempotency-policy");
+    SHOW_HEALTH = get("/healthz");
     SHOW_READINESS = get("/readyz");
     SHOW_METRICS = get("/metrics");
     CREATE_SUBSCRIPTION = post("/api/v1/webhook-subscriptions");
@@ -96,6 +98,8 @@ operations! {
     SHOW_SOURCE = get("/api/v1/webhook-sources/{name}");
     REPLACE_SOURCE = put("/api/v1/webhook-sources/{name}");
     CHANGE_SOURCE = patch("/api/v1/webhook-sources/{name}");
+    CREATE_SOURCE = post("/api/v1/webhook-sources");
+    DELETE_SOURCE = delete("/api/v1/webhook-sources/{name}");
     LIST_WEBHOOK_EVENTS = get("/api/v1/webhook-events");
     SHOW_WEBHOOK_EVENT = get("/api/v1/webhook-events/{source}/{event}");
     REPROCESS_EVENT = post("/api/v1/webhook-events/{source}/{event}/reprocess");

@@ -1,12 +1,17 @@
 //! The pages, one file each.
 
+mod admin;
+mod approvals;
 mod doubts;
 mod entities;
 mod evidence;
+mod keys;
+mod ledger;
 mod operations;
 mod run;
 mod runs;
 mod search;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -23,6 +28,16 @@ use crate::{Console, assets, session};
 /// Every path of the console, as metrics name it.
 pub const PATHS: &[&str] = &[
     "/console",
+    "/console/admin",
+    "/console/admin/audit",
+    "/console/admin/audit/export",
+    "/console/admin/credentials",
+    "/console/admin/credentials/{id}/revoke",
+    "/console/admin/credentials/{id}/rotate",
+    "/console/admin/roles",
+    "/console/admin/workspaces",
+    "/console/approvals",
+    "/console/approvals/{run}/{step}/answer",
     "/console/assets/{name}",
     "/console/doubts",
     "/console/doubts/{run}/{step}",
@@ -35,6 +50,10 @@ pub const PATHS: &[&str] = &[
     "/console/entities/{type}/{id}/steps/{step}/override",
     "/console/evidence",
     "/console/evidence/export",
+    "/console/keys",
+    "/console/keys/{scope}/{key}",
+    "/console/keys/{scope}/{key}/release",
+    "/console/ledger",
     "/console/operations/{id}",
     "/console/operations/{id}/resolve",
     assets::ELEMENT_PATH,
@@ -56,6 +75,27 @@ pub const PATHS: &[&str] = &[
     "/console/sign-in/link",
     "/console/sign-out",
     "/console/theme",
+    "/console/webhooks",
+    "/console/webhooks/deliveries",
+    "/console/webhooks/deliveries/discard",
+    "/console/webhooks/deliveries/redeliver",
+    "/console/webhooks/deliveries/{id}/redeliver",
+    "/console/webhooks/early",
+    "/console/webhooks/events/{source}/{event}",
+    "/console/webhooks/events/{source}/{event}/reprocess",
+    "/console/webhooks/reprocess",
+    "/console/webhooks/sources",
+    "/console/webhooks/sources/{name}",
+    "/console/webhooks/sources/{name}/delete",
+    "/console/webhooks/sources/{name}/replace",
+    "/console/webhooks/sources/{name}/switch",
+    "/console/webhooks/subscriptions",
+    "/console/webhooks/subscriptions/{id}",
+    "/console/webhooks/subscriptions/{id}/change",
+    "/console/webhooks/subscriptions/{id}/delete",
+    "/console/webhooks/subscriptions/{id}/rotate",
+    "/console/webhooks/subscriptions/{id}/switch",
+    "/console/webhooks/subscriptions/{id}/test",
     "/console/{*path}",
 ];
 
@@ -65,13 +105,18 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/console", get(async || Redirect::to("/console/evidence")))
         .merge(assets::routes())
         .merge(session::routes())
+        .merge(admin::routes())
+        .merge(approvals::routes())
         .merge(doubts::routes())
         .merge(entities::routes())
         .merge(evidence::routes())
+        .merge(keys::routes())
+        .merge(ledger::routes())
         .merge(operations::routes())
         .merge(run::routes())
         .merge(runs::routes())
         .merge(search::routes())
+        .merge(webhooks::routes())
 }
 
 /// A page that nobody made: said as a page, with the way back.

@@ -46,13 +46,75 @@ pub(crate) fn spelled<T: serde::Serialize>(value: &T) -> String {
     word.unwrap_or_default().to_lowercase().replace('_', " ")
 }
 
+/// JSON with a line for each member, for people to edit. Only white space changes, so every number stays as it was written.
+pub(crate) fn pretty(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() * 2);
+    let (mut depth, mut is_text, mut is_escaped, mut is_opened) = (0_usize, false, false, false);
+    let break_line = |out: &mut String, depth: usize| {
+        out.push('\n');
+        out.extend(std::iter::repeat_n("  ", depth));
+    };
+    for c in json.chars() {
+        if is_text {
+            out.push(c);
+            is_text = c != '"' || is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            continue;
+        }
+        if c.is_ascii_whitespace() {
+            continue;
+        }
+        let closes = matches!(c, '}' | ']');
+        depth -= usize::from(closes && depth > 0);
+        // An empty container stays on its line.
+        if is_opened != closes {
+            break_line(&mut out, depth);
+        }
+        is_opened = matches!(c, '{' | '[');
+        depth += usize::from(is_opened);
+        is_text = c == '"';
+        match c {
+            ',' => {
+                out.push(',');
+                break_line(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A cell that no spreadsheet takes for a formula or for two.
+pub(crate) fn csv_cell(cell: &str) -> String {
+    let guard = if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
+    format!("\"{guard}{}\"", cell.replace('"', "\"\""))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn laying_out_adds_white_space_and_nothing_else() {
+        let json = r#"{"a":[],"b":{"c":9007199254740993.0,"d":"x\\\"{,:}"},"e":[1, {"f":null}]}"#;
+        let laid_out = pretty(json);
+        assert_eq!(
+            laid_out,
+            "{\n  \"a\": [],\n  \"b\": {\n    \"c\": 9007199254740993.0,\n    \"d\": \"x\\\\\\\"{,:}\"\n  },\n  \"e\": [\n    1,\n    {\n      \"f\": null\n    }\n  ]\n}"
+        );
+        assert_eq!(pretty(&laid_out), laid_out, "laid out again it stays");
+    }
+
+    #[test]
     fn arguments_stay_within_their_segment() {
         assert_eq!(fill("/a/{x}/b/{y}", &["p/q", ".."]), "/a/p%2Fq/b/%2E%2E");
         assert_eq!(query(&[("a", Some("x y&z")), ("b", None), ("c", Some(""))]), "?a=x%20y%26z");
+    }
+
+    #[test]
+    fn a_cell_is_no_formula() {
+        assert_eq!(csv_cell("=cmd|' /C calc'!A0"), "\"'=cmd|' /C calc'!A0\"");
+        assert_eq!(csv_cell("a\"b"), "\"a\"\"b\"");
     }
 }

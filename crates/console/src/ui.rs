@@ -11,7 +11,7 @@ use maud::{Markup, html};
 
 pub(crate) use badge::{State, badge, dot, of_operation, of_run, of_step, state};
 pub(crate) use diagram::diagram;
-pub(crate) use journal::{actor, journal};
+pub(crate) use journal::{actor, journal, word};
 pub(crate) use json::json;
 pub(crate) use list::{Tab, facts, known, pager, table, tabs};
 pub(crate) use time::{ago, span_between, span_text, time, until_ms};
@@ -77,6 +77,28 @@ pub(crate) fn linked(text: &str, id: &str, link: &Markup) -> Markup {
     match text.split_once(id) {
         Some((before, after)) => html! { (before) (link) (after) },
         None => html! { (text) " " (link) },
+    }
+}
+
+/// A secret that is shown this once, and what it is for.
+pub(crate) fn secret(about: &str, secret: &str) -> Markup {
+    html! {
+        div.notice.doubt {
+            p.sentence { (about) }
+            input.secret type="text" readonly value=(secret) aria-label="The secret" spellcheck="false" autocomplete="off";
+        }
+    }
+}
+
+/// What somebody should look at in a document.
+pub(crate) fn warnings(warnings: &[hapax_api::DefinitionProblem]) -> Markup {
+    html! {
+        @if !warnings.is_empty() {
+            div.notice.doubt {
+                p.sentence { "Somebody should look at this" }
+                ul.problems { @for warning in warnings { li { code { @if warning.path.is_empty() { "/" } @else { (warning.path) } } " " (sentence(&warning.message)) " " (tag(&warning.rule)) } } }
+            }
+        }
     }
 }
 

@@ -1,0 +1,339 @@
+//! Keys: what a key stands for, who used it, how often and until when; and freeing it.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Query};
+use axum::response::Response;
+use axum::routing::{get, post};
+use hapax_api::{
+    Credential, IdempotencyPolicy, JournalEntry, KeyHolder, KeyRecord, KeyScope, KeyStatus, Operation, Page,
+    Promise, ReleaseKey, Run,
+};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::Console;
+use crate::failure::Failure;
+use crate::form::{self, Submitted, Tone};
+use crate::visit::Visit;
+use crate::{ops, text, ui};
+
+const PATH: &str = "/console/keys";
+
+pub(super) fn routes() -> Router<Arc<Console>> {
+    Router::new()
+        .route(PATH, get(look_up))
+        .route("/console/keys/{scope}/{key}", get(show))
+        .route("/console/keys/{scope}/{key}/release", post(release))
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Asked {
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    credential: String,
+}
+
+fn path(scope: &str, key: &str, credential: &str) -> String {
+    let query = text::query(&[("credential", Some(credential))]);
+    format!("{PATH}/{scope}/{}{query}", text::encode(key))
+}
+
+/// Looks for a key of every kind. Keys of requests are looked for under every credential that the caller may list.
+async fn look_up(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Failure> {
+    let key = asked.key.trim();
+    let credentials = credentials(&visit).await?;
+    let found = if key.is_empty() { Vec::new() } else { find(&visit, key, &credentials).await? };
+    let policy: Option<IdempotencyPolicy> = visit.find(&ops::SHOW_POLICY, &[]).await?;
+    let rows = found.iter().map(|record| {
+        let credential = record.credential_id.as_deref().unwrap_or_default();
+        vec![
+            html! { a href=(path(scope(record.scope), &record.key, credential)) { b { (kind(record.scope)) } } },
+            badge(record.status),
+            html! { @match &record.request {
+                Some(request) => { code { (request) } },
+                None => { @match &record.holder { Some(holder) => { (holder_link(holder)) }, None => { (ui::none()) } } },
+            } },
+            ui::ago(&record.first_seen_at, visit.now_ms),
+            html! { span.number { @match record.replays { Some(replays) => { (replays) }, None => { (ui::none()) } } } },
+            html! { span.number { @match record.conflicts { Some(conflicts) => { (conflicts) }, None => { (ui::none()) } } } },
+        ]
+    });
+    let content = html! {
+        (ui::heading("Keys", html! { "What a key stands for, who used it, and until when." }))
+        form.filters.look-up action=(PATH) {
+            label { span { "Key" } input type="search" name="key" value=(asked.key) placeholder="an idempotency key, as it was sent" autocomplete="off" spellcheck="false" autofocus[key.is_empty()]; }
+            button.primary type="submit" { "Look it up" }
+        }
+        @if !key.is_empty() {
+            (ui::table(&["Kind", "Status", "Stands for", "First seen", "Replays", "Conflicts"], rows.collect(), "Nothing in this workspace has this key: it was never used, it was released, or it has expired and was cleared away."))
+            @if credentials.is_none() { p.hint { "Keys of requests belong to one credential. Only those of yours were looked for." } }
+        }
+        @if let Some(policy) = &policy { (rules(policy)) }
+    };
+    Ok(visit.page("Keys", content))
+}
+
+/// The credentials of the workspace; `None` if the caller may not list them.
+async fn credentials(visit: &Visit) -> Result<Option<Vec<Credential>>, Failure> {
+    if !visit.may(&ops::LIST_CREDENTIALS) {
+        return Ok(None);
+    }
+    let page: Page<Credential> = visit.read(&ops::LIST_CREDENTIALS, &[], &[("limit", Some("200"))]).await?;
+    Ok(Some(page.items))
+}
+
+async fn find(
+    visit: &Visit,
+    key: &str,
+    credentials: &Option<Vec<Credential>>,
+) -> Result<Vec<KeyRecord>, Failure> {
+    let mut found = Vec::new();
+    let own = [visit.session.credential.as_str()];
+    let callers: Vec<&str> = match credentials {
+        Some(all) => all.iter().map(|it| it.id.as_str()).take(crate::limits::MAX_KEY_CALLERS).collect(),
+        None => own.to_vec(),
+    };
+    let business = ["run", "promise", "operation"].map(|scope| (scope, ""));
+    for (scope, caller) in business.into_iter().chain(callers.into_iter().map(|caller| ("request", caller))) {
+        let query = [("credentialId", Some(caller))];
+        match visit.api().read::<KeyRecord>(&ops::SHOW_KEY, &[scope, key], &query).await {
+            Ok(record) => found.push(record),
+            Err(problem) if problem.status == 404 => {}
+            Err(problem) => return Err(visit.refuse(problem)),
+        }
+    }
+    Ok(found)
+}
+
+fn scope(scope: KeyScope) -> &'static str {
+    match scope {
+        KeyScope::Request => "request",
+        KeyScope::Run => "run",
+        KeyScope::Promise => "promise",
+        KeyScope::Operation => "operation",
+    }
+}
+
+fn kind(scope: KeyScope) -> &'static str {
+    match scope {
+        KeyScope::Request => "HTTP request",
+        KeyScope::Run => "Run",
+        KeyScope::Promise => "Promise",
+        KeyScope::Operation => "Operation on an entity",
+    }
+}
+
+fn badge(status: KeyStatus) -> Markup {
+    let (state, word) = match status {
+        KeyStatus::InFlight => (ui::State::Active, "In flight"),
+        KeyStatus::Claimed => (ui::State::Waiting, "Claimed"),
+        KeyStatus::Live => (ui::State::Good, "Live"),
+        KeyStatus::Grace => (ui::State::Held, "Refused for a while"),
+        KeyStatus::Expired => (ui::State::Gone, "Expired"),
+        KeyStatus::Tombstone => (ui::State::Gone, "Data gone"),
+    };
+    ui::badge(state, word)
+}
+
+/// What the status means for whoever sends the key now.
+fn meaning(status: KeyStatus) -> &'static str {
+    match status {
+        KeyStatus::InFlight => "The first request under it is under way. Another one waits for its answer.",
+        KeyStatus::Claimed => {
+            "A settlement came early and holds it for the promise that is still to be made."
+        }
+        KeyStatus::Live => "The same request under it gets what it stands for. Another one is refused.",
+        KeyStatus::Grace => {
+            "It has expired. Requests under it are refused for a while, so that a late repeat does nothing."
+        }
+        KeyStatus::Expired => "It has expired and may be used anew.",
+        KeyStatus::Tombstone => "What it named is gone. It still refuses a second operation.",
+    }
+}
+
+fn holder_link(holder: &KeyHolder) -> Markup {
+    match holder.kind {
+        KeyScope::Run => ui::run_link(&holder.id),
+        KeyScope::Operation => ui::operation_link(&holder.id),
+        KeyScope::Promise | KeyScope::Request => ui::id(&holder.id),
+    }
+}
+
+fn rules(policy: &IdempotencyPolicy) -> Markup {
+    let (request, business) = (&policy.request_keys, &policy.business_keys);
+    html! {
+        section {
+            h2 { "The rules in force" }
+            (ui::facts(vec![
+                ("Request keys", html! { "header " code { (request.header) } ", unique for each " (request.scope.to_lowercase()) }),
+                ("Answers are kept for", html! { (request.retention.to_string()) ", then refused for " (request.grace.to_string()) }),
+                ("Keys of runs", html! { "field " code { (business.field) } @match business.retention {
+                    Some(kept) => { ", kept " (kept.to_string()) " after the end" },
+                    None => { ", kept for ever" },
+                } }),
+                ("A run that fails", html! { @if business.released_on_failure { "frees its key" } @else { "keeps its key" } }),
+                ("Keys of promises", html! { "at least " (policy.promise_keys.ttl.to_string()) }),
+                ("The same request is", html! { (policy.fingerprint) }),
+            ]))
+        }
+    }
+}
+
+async fn show(
+    visit: Visit,
+    Path((scope, key)): Path<(String, String)>,
+    Query(asked): Query<Asked>,
+) -> Result<Response, Failure> {
+    let query = [("credentialId", Some(asked.credential.as_str()))];
+    let record = match visit.api().read::<KeyRecord>(&ops::SHOW_KEY, &[&scope, &key], &query).await {
+        Ok(record) => Some(record),
+        Err(problem) if problem.status == 404 => None,
+        Err(problem) => return Err(visit.refuse(problem)),
+    };
+    let history = history(&visit, &scope, &key).await?;
+    let stands_for = match &record {
+        Some(record) => stands_for(&visit, record).await?,
+        None => html! {},
+    };
+    let used_by = match record.as_ref().and_then(|record| record.credential_id.as_deref()) {
+        Some(id) => Some(caller(&visit, id).await?),
+        None => record.as_ref().and_then(|record| record.actor.as_ref()).map(ui::actor),
+    };
+    let content = html! {
+        div.heading {
+            p.crumb { a href=(PATH) { "Keys" } " / " (scope) }
+            h1 { (key) @if let Some(record) = &record { " " (badge(record.status)) } }
+            p.about { @match &record {
+                Some(record) => { (meaning(record.status)) },
+                None => { "There is no such key now: it was never used, it was released, or it has expired and was cleared away." },
+            } }
+        }
+        @if let Some(record) = &record {
+            (facts(&visit, record, used_by))
+            (stands_for)
+            (conflicts(record))
+            (freeing(&visit, record, &scope, &asked.credential))
+        }
+        section { h2 { "What people did with it" } (ui::journal(&history, "Nobody released it.")) }
+    };
+    Ok(visit.page(&format!("Key {key}"), content))
+}
+
+/// What the audit log has about the key.
+async fn history(visit: &Visit, scope: &str, key: &str) -> Result<Vec<JournalEntry>, Failure> {
+    if scope == "operation" || !visit.may(&ops::LIST_AUDIT) {
+        return Ok(Vec::new());
+    }
+    let named = format!("{scope}/{key}");
+    let page: Page<JournalEntry> =
+        visit.read(&ops::LIST_AUDIT, &[], &[("key", Some(&named)), ("limit", Some("200"))]).await?;
+    Ok(page.items)
+}
+
+/// A credential by its name, for those who may know it.
+async fn caller(visit: &Visit, id: &str) -> Result<Markup, Failure> {
+    let all = credentials(visit).await?.unwrap_or_default();
+    let name = all.into_iter().find(|it| it.id == id).map(|it| it.name);
+    Ok(html! { @if let Some(name) = name { (name) " " } (ui::id(id)) })
+}
+
+fn facts(visit: &Visit, record: &KeyRecord, used_by: Option<Markup>) -> Markup {
+    let until = match (&record.expires_at, record.status) {
+        (Some(at), _) => html! { (ui::time(at)) " (" (ui::ago(at, visit.now_ms)) ")" },
+        (None, KeyStatus::InFlight) => html! { "counted once it is answered" },
+        (None, _) => html! { "as long as what it names is open, or for ever" },
+    };
+    ui::known(vec![
+        ("Names", Some(html! { (kind(record.scope)) })),
+        ("Request", record.request.as_ref().map(|it| html! { code { (it) } })),
+        ("Was answered with", record.answer_status.map(|it| html! { (it) })),
+        ("First used by", used_by),
+        (
+            "First used",
+            Some(
+                html! { (ui::time(&record.first_seen_at)) " (" (ui::ago(&record.first_seen_at, visit.now_ms)) ")" },
+            ),
+        ),
+        ("Counts until", Some(until)),
+        ("Replays", record.replays.map(|it| html! { b { (it) } " got the first answer again" })),
+        (
+            "Conflicts",
+            record.conflicts.map(|it| html! { b { (it) } " asked for something else and were refused" }),
+        ),
+        ("Fingerprint of the first request", record.fingerprint.as_deref().map(ui::id)),
+    ])
+}
+
+/// What the key names, with what was asked for under it.
+async fn stands_for(visit: &Visit, record: &KeyRecord) -> Result<Markup, Failure> {
+    let Some(holder) = &record.holder else { return Ok(html! {}) };
+    Ok(match holder.kind {
+        KeyScope::Run => {
+            let detail: Option<hapax_api::RunDetail> = visit.find(&ops::SHOW_RUN, &[&holder.id]).await?;
+            let run: Option<Run> = detail.map(|detail| detail.run);
+            html! { section { h2 { "The run" } p { (ui::run_link(&holder.id)) @if let Some(run) = &run { " " (ui::of_run(run.status)) " " (run.workflow) } }
+            @if let Some(run) = &run { h3 { "First request: the input" } (ui::json(run.input.text())) } } }
+        }
+        KeyScope::Promise => {
+            let promise: Option<Promise> = visit.find(&ops::SHOW_PROMISE, &[&holder.id]).await?;
+            html! { section { h2 { "The promise" } p { (ui::id(&holder.id)) @if let Some(run) = promise.as_ref().and_then(|it| it.run_id.as_deref()) { " of " (ui::run_link(run)) } }
+            @if let Some(promise) = &promise { p { (text::spelled(&promise.status)) } @if let Some(value) = &promise.value { (ui::json(value.text())) } } } }
+        }
+        KeyScope::Operation => {
+            let detail: Option<hapax_api::OperationDetail> =
+                visit.find(&ops::SHOW_OPERATION, &[&holder.id]).await?;
+            let operation: Option<Operation> = detail.map(|detail| detail.operation);
+            html! { section { h2 { "The operation" } p { (ui::operation_link(&holder.id))
+            @if let Some(it) = &operation { " " (ui::of_operation(it.status)) " " (it.step_key) " of " (ui::entity_link(&it.entity_type, &it.entity_id)) } } } }
+        }
+        KeyScope::Request => html! {},
+    })
+}
+
+/// What is known of requests that were refused.
+fn conflicts(record: &KeyRecord) -> Markup {
+    html! {
+        @if record.conflicts.is_some_and(|count| count > 0) {
+            div.notice.doubt {
+                p.sentence { "Somebody used this key for something else" }
+                p { "What was sent first counts. Those requests were refused with 422, and did nothing. They are not kept: each answer named the paths at which it differs from the first request." }
+            }
+        }
+    }
+}
+
+fn freeing(visit: &Visit, record: &KeyRecord, scope: &str, credential: &str) -> Markup {
+    if record.scope == KeyScope::Operation {
+        return html! { p.hint { "The key of an operation is not freed: it stands for what is recorded of that. Take the step again under a new key." } };
+    }
+    if !visit.may(&ops::RELEASE_KEY) {
+        return form::disabled(
+            "Release key",
+            html! { "To free a key takes a manager: what it kept from happening again may then happen again." },
+        );
+    }
+    let fields = html! {
+        p { "The key may then be used anew, so the same request under it is done again. What it names must be over." }
+        input type="hidden" name="credential" value=(credential);
+        (form::area("reason", "Reason", "", Some("Kept in the audit log, under your name."), true))
+        (form::submit("Release key", Tone::Danger))
+    };
+    let action = format!("{PATH}/{scope}/{}/release", text::encode(&record.key));
+    html! { div.actions { (form::disclosed("Release key…", Tone::Danger, form::form(visit, &action, None, fields))) } }
+}
+
+async fn release(
+    Path((scope, key)): Path<(String, String)>,
+    mut form: Submitted,
+) -> Result<Response, Failure> {
+    let credential = form.text("credential").to_owned();
+    let path = path(&scope, &key, &credential);
+    form.leads_back_to(&path);
+    let asked = ReleaseKey { reason: form.text("reason").into() };
+    let query = [("credentialId", Some(credential.as_str()))];
+    form.send_with(&ops::RELEASE_KEY, &[&scope, &key], &query, Some(&asked)).await?;
+    Ok(form.done(&path, "The key was released. It may be used anew."))
+}
