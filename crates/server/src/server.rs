@@ -35,6 +35,7 @@ use crate::routes::{metrics_router, router, templates};
 use crate::sealing::{Sealer, SealingKey};
 use crate::store_probe::StoreProbe;
 use crate::subscriptions::Subscriptions;
+use crate::worker_calls::WorkerCalls;
 use crate::worker_names::WorkerNames;
 
 /// Why a server cannot be made.
@@ -100,7 +101,9 @@ impl Server {
         let worker_names = WorkerNames::new(workers.clone(), store.clone());
         learn_changes(&*worker_names).await?;
         tokio::spawn(keep_learning(Arc::downgrade(&worker_names)));
-        let hands = Arc::new(hands);
+        let worker_calls = Arc::new(WorkerCalls::new(&worker_names));
+        engine.set_actions_elsewhere(worker_calls.clone());
+        let hands = Arc::new(hands.tasks_elsewhere(worker_calls));
         let limits = DefinitionLimits {
             per_workspace: options.max_definitions_per_workspace,
             in_all: options.max_definitions,

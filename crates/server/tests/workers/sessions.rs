@@ -22,10 +22,8 @@ async fn the_same_token_does_nothing_twice_and_gets_the_same_answer() {
     assert_eq!(answer.json()["messages"][0]["type"], "attempt", "{}", answer.text());
     assert_eq!(worker.send("commit", &commit).await.bytes, answer.bytes);
     let again = json!({ "token": "third", "free": 9 });
-    let (first, second) = tokio::join!(
-        worker.send("poll", &again),
-        worker.send("poll", &json!({ "token": "fourth", "free": 9 }))
-    );
+    let newer = json!({ "token": "fourth", "free": 9 });
+    let (first, second) = tokio::join!(worker.send("poll", &again), worker.send("poll", &newer));
     let told = [first.told(), second.told()];
     assert!(told.contains(&(409, "request_superseded".into())), "{told:?}");
 }
