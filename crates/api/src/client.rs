@@ -14,6 +14,7 @@ mod routes;
 mod sending;
 mod webhook_sources;
 mod webhooks;
+mod workers;
 mod why;
 
 use std::fmt;

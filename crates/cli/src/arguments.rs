@@ -9,7 +9,7 @@ use crate::exit_codes;
 use crate::server_options::ServerOptions;
 use crate::{
     admin, apply, audit, bench, completions, conformance, demo, dev, doubts, entities, health, keys, ledger,
-    login, profiles, promises, runs, serve, start, stub, validate, webhooks, why, workflows,
+    login, profiles, promises, runs, serve, start, stub, validate, webhooks, why, workers, workflows,
 };
 
 const AFTER_HELP: &str = "\
@@ -35,7 +35,7 @@ Examples:
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Get started", &["dev", "demo", "stub", "login", "profiles"]),
     ("Workflows and runs", &["validate", "apply", "workflows", "start", "runs", "why"]),
-    ("Promises, entities and webhooks", &["promises", "entities", "webhooks"]),
+    ("Promises, entities and webhooks", &["promises", "entities", "webhooks", "workers"]),
     ("Decide and audit", &["doubts", "keys", "ledger", "audit"]),
     ("Operate", &["serve", "health", "admin", "bench", "conformance", "completions"]),
 ];
@@ -131,6 +131,8 @@ pub(crate) enum Command {
     Entities(entities::Options),
     /// Manage incoming and outgoing webhooks.
     Webhooks(webhooks::Options),
+    /// List the workers that are connected to a server.
+    Workers(workers::Options),
     /// List and resolve effects with an unknown outcome.
     Doubts(Box<doubts::Options>),
     /// Show what an idempotency key names, or release it.

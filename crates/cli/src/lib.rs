@@ -46,6 +46,7 @@ mod validate;
 mod webhooks;
 mod why;
 mod wire_text;
+mod workers;
 mod workflow_ref;
 mod workflows;
 
@@ -113,6 +114,7 @@ fn run(arguments: &mut Arguments) -> Result<()> {
         Command::Entities(options) => in_runtime(entities::run(options, server)),
         Command::Promises(options) => in_runtime(promises::run(options, server)),
         Command::Webhooks(options) => in_runtime(webhooks::run(options, server)),
+        Command::Workers(options) => in_runtime(workers::run(options, server)),
         Command::Why(options) => in_runtime(why::run(options, server)),
         Command::Doubts(options) => in_runtime(doubts::run(*options, server)),
         Command::Ledger(options) => in_runtime(ledger::run(options, server)),

@@ -150,6 +150,19 @@ pub trait HttpCaller: Send + Sync {
     }
 }
 
+/// Tasks and entity actions whose code is in other processes.
+#[async_trait]
+pub trait TasksElsewhere: Send + Sync {
+    /// Names of tasks that documents of the workspace may call.
+    fn tasks(&self, workspace: &WorkspaceId) -> BTreeSet<String>;
+
+    /// Returns whether entity workflows of the workspace may name this action.
+    fn has_action(&self, workspace: &WorkspaceId, name: &str) -> bool;
+
+    /// Runs a task of the workspace.
+    async fn call(&self, workspace: &WorkspaceId, call: TaskCall) -> Result<Value, Failure>;
+}
+
 /// Failure code for a secret that does not exist.
 pub const UNKNOWN_SECRET: &str = "unknown_secret";
 
@@ -217,6 +230,7 @@ impl fmt::Debug for Secret {
 pub struct HostServices {
     tasks: BTreeMap<String, Handler>,
     other_tasks: Option<Handler>,
+    elsewhere: Option<Arc<dyn TasksElsewhere>>,
     http: Option<Arc<dyn HttpCaller>>,
     secrets: Option<Arc<dyn Secrets>>,
 }
@@ -249,6 +263,13 @@ impl HostServices {
         self
     }
 
+    /// Sets who runs tasks without a handler here.
+    #[must_use]
+    pub fn tasks_elsewhere(mut self, elsewhere: Arc<dyn TasksElsewhere>) -> Self {
+        self.elsewhere = Some(elsewhere);
+        self
+    }
+
     /// Sets the HTTP client.
     #[must_use]
     pub fn http(mut self, caller: Arc<dyn HttpCaller>) -> Self {
@@ -268,17 +289,20 @@ impl HostServices {
         self.other_tasks.is_none().then(|| self.tasks.keys().cloned().collect())
     }
 
-    pub(crate) async fn call_task(&self, call: TaskCall) -> Result<Value, Failure> {
+    pub(crate) async fn call_task(&self, workspace: &WorkspaceId, call: TaskCall) -> Result<Value, Failure> {
         match self.tasks.get(&call.name).or(self.other_tasks.as_ref()) {
             Some(handler) => {
                 call.hold.ensure_still_held()?;
                 handler(call).await
             }
-            // Another process may have a handler, or this one after its next deployment.
-            None => {
-                Err(Failure::retryable(format!("no handler for the task {:?} is registered here", call.name))
-                    .with_code("unknown_task"))
-            }
+            None => match &self.elsewhere {
+                Some(elsewhere) => elsewhere.call(workspace, call).await,
+                // Another process may have a handler, or this one after its next deployment.
+                None => {
+                    let text = format!("no handler for the task {:?} is registered here", call.name);
+                    Err(Failure::retryable(text).with_code("unknown_task"))
+                }
+            },
         }
     }
 
@@ -305,7 +329,14 @@ impl WorkspaceServices<'_> {
         let (caller, workspace) = (self.hands.http.clone(), self.workspace.clone());
         let addresses =
             caller.map(|caller| JudgeAddress::new(move |url: &str| caller.check_address(&workspace, url)));
-        Known { tasks: self.hands.known_tasks(), addresses, ..Known::default() }
+        let elsewhere = self.hands.elsewhere.iter().flat_map(|elsewhere| elsewhere.tasks(self.workspace));
+        let tasks = self.hands.known_tasks().map(|known| known.into_iter().chain(elsewhere).collect());
+        Known { tasks, addresses, ..Known::default() }
+    }
+
+    /// Returns whether another process has offered this action.
+    pub fn has_action_elsewhere(&self, name: &str) -> bool {
+        self.hands.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.has_action(self.workspace, name))
     }
 
     /// Sends a request with the HTTP client.

@@ -30,7 +30,7 @@ pub use entity::{
 pub use expression::Expression;
 pub use host_services::{
     FENCE_HEADER, HostServices, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secret, Secrets, TaskCall,
-    UNKNOWN_SECRET, WorkspaceServices,
+    TasksElsewhere, UNKNOWN_SECRET, WorkspaceServices,
 };
 pub use input_schema::InputSchema;
 pub use model::Document;

@@ -31,8 +31,8 @@ pub use await_promise::PromiseWait;
 pub use branches::{Branch, Branches};
 pub use child::Child;
 pub use promise::{OpenPromise, PromiseBuilder};
-pub use signal::SignalBuilder;
 pub use remote::{RecordedStep, ReturnHandle};
+pub use signal::SignalBuilder;
 pub use step::{Attempt, Step};
 
 pub(crate) use scope::{Scope, undo_all};

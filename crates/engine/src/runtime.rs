@@ -45,8 +45,8 @@ pub use crash_point::{CrashPoint, CrashPointWatcher};
 pub use doubts::{AuditEntry, Doubt, DoubtPage};
 pub use engine::Engine;
 pub use entities::{
-    ActionAnswer, CONCURRENCY_ERROR, CodeOnlyHost, EntityHost, EntityView, JanitorReport, LoadEntityWorkflow,
-    Module, StepCall, Transition, TransitionOutcome,
+    ActionAnswer, ActionsElsewhere, CONCURRENCY_ERROR, CodeOnlyHost, EntityHost, EntityView, JanitorReport,
+    LoadEntityWorkflow, Module, StepCall, Transition, TransitionOutcome,
 };
 pub use error::Error;
 pub use input_check::{InputCheck, InputProblem};

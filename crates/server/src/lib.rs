@@ -69,6 +69,7 @@ mod subscriptions;
 mod trace_layer;
 mod translate;
 mod why;
+mod worker_calls;
 mod worker_names;
 
 pub use hapax_http_idempotency as http_idempotency;

@@ -36,6 +36,7 @@ use crate::routes::{metrics_router, router, templates};
 use crate::sealing::{Sealer, SealingKey};
 use crate::store_probe::StoreProbe;
 use crate::subscriptions::Subscriptions;
+use crate::worker_calls::WorkerCalls;
 use crate::worker_names::WorkerNames;
 
 /// Error of a launch.
@@ -103,7 +104,9 @@ impl Server {
         let worker_names = WorkerNames::new(workers.clone(), store.clone());
         learn_changes(&*worker_names).await?;
         tokio::spawn(keep_learning(Arc::downgrade(&worker_names)));
-        let hands = Arc::new(hands);
+        let worker_calls = Arc::new(WorkerCalls::new(&worker_names));
+        engine.set_actions_elsewhere(worker_calls.clone());
+        let hands = Arc::new(hands.tasks_elsewhere(worker_calls));
         let limits = DefinitionLimits {
             per_workspace: options.max_definitions_per_workspace,
             in_all: options.max_definitions,

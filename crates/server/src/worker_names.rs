@@ -121,6 +121,10 @@ impl WorkerNames {
         known.entry(workspace.clone()).or_default().insert(name);
     }
 
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
     /// Tasks that workers of the workspace offer, or offered before.
     pub(crate) fn tasks(&self, workspace: &WorkspaceId) -> BTreeSet<String> {
         self.names(workspace, |kept| match kept {

@@ -4,6 +4,8 @@ use crate::support;
 
 #[path = "workers/attempts.rs"]
 mod attempts;
+#[path = "workers/calls.rs"]
+mod calls;
 #[path = "workers/replays.rs"]
 mod replays;
 #[path = "workers/runs.rs"]

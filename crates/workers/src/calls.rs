@@ -1,15 +1,39 @@
 //! Tasks and entity actions that a worker carries out.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hapax_api::RawJson;
-use hapax_engine::Failure;
+use hapax_engine::model::{Name, WorkspaceId};
+use hapax_engine::runtime::{ActionAnswer, StepCall};
+use hapax_engine::{Failure, Hold};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use crate::items::WireFailure;
-use crate::mailbox::WorkId;
+use crate::limits::HOLD_MARGIN;
+use crate::mailbox::{Envelope, WorkId};
+use crate::messages::{AbortCall, CallAction, CallTask, ToldEntity, text_of};
+use crate::session::Session;
+use crate::workers::Workers;
+
+/// One call of a task.
+#[derive(Debug, Clone)]
+pub struct RemoteTask {
+    /// Name of the task.
+    pub name: String,
+    /// Its input.
+    pub input: RawJson,
+    /// The key of the effect.
+    pub key: String,
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// Fence of the lease that it is called under.
+    pub fence: u64,
+    /// The right to begin it.
+    pub hold: Hold,
+}
 
 /// Result of a task or an action.
 #[derive(Debug)]
@@ -86,10 +110,9 @@ impl Calls {
         told
     }
 
-    /// Ends a call. Returns its work, or `None` if nobody waits for it.
-    pub(crate) fn end(&self, call: &str, result: CallResult) -> Option<WorkId> {
-        let (work, tell) = self.open().remove(call)?;
-        tell.send(result).ok().map(|()| work)
+    /// Takes a call that has ended. Returns `None` if nobody waits for it.
+    pub(crate) fn take(&self, call: &str) -> Option<(WorkId, oneshot::Sender<CallResult>)> {
+        self.open().remove(call)
     }
 
     pub(crate) fn forget(&self, call: &str) {
@@ -102,4 +125,127 @@ impl Calls {
             let _ = tell.send(CallResult::Vanished);
         }
     }
+}
+
+impl Workers {
+    /// Has a worker of the workspace run a task.
+    pub async fn call_task(&self, workspace: &WorkspaceId, task: &RemoteTask) -> Result<RawJson, Failure> {
+        let session = self.choose(workspace, |session| session.facts.tasks.contains(&task.name));
+        let session = session.ok_or_else(|| no_worker("task", &task.name))?;
+        let RemoteTask { name, input, key, attempt, fence, hold } = task;
+        let message = |call: &str| {
+            text_of(&CallTask { kind: "task", call, name, input, key, attempt: *attempt, fence: *fence })
+        };
+        match call(&session, hold, message).await? {
+            CallResult::Output(output) => Ok(output),
+            CallResult::Failed(failure) => Err(failure),
+            CallResult::Rejected(_) => {
+                Err(Failure::unknown("the worker rejected a task; only actions can be rejected"))
+            }
+            CallResult::Vanished => Err(vanished()),
+        }
+    }
+
+    /// Has a worker of the workspace run an action of an entity workflow.
+    pub async fn call_action(&self, name: &Name, step: &StepCall) -> Result<ActionAnswer, Failure> {
+        let session = self.choose(&step.workspace, |session| {
+            session.facts.actions.iter().any(|offered| offered == name.as_str())
+        });
+        let session = session.ok_or_else(|| no_worker("action", name.as_str()))?;
+        let unreadable = |error: serde_json::Error| Failure::permanent(format!("it cannot be sent: {error}"));
+        let data: RawJson = step.entity.data.to().map_err(unreadable)?;
+        let input: RawJson = step.input.to().map_err(unreadable)?;
+        let message = |call: &str| {
+            let entity = ToldEntity {
+                kind: step.entity.entity.kind.as_str(),
+                id: step.entity.entity.id.as_str(),
+                status: step.entity.status.as_str(),
+                data: &data,
+            };
+            text_of(&CallAction {
+                kind: "action",
+                call,
+                name: name.as_str(),
+                entity,
+                step: step.step.as_str(),
+                requester: step.requester.as_ref().map(Name::as_str),
+                input: &input,
+                key: step.effect_key.as_str(),
+                attempt: step.attempt,
+                fence: step.fence,
+            })
+        };
+        match call(&session, &step.hold, message).await? {
+            CallResult::Output(output) => {
+                let result = serde_json::from_str(output.text()).map_err(unreadable)?;
+                Ok(ActionAnswer::Done { result, data: None })
+            }
+            CallResult::Failed(failure) => Err(failure),
+            CallResult::Rejected(why) => Ok(ActionAnswer::rejected(why)),
+            CallResult::Vanished => Err(vanished()),
+        }
+    }
+}
+
+/// Hands out a call and waits for its result.
+async fn call(
+    session: &Arc<Session>,
+    hold: &Hold,
+    message: impl FnOnce(&str) -> String,
+) -> Result<CallResult, Failure> {
+    hold.ensure_still_held()?;
+    let work = session.next_work();
+    let id = format!("c{work}");
+    let told = session.calls.begin(id.clone(), work);
+    if session.has_ended().is_some() {
+        session.calls.forget(&id);
+        return Err(nothing_sent());
+    }
+    let under_way = CallUnderWay { session, id: &id, work };
+    session.hand_out(work, hold.clone(), Envelope::new(message(&id)));
+    let result = told.await.unwrap_or(CallResult::Vanished);
+    if !matches!(result, CallResult::Vanished) {
+        return Ok(result);
+    }
+    if !session.was_delivered(work) {
+        return Err(nothing_sent());
+    }
+    // The worker may begin the effect until its hold ends, whatever it was told.
+    let until = session.promised_until() + HOLD_MARGIN;
+    session.clock().sleep(until.saturating_sub(session.clock().monotonic())).await;
+    drop(under_way);
+    Ok(CallResult::Vanished)
+}
+
+/// A call that a worker carries out. If nobody waits for it any more, the worker is told.
+struct CallUnderWay<'a> {
+    session: &'a Arc<Session>,
+    id: &'a str,
+    work: WorkId,
+}
+
+impl Drop for CallUnderWay<'_> {
+    fn drop(&mut self) {
+        self.session.calls.forget(self.id);
+        let abort = AbortCall { kind: "abort", call: self.id, why: "not_awaited" };
+        // Work that has ended is not taken back.
+        self.session.take_back(self.work, Envelope::new(text_of(&abort)));
+    }
+}
+
+fn no_worker(what: &str, name: &str) -> Failure {
+    Failure::retryable(format!("no worker that offers the {what} {name:?} is connected to this server"))
+        .with_code("no_worker")
+}
+
+fn nothing_sent() -> Failure {
+    Failure::retryable("its worker was gone before it began, so nothing was sent")
+        .with_code("no_worker")
+        .retry_after(Duration::ZERO)
+}
+
+fn vanished() -> Failure {
+    Failure::unknown("its worker vanished in the middle of it")
+        .with_code("crashed")
+        .retry_after(Duration::ZERO)
 }

@@ -17,5 +17,6 @@ mod remote_workflow;
 mod session;
 mod workers;
 
+pub use calls::RemoteTask;
 pub use commit::Answer;
 pub use workers::{KnownName, Workers};

@@ -42,8 +42,8 @@ pub const COMMIT_WAIT: Duration = Duration::from_millis(50);
 pub const POLL_FOR: Duration = Duration::from_secs(5);
 /// How long after the end of its hold an effect of a vanished worker may still leave: clocks that run at different rates.
 pub const HOLD_MARGIN: Duration = Duration::from_secs(1);
-/// Interval at which an attempt looks whether its lease covers what was promised to the worker.
-pub const HOLD_CHECK_EVERY: Duration = Duration::from_millis(20);
+/// Wait of a poll while the lease of some work does not cover what was promised to the worker.
+pub const HOLD_CHECK_EVERY: Duration = Duration::from_millis(200);
 /// Interval of the look for sessions that are over, at most.
 pub const SESSION_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Longest time that a worker may take from an outcome to its next batch. After it the run is given back.

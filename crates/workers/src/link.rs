@@ -11,7 +11,7 @@ use hapax_engine::ctx::ReturnHandle;
 use hapax_engine::{Failure, Hold};
 
 use crate::items::{AttemptOutcome, EndedAttempt, Item, read_items};
-use crate::limits::{HOLD_CHECK_EVERY, HOLD_MARGIN, MAX_WAITING_BATCHES};
+use crate::limits::{HOLD_MARGIN, MAX_WAITING_BATCHES};
 use crate::mailbox::{CommitGate, Envelope, WorkId};
 use crate::messages::{Abort, Attempt, Drop as DropMessage, StopCode, text_of};
 use crate::session::{LateAttempt, Session};
@@ -353,10 +353,6 @@ impl RunLink {
 
     /// Asks the worker for an attempt and waits for its end.
     pub(crate) async fn attempt(&self, call: AttemptCall<'_>) -> Result<AttemptOutcome, Failure> {
-        // What was promised to the worker must not outlast the lease of this run.
-        while call.hold.deadline() < self.session.promised_until() && !self.is_severed() {
-            self.session.clock().sleep(HOLD_CHECK_EVERY).await;
-        }
         let place = (call.op, call.kind);
         let number = {
             let mut state = self.state();

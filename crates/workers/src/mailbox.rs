@@ -198,6 +198,11 @@ impl Mailbox {
         self.promised_until
     }
 
+    /// Returns whether work waits for its lease to cover what was promised.
+    pub(crate) fn has_uncovered(&self) -> bool {
+        self.queue.iter().any(|envelope| !self.is_covered(envelope))
+    }
+
     /// Number of slots that are taken or asked for.
     pub(crate) fn load(&self) -> usize {
         let waiting =
@@ -217,7 +222,14 @@ impl Mailbox {
     fn may_take(&self, envelope: &Envelope, lane: Lane, free: usize) -> bool {
         let is_awaited_elsewhere =
             lane == Lane::Poll && envelope.commit.as_ref().is_some_and(|commit| !commit.is_answered());
-        !is_awaited_elsewhere && (free > 0 || !envelope.takes_slot)
+        !is_awaited_elsewhere && (free > 0 || !envelope.takes_slot) && self.is_covered(envelope)
+    }
+
+    /// Returns whether the lease behind the work lasts as long as what the worker was promised. If not, it is handed out
+    /// once the lease was renewed, or the promise has passed.
+    fn is_covered(&self, envelope: &Envelope) -> bool {
+        let work = envelope.hands_out.and_then(|work| self.handed_out.get(&work));
+        work.is_none_or(|work| work.is_delivered || work.hold.deadline() >= self.promised_until)
     }
 
     /// Takes messages for an answer to a request that arrived at `arrived_at`. No hold lasts longer than `longest`.
@@ -258,9 +270,9 @@ impl Mailbox {
 
     /// End of a hold: the earliest end of a lease under which the worker may begin an effect.
     fn hold_until(&self, longest: Duration) -> Duration {
-        let delivered = self.handed_out.values().filter(|work| work.is_delivered).map(|work| &work.hold);
+        let handed_out = self.handed_out.values().map(|work| &work.hold);
         let taken_back = self.taken_back.iter().map(|taken| &taken.hold);
-        delivered.chain(taken_back).map(Hold::deadline).fold(longest, Duration::min)
+        handed_out.chain(taken_back).map(Hold::deadline).fold(longest, Duration::min)
     }
 }
 
@@ -349,6 +361,25 @@ mod tests {
         mailbox.request(Lane::Commit, 1);
         assert_eq!(mailbox.take(Lane::Commit, Duration::from_secs(7), LONG).hold_for, LONG);
         assert_eq!(mailbox.promised_until(), Duration::from_secs(22));
+    }
+
+    #[test]
+    fn work_under_a_short_lease_waits_until_what_was_promised_has_passed() {
+        let mut mailbox = Mailbox::default();
+        mailbox.request(Lane::Poll, 1);
+        assert_eq!(mailbox.take(Lane::Poll, Duration::ZERO, LONG).hold_for, LONG);
+        let lease = Hold::until(Arc::new(SystemClock::new()), Duration::from_secs(5));
+        mailbox.hand_out(1, lease, Envelope::new("begin 1".into()));
+        mailbox.request(Lane::Poll, 1);
+        let taken = mailbox.take(Lane::Poll, Duration::from_secs(1), LONG);
+        assert_eq!((taken.hold_for, taken.messages.len()), (Duration::from_secs(4), 0));
+        mailbox.end(1);
+        let renewed = Hold::until(Arc::new(SystemClock::new()), Duration::from_secs(20));
+        mailbox.hand_out(2, renewed, Envelope::new("begin 2".into()));
+        mailbox.request(Lane::Poll, 1);
+        let taken = mailbox.take(Lane::Poll, Duration::from_secs(16), LONG);
+        assert_eq!(taken.hold_for, Duration::from_secs(4), "{taken:?}");
+        assert!(taken.messages.contains(&"begin 2".to_string()), "{taken:?}");
     }
 
     #[test]

@@ -64,6 +64,57 @@ pub(crate) struct Attempt<'a> {
     pub(crate) output: Option<&'a RawJson>,
 }
 
+/// Calls a task.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CallTask<'a> {
+    #[serde(rename = "type")]
+    pub(crate) kind: &'static str,
+    pub(crate) call: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) input: &'a RawJson,
+    pub(crate) key: &'a str,
+    pub(crate) attempt: u32,
+    pub(crate) fence: u64,
+}
+
+/// An entity, as an action sees it.
+#[derive(Serialize)]
+pub(crate) struct ToldEntity<'a> {
+    #[serde(rename = "type")]
+    pub(crate) kind: &'a str,
+    pub(crate) id: &'a str,
+    pub(crate) status: &'a str,
+    pub(crate) data: &'a RawJson,
+}
+
+/// Calls an action.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CallAction<'a> {
+    #[serde(rename = "type")]
+    pub(crate) kind: &'static str,
+    pub(crate) call: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) entity: ToldEntity<'a>,
+    pub(crate) step: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) requester: Option<&'a str>,
+    pub(crate) input: &'a RawJson,
+    pub(crate) key: &'a str,
+    pub(crate) attempt: u32,
+    pub(crate) fence: u64,
+}
+
+/// Stops a task or an action.
+#[derive(Serialize)]
+pub(crate) struct AbortCall<'a> {
+    #[serde(rename = "type")]
+    pub(crate) kind: &'static str,
+    pub(crate) call: &'a str,
+    pub(crate) why: &'static str,
+}
+
 /// Gives the outcome of an operation.
 #[derive(Serialize)]
 pub(crate) struct Resolved<'a> {

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::calls::{CallResult, Calls, LateResult};
 use crate::items::{AttemptOutcome, EndedAttempt, Item, read_items};
-use crate::limits::MAX_LATE_ATTEMPTS;
+use crate::limits::{HOLD_CHECK_EVERY, MAX_LATE_ATTEMPTS};
 use crate::link::{RunLink, Severed};
 use crate::mailbox::{CommitGate, Envelope, Lane, Mailbox, Taken, WorkId};
 
@@ -275,6 +275,7 @@ impl Session {
 
     /// Waits until a poll has something to say, at most for `span`.
     pub(crate) async fn wait_for_news(&self, poll: u64, span: Duration) {
+        let span = if self.mailbox().has_uncovered() { span.min(HOLD_CHECK_EVERY) } else { span };
         let timer = self.clock.sleep(span);
         tokio::pin!(timer);
         loop {
@@ -343,8 +344,10 @@ impl Session {
 
     /// A task or an action has ended.
     pub(crate) fn end_call(&self, call: &str, result: CallResult) {
-        if let Some(work) = self.calls.end(call, result) {
+        if let Some((work, tell)) = self.calls.take(call) {
             self.end_work(work);
+            // Its caller may have gone.
+            let _ = tell.send(result);
         }
     }
 

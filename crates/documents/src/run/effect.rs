@@ -26,7 +26,7 @@ impl<'a> Runner<'a> {
                 None => json!({}),
             };
             let call = TaskCall::of(&task.task, input, &attempt);
-            let result = hands.call_task(call).await?;
+            let result = hands.call_task(self.ctx.workspace(), call).await?;
             let results = [("result", result)];
             evaluate_fairly(self.ctx.workspace(), || mapped(step, scope, &results, is_kept)).await
         };
@@ -135,7 +135,7 @@ impl Undoing {
                     None => output,
                 };
                 let call = TaskCall::of(task, input, &attempt);
-                self.hands.call_task(call).await.map(drop)
+                self.hands.call_task(&self.workspace, call).await.map(drop)
             }
             Undo::Http { request, timeout, .. } => {
                 let hands = self.hands.of(&self.workspace);

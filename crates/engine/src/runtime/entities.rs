@@ -19,7 +19,7 @@ pub use execution::CONCURRENCY_ERROR;
 pub(crate) use heartbeats::{ActiveOperations, send_heartbeats};
 pub use janitor::{JanitorReport, Module};
 pub(crate) use registry::EntityRegistry;
-pub use registry::LoadEntityWorkflow;
+pub use registry::{ActionsElsewhere, LoadEntityWorkflow};
 pub use step_call::{ActionAnswer, CodeOnlyHost, EntityHost, StepCall};
 pub use transition::{Transition, TransitionOutcome};
 
@@ -79,6 +79,11 @@ impl Engine {
         document: DocumentRef,
     ) -> Result<(), Error> {
         self.put_entity_workflow(Some(self.workspace.clone()), workflow, host, Some(document)).await
+    }
+
+    /// Sets who runs actions that are not registered in this process. Only the first call takes effect.
+    pub fn set_actions_elsewhere(&self, elsewhere: Arc<dyn ActionsElsewhere>) {
+        self.inner.entities.set_elsewhere(elsewhere);
     }
 
     /// Sets the loader for entity workflows that this engine does not have, or not in the latest version.

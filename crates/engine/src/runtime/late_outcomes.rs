@@ -11,9 +11,9 @@ use super::doubts::open_promise;
 use super::inner::{Inner, Phase};
 use super::pending_change::PendingChange;
 use crate::model::{
-    Actor, EffectKey, Evidence, Fence, Generation, JournalEntry, JournalEvent, Occurrence, Payload, PromiseRef,
-    Resolution, Role, Ruling, RunId, SettleRequest, Settlement, StepId, StepKind, StepRecord, StepState,
-    Timestamp, WorkspaceId,
+    Actor, EffectKey, Evidence, Fence, Generation, JournalEntry, JournalEvent, Occurrence, Payload,
+    PromiseRef, Resolution, Role, Ruling, RunId, SettleRequest, Settlement, StepId, StepKind, StepRecord,
+    StepState, Timestamp, WorkspaceId,
 };
 use crate::store::StoreError;
 
@@ -116,9 +116,15 @@ impl Inner {
         let generation = log.head.generation;
         let step = StepId::from_stored(step);
         let is_same = EffectKey::new(run, generation, &step).as_str() == key;
-        let Some(record) = log.steps.iter().find(|record| record.id == step && is_same) else { return Ok(None) };
+        let Some(record) = log.steps.iter().find(|record| record.id == step && is_same) else {
+            return Ok(None);
+        };
         // Attempts under a fence that was never given, or that were never begun, did not happen.
-        if attempt == 0 || attempt > record.attempts || fence > log.head.fence.get() || record.kind.effect_class().is_none() {
+        if attempt == 0
+            || attempt > record.attempts
+            || fence > log.head.fence.get()
+            || record.kind.effect_class().is_none()
+        {
             return Ok(None);
         }
         Ok(Some(LateOutcome {

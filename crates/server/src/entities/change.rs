@@ -172,10 +172,14 @@ impl Entities {
                 })?;
             }
         }
-        let missing = checked.document().handlers().into_iter().find(|name| !self.engine.has_action(name));
+        let hands = self.hands.of(workspace);
+        let is_missing =
+            |name: &&Name| !self.engine.has_action(name) && !hands.has_action_elsewhere(name.as_str());
+        let missing = checked.document().handlers().into_iter().find(|name| is_missing(&name));
         if let Some(name) = missing {
             let why = format!(
-                "no action {name} is registered on this server; register it, or use `http` or `workflow`"
+                "no worker has ever offered the action {name}, and the server has none of this name; start a worker that offers \
+                 it, or use `http` or `workflow`"
             );
             return Err(refused("/steps", "unknown_action", why));
         }

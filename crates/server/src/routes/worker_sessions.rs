@@ -16,7 +16,8 @@ use utoipa::IntoParams;
 
 use crate::answer::Refused;
 use crate::app::App;
-use crate::routes::request::{Caller, PathOf, QueryOf};
+use crate::routes::doubts::PageOf;
+use crate::routes::request::{Caller, PathOf, QueryOf, page_limit};
 use crate::strict_json::StrictJson;
 
 /// Opens a session.
@@ -89,8 +90,18 @@ pub(crate) async fn close(
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
-) -> Json<api::Page<api::WorkerSession>> {
-    Json(api::Page { items: app.workers.list(&identity.workspace), next_cursor: None })
+    QueryOf(page): QueryOf<PageOf>,
+) -> Result<Json<api::Page<api::WorkerSession>>, Refused> {
+    let limit = page_limit(page.limit.as_deref())?;
+    let pages = app.list(&identity, "worker-sessions", "");
+    let after: Option<String> = pages.open(page.cursor.as_deref())?;
+    let mut items = app.workers.list(&identity.workspace);
+    let place = |session: &api::WorkerSession| format!("{} {}", session.opened_at, session.session_id);
+    items.retain(|session| after.as_ref().is_none_or(|after| place(session) > *after));
+    let has_more = items.len() > limit;
+    items.truncate(limit);
+    let next_cursor = items.last().filter(|_| has_more).map(|last| pages.seal(place(last).as_str()));
+    Ok(Json(api::Page { items, next_cursor }))
 }
 
 fn messages(answer: Bytes) -> Response {

@@ -23,6 +23,9 @@ fn meaning(access: Access) -> (&'static str, &'static str) {
             "administer",
             "Upload, archive and delete definitions, entity workflows and webhook sources; manage subscriptions and credentials.",
         ),
+        Access::Work => {
+            ("work", "Open worker sessions, and carry out runs, tasks and entity actions as a worker.")
+        }
         Access::Watch => ("watch", "Read metrics of all workspaces. Only credentials of the installation."),
         Access::Install => ("install", "Create workspaces. Only credentials of the installation."),
     }
@@ -52,7 +55,7 @@ fn page() -> String {
          installation can also create, list, show, rotate and revoke credentials of any workspace: add `?workspace=NAME`.\n\n\
          Some decisions need the role manager beyond the permission of their route: every ruling on a doubt except `happened`,\n\
          and a retry that repeats effects. The answer is then `needs_manager`.\n\n\
-         The role `worker` is reserved for worker processes, which a later version adds. Today it may call open routes only.\n\n\
+         The role `worker` is for worker processes. It may make the calls of worker sessions, call open routes, and nothing else.\n\n\
          ## Routes\n",
     );
     for access in Access::ALL {

@@ -138,6 +138,8 @@ impl<'a> TestWorker<'a> {
 
 /// Starts a run of `order`; answers its id.
 pub async fn start(server: &TestServer, input: Value) -> String {
+    // An input is an object.
+    let input = if input.is_object() { input } else { json!({ "of": input }) };
     let asked = json!({ "workflow": "order", "input": input });
     let answer = server.post("/api/v1/workflow-runs", &asked, &[]).await;
     assert_eq!(answer.status, 201, "{}", answer.text());

@@ -363,12 +363,17 @@ impl ActionExecution {
                     Some(ActionCode::InTransaction(make)) => {
                         self.transact(make(self.call(active, number))).await
                     }
-                    None => {
-                        let failure = Failure::permanent(format!(
-                            "no action {name} is registered here; register it before its steps are taken"
-                        ));
-                        ActionEnd::Ended(OperationEnd::Failed(failure.with_code("unknown_action")))
-                    }
+                    None => match self.engine.inner.entities.elsewhere() {
+                        Some(elsewhere) => {
+                            self.to_action_end(elsewhere.act(name, self.call(active, number)).await)
+                        }
+                        None => {
+                            let failure = Failure::permanent(format!(
+                                "no action {name} is registered here; register it before its steps are taken"
+                            ));
+                            ActionEnd::Ended(OperationEnd::Failed(failure.with_code("unknown_action")))
+                        }
+                    },
                 },
             }
         };

@@ -8,9 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::probing::ProbeSchedule;
-use super::step_call::{ActionFuture, EntityHost, StepCall};
+use super::step_call::{ActionAnswer, ActionFuture, EntityHost, StepCall};
 use crate::limits::CLAIM_STALE_AFTER;
-use crate::model::{DocumentRef, EntityWorkflow, Name, Operation, StepView, UncoveredClaim, WorkspaceId};
+use crate::model::{
+    DocumentRef, EntityWorkflow, Failure, Name, Operation, StepView, UncoveredClaim, WorkspaceId,
+};
 use crate::runtime::Error;
 use crate::store::StoreResult;
 
@@ -59,6 +61,7 @@ pub(crate) struct EntityRegistry {
     actions: RwLock<HashMap<Name, ActionCode>>,
     janitors: RwLock<BTreeMap<Name, Janitor>>,
     loader: OnceLock<Arc<dyn LoadEntityWorkflow>>,
+    elsewhere: OnceLock<Arc<dyn ActionsElsewhere>>,
     /// Schedule for probing operations in doubt.
     pub(super) probe_schedule: ProbeSchedule,
 }
@@ -70,7 +73,23 @@ pub trait LoadEntityWorkflow: Send + Sync {
     async fn load(&self, workspace: &WorkspaceId, kind: &Name) -> StoreResult<()>;
 }
 
+/// Actions whose code is in another process.
+#[async_trait]
+pub trait ActionsElsewhere: Send + Sync {
+    /// Runs the action of this name. A failure with the code `unknown_action` says that nobody has offered it.
+    async fn act(&self, name: &Name, call: StepCall) -> Result<ActionAnswer, Failure>;
+}
+
 impl EntityRegistry {
+    pub(super) fn set_elsewhere(&self, elsewhere: Arc<dyn ActionsElsewhere>) {
+        let _ = self.elsewhere.set(elsewhere);
+    }
+
+    /// Actions whose code is in other processes, if there can be any.
+    pub(super) fn elsewhere(&self) -> Option<&Arc<dyn ActionsElsewhere>> {
+        self.elsewhere.get()
+    }
+
     pub(super) fn set_loader(&self, loader: Arc<dyn LoadEntityWorkflow>) {
         let _ = self.loader.set(loader);
     }

@@ -4,6 +4,7 @@ use hapax_api as api;
 use hapax_api::Code;
 
 use crate::openapi::operation::{Group, delete, get, post};
+use crate::routes::doubts::PageOf;
 use crate::routes::worker_sessions::LogPage;
 
 /// Problems of a call of a session.
@@ -21,7 +22,8 @@ pub(super) fn group() -> Group {
             .fails_with(&[Code::WorkflowTaken, Code::QuotaExceeded]),
         get("/api/v1/worker-sessions", "list_worker_sessions", "List worker sessions")
             .about("Lists the worker sessions of this node, the oldest first.")
-            .answers_page::<api::WorkerSession>("The sessions."),
+            .query::<PageOf>()
+            .answers_page::<api::WorkerSession>("One page of sessions."),
         post("/api/v1/worker-sessions/{id}/poll", "poll_worker_session", "Wait for messages")
             .about(
                 "Waits for messages to the worker and keeps its session alive. If no answer arrives, send the request again \
