@@ -328,7 +328,7 @@ export class Machine {
     })
   }
 
-  /** Gives outcomes of the log to the code, in their order. */
+  /** Gives outcomes of the log to the code, in their order, up to the first scope that has to be undone. */
   private async replay(): Promise<void> {
     while (!this.isOver && this.closing === 0) {
       const record = this.log.peek()
@@ -338,18 +338,20 @@ export class Machine {
         this.violation = this.unaskedText(record.kind, record.id)
         break
       }
-      this.log.pass()
+      this.log.use(record.id)
       if (operation.state === 'open') await this.give(operation, record)
     }
-    if (!this.forgotten && (this.ended || this.closing === 0)) this.checkThatAllIsAsked()
+    this.checkThatAllIsAsked()
   }
 
+  /** Takes an outcome from the server. Behind a scope that failed in a replay, it gives those of the log as well. */
   private async resolved(message: ResolvedMessage): Promise<void> {
     const operation = this.operations.get(message.op)
     if (operation?.state !== 'open' || this.isOver) return
     this.abortAttempt(operation, operation.running)
+    this.log.use(operation.id)
     await this.give(operation, message)
-    await this.replay()
+    this.checkThatAllIsAsked()
   }
 
   private mayGoOn(operation: Operation): boolean {
@@ -407,8 +409,11 @@ export class Machine {
       'Await only what the context returns, and do everything else in ctx.step'
   }
 
+  /** Once the code has been given every outcome of the log, or has ended, it must have asked for every record. */
   private checkThatAllIsAsked(): void {
-    const record = this.violation === undefined ? this.log.firstUnasked() : undefined
+    const isComplete = this.ended || (this.closing === 0 && this.log.peek() === undefined)
+    if (!isComplete || this.violation !== undefined || this.forgotten) return
+    const record = this.log.firstUnasked()
     if (record) this.violation = this.unaskedText(record.kind, record.id)
   }
 
