@@ -7,9 +7,10 @@ import type { Stored } from '../stored.js'
 import { type InputOf, type OutputOf, type AnyWorkflow, workflowName } from '../workflow.js'
 import type { Attempt } from './attempt.js'
 import { Branch } from './branch.js'
-import { type AskedStep, encode, type Machine, type Unnumbered } from './machine.js'
+import type { AskedStep, Machine, Unnumbered } from './machine.js'
 import type { OperationItem } from './messages.js'
 import type { Operation } from './operation.js'
+import { encode } from './run-attempt.js'
 import {
   type AwaitPromiseOptions,
   type ChildOptions,

@@ -48,7 +48,7 @@ export class MemoryEngine {
     return run
   }
 
-  // What the world does.
+  // Calls of the world.
 
   signal(run: string, name: string, value: RawJson): void {
     this.runs.get(run)?.signals.push({ name, value })
@@ -67,7 +67,7 @@ export class MemoryEngine {
     if (found.activation) this.send(found, found.activation, { type: 'stop', reason: 'cancel' })
   }
 
-  // What a worker does.
+  // Calls of a worker.
 
   /** What a session is told now. */
   take(session: string): ServerMessage[] {
