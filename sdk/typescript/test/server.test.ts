@@ -17,8 +17,10 @@ import {
   type WorkerOptions,
   rawJson,
   silent,
+  task,
   workflow,
 } from '../src/index.js'
+import { billing, closeBilling } from '../examples/entity-actions.js'
 import { Program, type Ready, folder, needsProgram } from './program.js'
 
 interface World {
@@ -258,6 +260,47 @@ describe('workflows on a server', needsProgram, () => {
     const { hapax } = await world(t, [pages])
     const { run } = await hapax.start(pages, { page: 1 })
     assert.deepEqual(await run.result({ timeout: '30s' }), { pages: 3 })
+  })
+})
+
+describe('business objects and documents', needsProgram, () => {
+  test("the seed's entity workflow runs with its action in this worker", async t => {
+    const closed: string[] = []
+    const ledger = {
+      close: async (invoice: string, total: number, key: string) => {
+        closed.push(`${invoice} ${total} ${key}`)
+        return Promise.resolve('R-1')
+      },
+    }
+    const { hapax } = await world(t, [], { actions: [closeBilling(ledger)] })
+    await hapax.entities.upload(billing)
+    for (const [id, total] of [
+      ['INV-1', 1999],
+      ['INV-2', 0],
+    ] as const) {
+      await hapax.entities.create('invoice', { id, status: 'draft', data: { total, customer: 'ada' } })
+      await hapax.entities.transition('invoice', id, 'approve', { requester: 'admin' })
+    }
+    const first = await hapax.entities.transition('invoice', 'INV-1', 'close', { requester: 'admin' })
+    assert.deepEqual([first.operation.status, first.entity?.status, closed.length], ['DONE', 'closed', 1])
+    assert.deepEqual(first.operation.result, { receipt: 'R-1' })
+    assert.match(closed[0] ?? '', /^INV-1 1999 \S+$/)
+    const second = await hapax.entities.transition('invoice', 'INV-2', 'close', { requester: 'admin' }).catch((error: unknown) => error)
+    assert.ok(second instanceof HapaxError, 'there is nothing to bill')
+    assert.equal((await hapax.entities.get('invoice', 'INV-2')).entity.status, 'approved')
+    assert.equal(closed.length, 1)
+  })
+
+  test('a step of a document calls a task of this worker', async t => {
+    const sendMail = task('send-mail', (input: { to: string }, call) => ({ sent: input.to, key: call.key }))
+    const { hapax } = await world(t, [], { tasks: [sendMail] })
+    await hapax.uploadDefinition({
+      name: 'mail',
+      version: 1,
+      steps: [{ name: 'mail', type: 'task', task: 'send-mail', input: { to: '{{ input.to }}' } }],
+    })
+    const { run } = await hapax.start<{ sent: string; key: string }>('mail', { to: 'ada@example.com' })
+    assert.deepEqual(await run.result({ timeout: '30s' }), { sent: 'ada@example.com', key: `${run.id}:mail` })
   })
 })
 

@@ -1,4 +1,4 @@
-import { Failure, toWire } from '../failure.js'
+import { Failure, isFailure, toWire } from '../failure.js'
 import type { Duration } from '../duration.js'
 import { RawJson } from '../json/index.js'
 import type { Logger, LogFields } from '../log.js'
@@ -287,7 +287,7 @@ export class Ctx {
     try {
       await this.machine.closeScope(scope, toWire(error))
     } catch (failure) {
-      if (failure instanceof Failure && failure.code === 'undo_failed') throw failure
+      if (isFailure(failure) && failure.code === 'undo_failed') throw failure
     }
     throw error
   }
@@ -311,7 +311,7 @@ export class Ctx {
       return ask()
     } catch (error) {
       const text = error instanceof Error ? error.message : String(error)
-      return Promise.reject(error instanceof Failure ? error : Failure.permanent(text, { code: 'invalid', cause: error }))
+      return Promise.reject(isFailure(error) ? error : Failure.permanent(text, { code: 'invalid', cause: error }))
     }
   }
 
