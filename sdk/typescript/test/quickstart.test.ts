@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { PROGRAM, folder, needsProgram } from './program.js'
+import { PROGRAM, defer, folder, needsProgram } from './program.js'
 
 const run = promisify(execFile)
 const SDK = fileURLToPath(new URL('../..', import.meta.url))
@@ -49,7 +49,7 @@ test('the quickstart of the README runs in an empty folder, with the packed pack
 
   const server = spawn('npx', ['hapax', 'dev', '--json', '--listen', '127.0.0.1:0'], { cwd: project, stdio: ['ignore', 'pipe', 'ignore'], detached: true })
   const { pid } = server
-  t.after(() => {
+  defer(t, () => {
     // npx, the command and the program are one group.
     if (pid !== undefined) process.kill(-pid, 'SIGKILL')
   })

@@ -21,7 +21,7 @@ import {
   workflow,
 } from '../src/index.js'
 import { billing, closeBilling } from '../examples/entity-actions.js'
-import { Program, type Ready, folder, needsProgram } from './program.js'
+import { Program, type Ready, defer, folder, needsProgram } from './program.js'
 
 interface World {
   program: Program
@@ -36,7 +36,7 @@ async function world(t: TestContext, workflows: AnyWorkflow[], options: WorkerOp
   const worker = new Worker({ ...program.ready, workflows, signals: false, log: silent, ...options })
   const ran = worker.run()
   ran.catch(() => undefined)
-  t.after(async () => {
+  defer(t, async () => {
     await worker.stop()
     await ran.catch(() => undefined)
   })
@@ -54,7 +54,7 @@ class WorkerProcess {
     const env = { ...process.env, HAPAX_URL: ready.url, HAPAX_API_KEY: ready.apiKey, INSTANCE: instance }
     const script = fileURLToPath(new URL('worker-process.js', import.meta.url))
     this.child = spawn(process.execPath, [script], { env, stdio: ['ignore', 'pipe', 'inherit'] })
-    t.after(() => this.child.kill('SIGKILL'))
+    defer(t, () => this.child.kill('SIGKILL'))
     if (this.child.stdout) {
       createInterface(this.child.stdout).on('line', line => {
         this.said.push(line)
