@@ -5,6 +5,8 @@ mkdir /work
 cd /work
 npm install --offline --no-audit --no-fund --loglevel=error /packages/hapax-linux-*.tgz $(ls /packages/hapax-[0-9]*.tgz)
 npx --offline hapax --version
+# The SDK is in the same package.
+node --input-type=module -e "import { workflow } from 'hapax'; import 'hapax/testing'; workflow('order', () => 1)"
 # npx itself takes a while to start, and counts. It does not wait for what it started; the command does.
 ends_with=143 first_answer npx --offline hapax
 first_answer node_modules/.bin/hapax

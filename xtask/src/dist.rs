@@ -20,10 +20,12 @@ use crate::tool::Tool;
 /// Largest program that a release may carry.
 const MAX_PROGRAM_BYTES: u64 = 40 * 1024 * 1024;
 /// The programs that build the packages.
-const TOOLS: [(&str, &str); 6] = [
+const TOOLS: [(&str, &str); 8] = [
     ("dpkg-deb", "dpkg"),
     ("git", "git"),
     ("gzip", "gzip"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
     ("python3", "python3"),
     ("sha256sum", "coreutils"),
     ("tar", "tar"),
@@ -93,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         archive::make(&release)?,
         debian::make(&release)?,
         npm::make_platform(&release)?,
-        npm::make_command(&release)?,
+        npm::make_sdk(&release)?,
         wheel::make(&release)?,
         sbom::make(&release)?,
         release_notes::make(&release)?,

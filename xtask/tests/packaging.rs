@@ -40,10 +40,13 @@ fn the_version_is_the_same_everywhere() {
         let is_ours = dependency.get("path").is_some();
         assert!(!is_ours || dependency.get("version").is_none(), "{name} takes the version of the workspace");
     }
-    for file in ["packaging/npm/hapax/package.json", "packaging/npm/platform/package.json"] {
-        let package: Document = serde_json::from_str(&read(file)).unwrap();
-        assert_eq!(package["version"], "@VERSION@", "{file} is filled in by `dist`");
-    }
+    let file = "packaging/npm/platform/package.json";
+    let package: Document = serde_json::from_str(&read(file)).unwrap();
+    assert_eq!(package["version"], "@VERSION@", "{file} is filled in by `dist`");
+    let package: Document = serde_json::from_str(&read("sdk/typescript/package.json")).unwrap();
+    assert_eq!(package["version"], version.as_str());
+    let told = format!("VERSION = '{version}'");
+    assert!(read("sdk/typescript/src/version.ts").contains(&told), "the SDK tells the server {told}");
 }
 
 #[test]

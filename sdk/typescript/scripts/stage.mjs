@@ -30,11 +30,11 @@ function run(command, args) {
 }
 
 if (!existsSync(join(sdk, 'node_modules/typescript'))) run('npm', ['ci', '--loglevel=error'])
-rmSync(join(sdk, 'dist'), { recursive: true, force: true })
-run(process.execPath, [join(sdk, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.build.json'])
-
+rmSync(to, { recursive: true, force: true })
 mkdirSync(to, { recursive: true })
-for (const part of ['dist', 'bin', 'README.md']) cpSync(join(sdk, part), join(to, part), { recursive: true })
+run(process.execPath, [join(sdk, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.build.json', '--outDir', join(to, 'dist')])
+
+for (const part of ['bin', 'README.md']) cpSync(join(sdk, part), join(to, part), { recursive: true })
 for (const licence of ['LICENSE-MIT', 'LICENSE-APACHE']) cpSync(join(root, licence), join(to, licence))
 writeFileSync(join(to, 'dist/version.js'), `/** Version of this package. */\nexport const VERSION = '${version}';\n`)
 delete manifest.scripts

@@ -1,4 +1,5 @@
-import { RawJson, parseJson, stringifyJson } from './json/index.js'
+import { brand } from './brand.js'
+import { RawJson, isRawJson, parseJson, stringifyJson } from './json/index.js'
 import { type Duration, formatDuration } from './duration.js'
 
 /**
@@ -65,11 +66,14 @@ export class Failure extends Error {
 
   /** The failure that an error stands for. An error that is none says nothing about the effect: it is `unknown`. */
   static from(error: unknown): Failure {
-    if (error instanceof Failure) return error
+    if (isFailure(error)) return error
     const message = error instanceof Error ? error.message || error.name : String(error)
     return new Failure('unknown', message, { cause: error })
   }
 }
+
+/** Whether an error is a {@link Failure}, of this or another copy of the package. */
+export const isFailure = brand(Failure, 'Failure')
 
 /** The failure to send for an error. */
 export function toWire(error: unknown): WireFailure {
@@ -87,6 +91,6 @@ export function fromWire(wire: WireFailure): Failure {
   return new Failure(wire.class, message, {
     ...(code === undefined ? {} : { code }),
     ...(retryAfter === undefined ? {} : { retryAfter }),
-    ...(details === undefined ? {} : { details: details instanceof RawJson ? parseJson(details.text) : details }),
+    ...(details === undefined ? {} : { details: isRawJson(details) ? parseJson(details.text) : details }),
   })
 }

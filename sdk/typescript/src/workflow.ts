@@ -1,8 +1,9 @@
+import { brand } from './brand.js'
 import { Branch } from './core/branch.js'
 import { Ctx } from './core/context.js'
 import type { MachineCode } from './core/machine.js'
 import type { Attempt } from './core/attempt.js'
-import { Failure } from './failure.js'
+import { Failure, isFailure } from './failure.js'
 import { type Numbers, parseJson } from './json/index.js'
 import { type Logger, silent } from './log.js'
 import { type StandardSchema, validate } from './schema.js'
@@ -70,7 +71,7 @@ export async function codeOf(workflow: AnyWorkflow, rawInput: string, log: Logge
     input = parseJson(rawInput, workflow.numbers)
     if (workflow.input) input = await validate(workflow.input, input, `the input of ${workflow.name}`)
   } catch (error) {
-    wrong = error instanceof Failure ? error : Failure.permanent(String(error), { code: 'input_invalid' })
+    wrong = isFailure(error) ? error : Failure.permanent(String(error), { code: 'input_invalid' })
   }
   return (machine, root: Branch) => {
     if (wrong) throw wrong
@@ -130,6 +131,8 @@ export interface ActionCall<Input = unknown> extends Call {
 export class Rejected {
   constructor(readonly reason: string) {}
 }
+
+export const isRejected = brand(Rejected, 'Rejected')
 
 /** Decides not to act. Nothing happened, and the object keeps its status. */
 export function rejected(reason: string): Rejected {

@@ -111,6 +111,23 @@ describe('crashEverywhere', () => {
     assert.equal(rooms.happened, 2)
   })
 
+  test('a run goes on behind a scope that was undone, whatever crashes', async () => {
+    const trip = workflow('trip', async (ctx, _: null) => {
+      await ctx
+        .scope(async inner => {
+          await inner.step('book', attempt => attempt.key, { compensate: (_room, attempt) => attempt.key })
+          throw Failure.permanent('no flight')
+        })
+        .catch(() => undefined)
+      const first = await ctx.step('apologise', attempt => attempt.key)
+      const [a, b] = await ctx.all([ctx.step('voucher', attempt => attempt.key), ctx.step('note', attempt => attempt.key)])
+      return [first, a, b, ctx.now()]
+    })
+    const report = await crashEverywhere(trip, null)
+    assert.equal(report.usualEnd, 'completed')
+    assert.ok(report.crashes > 20, report.toString())
+  })
+
   test('a failed run undoes its effects, last first', async () => {
     const undone: string[] = []
     const flow = workflow('flow', async (ctx, _: null) => {

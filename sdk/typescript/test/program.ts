@@ -13,10 +13,26 @@ export const PROGRAM = process.env.HAPAX_BIN
 /** Options of a test that needs the program. */
 export const needsProgram = { skip: PROGRAM === undefined ? 'HAPAX_BIN names no program' : false, timeout: 120_000 }
 
+const deferred = new WeakMap<TestContext, (() => unknown)[]>()
+
+/** Runs when the test is over; what was deferred last runs first. */
+export function defer(t: TestContext, end: () => unknown): void {
+  const ends = deferred.get(t)
+  if (ends) {
+    ends.push(end)
+    return
+  }
+  const all = [end]
+  deferred.set(t, all)
+  t.after(async () => {
+    for (const one of all.reverse()) await one()
+  })
+}
+
 /** A folder that is gone when the test is over. */
 export function folder(t: TestContext): string {
   const path = mkdtempSync(join(tmpdir(), 'hapax-ts-'))
-  t.after(() => rmSync(path, { recursive: true, force: true }))
+  defer(t, () => rmSync(path, { recursive: true, force: true }))
   return path
 }
 
@@ -34,7 +50,7 @@ export class Program {
 
   static async start(t: TestContext): Promise<Program> {
     const program = new Program(folder(t))
-    t.after(() => program.kill())
+    defer(t, () => program.kill())
     await program.launch('127.0.0.1:0')
     return program
   }
@@ -46,7 +62,7 @@ export class Program {
   /** Kills the server as a crash does. */
   async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     const { child } = this
-    if (!child || child.exitCode !== null || child.signalCode !== null) return
+    if (child?.exitCode !== null || child.signalCode !== null) return
     const ended = once(child, 'exit')
     child.kill(signal)
     await ended

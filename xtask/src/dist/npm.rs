@@ -1,10 +1,11 @@
-//! The npm packages: one with the command, and one per platform with the program.
+//! The npm packages: the SDK with the command, and one per platform that has the program.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use super::{Release, put_text};
+use crate::tool::Tool;
 
 /// The program, in a package that npm installs only on its platform.
 pub(super) fn make_platform(release: &Release) -> Result<PathBuf> {
@@ -16,14 +17,15 @@ pub(super) fn make_platform(release: &Release) -> Result<PathBuf> {
     finish(release, &folder, &inside, &format!("hapax-linux-{}", release.platform.npm_cpu))
 }
 
-/// The command, which starts the program of its platform.
-pub(super) fn make_command(release: &Release) -> Result<PathBuf> {
-    let folder = release.staging("npm-command")?;
+/// The SDK, with the command that starts the program of its platform. Its own script compiles it and puts it together.
+pub(super) fn make_sdk(release: &Release) -> Result<PathBuf> {
+    let folder = release.staging("npm-sdk")?;
     let inside = folder.join("package");
-    put_text(&inside.join("package.json"), release.fill_in("npm/hapax/package.json", &[])?, 0o644)?;
-    let packaging = release.root.join("packaging/npm/hapax");
-    release.put(&packaging.join("bin/hapax.js"), &inside.join("bin/hapax.js"), 0o755)?;
-    release.put(&release.root.join("README.md"), &inside.join("README.md"), 0o644)?;
+    Tool::new("node")
+        .arg(release.root.join("sdk/typescript/scripts/stage.mjs"))
+        .args(["--version", release.version.as_str(), "--to"])
+        .arg(&inside)
+        .run()?;
     finish(release, &folder, &inside, "hapax")
 }
 

@@ -70,7 +70,7 @@ export class Hapax {
   async start<Output = unknown>(workflow: string, input?: unknown, options?: StartOptions): Promise<Started<Output>>
   async start(workflow: AnyWorkflow | string, input?: unknown, options: StartOptions = {}): Promise<Started<unknown>> {
     if (typeof workflow !== 'string' && workflow.input) {
-      // What the schema makes of the input is for the code; stored is what was given.
+      // The server stores the input as it was given. The worker applies the schema again for the code.
       await validate(workflow.input, input, `the input of ${workflow.name}`)
     }
     const { key, subject, delay, timeout, priority } = options

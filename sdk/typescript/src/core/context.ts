@@ -1,4 +1,4 @@
-import { Failure, toWire } from '../failure.js'
+import { Failure, isFailure, toWire } from '../failure.js'
 import type { Duration } from '../duration.js'
 import { RawJson } from '../json/index.js'
 import type { Logger, LogFields } from '../log.js'
@@ -7,9 +7,10 @@ import type { Stored } from '../stored.js'
 import { type InputOf, type OutputOf, type AnyWorkflow, workflowName } from '../workflow.js'
 import type { Attempt } from './attempt.js'
 import { Branch } from './branch.js'
-import { type AskedStep, encode, type Machine, type Unnumbered } from './machine.js'
+import type { AskedStep, Machine, Unnumbered } from './machine.js'
 import type { OperationItem } from './messages.js'
 import type { Operation } from './operation.js'
+import { encode } from './run-attempt.js'
 import {
   type AwaitPromiseOptions,
   type ChildOptions,
@@ -286,7 +287,7 @@ export class Ctx {
     try {
       await this.machine.closeScope(scope, toWire(error))
     } catch (failure) {
-      if (failure instanceof Failure && failure.code === 'undo_failed') throw failure
+      if (isFailure(failure) && failure.code === 'undo_failed') throw failure
     }
     throw error
   }
@@ -310,7 +311,7 @@ export class Ctx {
       return ask()
     } catch (error) {
       const text = error instanceof Error ? error.message : String(error)
-      return Promise.reject(error instanceof Failure ? error : Failure.permanent(text, { code: 'invalid', cause: error }))
+      return Promise.reject(isFailure(error) ? error : Failure.permanent(text, { code: 'invalid', cause: error }))
     }
   }
 

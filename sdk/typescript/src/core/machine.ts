@@ -1,6 +1,6 @@
 import { Failure, type WireFailure, fromWire, toWire } from '../failure.js'
-import { NULL, type Numbers, RawJson, parseJson, stringifyJson } from '../json/index.js'
-import type { Attempt, ProbeAnswer, StepCode } from './attempt.js'
+import { NULL, type Numbers, type RawJson, parseJson } from '../json/index.js'
+import type { Attempt, StepCode } from './attempt.js'
 import { Branch } from './branch.js'
 import type {
   ActivateMessage,
@@ -14,6 +14,7 @@ import type {
 } from './messages.js'
 import { Operation } from './operation.js'
 import { ReplayLog, recordedKind } from './replay-log.js'
+import { encode, runAttempt } from './run-attempt.js'
 import { settled } from './settled.js'
 
 /** What the core cannot make by itself. */
@@ -172,7 +173,7 @@ export class Machine {
     return this.collect()
   }
 
-  // What the context calls.
+  // Calls of the context.
 
   /** Asks for an operation, and returns the promise of its outcome. */
   ask(branch: Branch, kind: string, name: string, item: Unnumbered<OperationItem>, step?: AskedStep): Promise<unknown> {
@@ -261,7 +262,7 @@ export class Machine {
     return parseJson(value.text, this.numbers)
   }
 
-  // What is asked for.
+  // Operations that the code asks for.
 
   private next(branch: Branch, kind: string, name: string, item: Unnumbered<OperationItem>): { op: number; id: string } | undefined {
     if (!this.mayAsk(branch, `${kind} ${JSON.stringify(name)}`)) return undefined
@@ -328,7 +329,7 @@ export class Machine {
     })
   }
 
-  /** Gives outcomes of the log to the code, in their order. */
+  /** Gives outcomes of the log to the code, in their order, up to the first scope that has to be undone. */
   private async replay(): Promise<void> {
     while (!this.isOver && this.closing === 0) {
       const record = this.log.peek()
@@ -338,18 +339,20 @@ export class Machine {
         this.violation = this.unaskedText(record.kind, record.id)
         break
       }
-      this.log.pass()
+      this.log.use(record.id)
       if (operation.state === 'open') await this.give(operation, record)
     }
-    if (!this.forgotten && (this.ended || this.closing === 0)) this.checkThatAllIsAsked()
+    this.checkThatAllIsAsked()
   }
 
+  /** Takes an outcome from the server. Behind a scope that failed in a replay, it gives those of the log as well. */
   private async resolved(message: ResolvedMessage): Promise<void> {
     const operation = this.operations.get(message.op)
     if (operation?.state !== 'open' || this.isOver) return
     this.abortAttempt(operation, operation.running)
+    this.log.use(operation.id)
     await this.give(operation, message)
-    await this.replay()
+    this.checkThatAllIsAsked()
   }
 
   private mayGoOn(operation: Operation): boolean {
@@ -407,8 +410,11 @@ export class Machine {
       'Await only what the context returns, and do everything else in ctx.step'
   }
 
+  /** Once the code has been given every outcome of the log, or has ended, it must have asked for every record. */
   private checkThatAllIsAsked(): void {
-    const record = this.violation === undefined ? this.log.firstUnasked() : undefined
+    const isComplete = this.ended || (this.closing === 0 && this.log.peek() === undefined)
+    if (!isComplete || this.violation !== undefined || this.forgotten) return
+    const record = this.log.firstUnasked()
     if (record) this.violation = this.unaskedText(record.kind, record.id)
   }
 
@@ -470,45 +476,3 @@ export interface AskedStep {
 
 /** An item before it has its number. */
 export type Unnumbered<T> = T extends unknown ? Omit<T, 'op'> : never
-
-/** A value as it is stored. */
-export function encode(value: unknown): RawJson {
-  try {
-    return new RawJson(stringifyJson(value))
-  } catch (error) {
-    const text = error instanceof Error ? error.message : String(error)
-    throw Failure.permanent(text, { code: 'invalid', cause: error })
-  }
-}
-
-/** Runs the user's code for one attempt. */
-async function runAttempt(code: StepCode, message: AttemptMessage, attempt: Attempt, numbers: Numbers): Promise<AttemptOutcome> {
-  try {
-    switch (message.do) {
-      case 'effect':
-        return { output: encodeOutput(await code.effect(attempt)) }
-      case 'undo':
-        await code.compensate?.(parseJson(message.output?.text ?? 'null', numbers), attempt)
-        return { output: NULL }
-      case 'probe':
-        return probed((await code.probe?.(attempt)) as ProbeAnswer<unknown> | undefined)
-    }
-  } catch (error) {
-    return message.do === 'probe' ? { answer: 'unknown' } : { failure: toWire(error) }
-  }
-}
-
-function probed(found: ProbeAnswer<unknown> | undefined): AttemptOutcome {
-  if (found?.answer === 'happened') return { answer: 'happened', output: encodeOutput(found.output) }
-  return { answer: found?.answer ?? 'unknown' }
-}
-
-/** Encodes what an effect returned. If it cannot be stored, the effect happened all the same: that is no `permanent` failure. */
-function encodeOutput(value: unknown): RawJson {
-  try {
-    return new RawJson(stringifyJson(value))
-  } catch (error) {
-    const text = error instanceof Error ? error.message : String(error)
-    throw Failure.unknown(`the effect happened, but its output cannot be stored: ${text}`, { code: 'output_invalid', cause: error })
-  }
-}

@@ -18,8 +18,8 @@ export function recordedKind(kind: string): string {
 export class ReplayLog {
   private readonly records = new Map<string, LogRecord>()
   private readonly unasked = new Map<string, LogRecord>()
-  private readonly outcomes: LogRecord[] = []
-  private next = 0
+  /** Outcomes that the code has not been given, in their order. */
+  private readonly outcomes = new Map<string, LogRecord>()
 
   constructor(log: readonly LogRecord[]) {
     for (const record of log) {
@@ -28,7 +28,7 @@ export class ReplayLog {
       this.records.set(record.id, record)
       this.unasked.set(record.id, record)
       const hasOutcome = record.status === 'COMPLETED' || record.status === 'FAILED'
-      if (hasOutcome && record.kind !== 'value') this.outcomes.push(record)
+      if (hasOutcome && record.kind !== 'value') this.outcomes.set(record.id, record)
     }
   }
 
@@ -40,11 +40,12 @@ export class ReplayLog {
 
   /** The next outcome to give to the code. */
   peek(): LogRecord | undefined {
-    return this.outcomes[this.next]
+    return this.outcomes.values().next().value
   }
 
-  pass(): void {
-    this.next++
+  /** The code has been given this outcome, or does not wait for it. */
+  use(id: string): void {
+    this.outcomes.delete(id)
   }
 
   /** The first record that the code has not asked for. */

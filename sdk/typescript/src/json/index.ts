@@ -1,3 +1,3 @@
-export { JsonNumber, NULL, RawJson } from './raw.js'
+export { JsonNumber, NULL, RawJson, isRawJson } from './raw.js'
 export { parseEnvelope, parseJson, type Numbers } from './parse.js'
 export { stringifyJson } from './stringify.js'

@@ -1,3 +1,5 @@
+import { brand } from '../brand.js'
+
 /** JSON text that is kept byte for byte. Wherever a value is stored or sent, this text is put in as it is. */
 export class RawJson {
   readonly text: string
@@ -11,6 +13,8 @@ export class RawJson {
     return this.text
   }
 }
+
+export const isRawJson = brand(RawJson, 'RawJson')
 
 /** The JSON value `null`. */
 export const NULL = new RawJson('null')
@@ -38,3 +42,5 @@ export class JsonNumber {
 }
 
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
+
+export const isJsonNumber = brand(JsonNumber, 'JsonNumber')

@@ -1,7 +1,7 @@
-import { JsonNumber, RawJson } from './raw.js'
+import { isJsonNumber, isRawJson } from './raw.js'
 
 /**
- * Writes JSON. `bigint`, {@link JsonNumber} and {@link RawJson} are written as they are; `undefined` is `null` at the top. Numbers
+ * Writes JSON. `bigint`, `JsonNumber` and `RawJson` are written as they are; `undefined` is `null` at the top. Numbers
  * that JSON cannot hold are refused, where `JSON.stringify` would write `null`.
  */
 export function stringifyJson(value: unknown): string {
@@ -29,8 +29,8 @@ function write(value: unknown, key: string, above: Set<object>): string | undefi
 }
 
 function writeObject(value: object, key: string, above: Set<object>): string | undefined {
-  if (value instanceof RawJson) return value.text
-  if (value instanceof JsonNumber) return value.source
+  if (isRawJson(value)) return value.text
+  if (isJsonNumber(value)) return value.source
   if (value instanceof Map || value instanceof Set) {
     throw new TypeError(`a ${value instanceof Map ? 'Map' : 'Set'} cannot be stored: make it a list or an object`)
   }

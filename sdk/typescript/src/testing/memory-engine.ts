@@ -48,7 +48,7 @@ export class MemoryEngine {
     return run
   }
 
-  // What the world does.
+  // Calls of the world.
 
   signal(run: string, name: string, value: RawJson): void {
     this.runs.get(run)?.signals.push({ name, value })
@@ -67,7 +67,7 @@ export class MemoryEngine {
     if (found.activation) this.send(found, found.activation, { type: 'stop', reason: 'cancel' })
   }
 
-  // What a worker does.
+  // Calls of a worker.
 
   /** What a session is told now. */
   take(session: string): ServerMessage[] {
@@ -160,6 +160,7 @@ export class MemoryEngine {
       scopes: new Map(),
       inFlight: new Map(),
       told: undefined,
+      taken: new Set(),
       hasAnswered: false,
       isStopped: run.asked === 'cancel',
       outbox: [],
@@ -240,10 +241,12 @@ export class MemoryEngine {
   /** Tells the code one outcome. The next follows when it has taken this one. */
   private tellNext(run: MemoryRun, activation: Activation): void {
     if (activation.told !== undefined || activation.end || activation.isStopped) return
-    for (const [op, step] of activation.operations) {
-      if (!hasOutcome(step) || step.order !== undefined || step.kind === 'value') continue
+    // Behind a scope that failed in a replay, what the code was given before comes again, in its order.
+    const untold = [...activation.operations].filter(([op, step]) => hasOutcome(step) && step.kind !== 'value' && !activation.taken.has(op))
+    const next = untold.sort(([, one], [, other]) => (one.order ?? Infinity) - (other.order ?? Infinity) || 0)[0]
+    if (next) {
+      const [op, { output = NULL, failure }] = next
       activation.told = op
-      const { output = NULL, failure } = step
       this.send(run, activation, { type: 'resolved', op, ...(failure ? { failure } : { output }) })
       return
     }
@@ -372,6 +375,7 @@ export class MemoryEngine {
 
   private took(run: MemoryRun, activation: Activation, op: number): void {
     if (activation.told === op) activation.told = undefined
+    activation.taken.add(op)
     const step = activation.operations.get(op)
     if (step && step.order === undefined) step.order = ++run.taken
   }

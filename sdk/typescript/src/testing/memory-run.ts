@@ -38,6 +38,8 @@ export interface Activation {
   readonly inFlight: Map<number, { do: 'effect' | 'probe' | 'undo'; attempt: number }>
   /** The outcome that the code was given and has not confirmed. */
   told: number | undefined
+  /** Operations whose outcome the code received. */
+  readonly taken: Set<number>
   /** True once the first batch has come. */
   hasAnswered: boolean
   isStopped: boolean

@@ -2,7 +2,7 @@ import type { ActionMessage, TaskMessage } from '../core/messages.js'
 import { type WireFailure, Failure, toWire } from '../failure.js'
 import { RawJson, parseJson, stringifyJson } from '../json/index.js'
 import { validate } from '../schema.js'
-import { type ActionEntity, type AnyAction, type AnyTask, type Call, Rejected } from '../workflow.js'
+import { type ActionEntity, type AnyAction, type AnyTask, type Call, isRejected } from '../workflow.js'
 import type { RunningAttempt } from './attempts.js'
 
 export type Outcome = { output: RawJson } | { failure: WireFailure } | { rejected: string }
@@ -53,7 +53,7 @@ function unknownName(what: string, name: string): Failure {
 async function outcome(run: () => unknown): Promise<Outcome> {
   try {
     const output = await run()
-    if (output instanceof Rejected) return { rejected: output.reason }
+    if (isRejected(output)) return { rejected: output.reason }
     return { output: new RawJson(stringifyJson(output)) }
   } catch (error) {
     return { failure: toWire(error) }

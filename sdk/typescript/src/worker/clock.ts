@@ -81,7 +81,7 @@ export class Hold {
   }
 
   private watch(): void {
-    // One timer at a time. When it fires early, because the hold was extended meanwhile, it waits for the rest.
+    // One timer at a time. If it fires early, because the hold was extended, it waits for the rest.
     if (this.timer !== undefined) return
     this.timer = setTimeout(
       () => {

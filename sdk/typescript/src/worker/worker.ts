@@ -4,7 +4,6 @@ import { type ConnectionOptions, Transport, pause } from '../client/transport.js
 import { Machine, type Begin, type Turn } from '../core/machine.js'
 import type { ActionMessage, ActivateMessage, AttemptOutcome, Item, RunMessage, ServerMessage, TaskMessage } from '../core/messages.js'
 import { type Duration, parseDuration } from '../duration.js'
-import { Failure, toWire } from '../failure.js'
 import type { RawJson } from '../json/index.js'
 import { type Logger, type LogLevel, jsonLogger } from '../log.js'
 import { type OpenTelemetry, openTelemetry, withinTrace } from '../telemetry.js'
@@ -16,6 +15,7 @@ import { type Outcome, runAction, runTask } from './calls.js'
 import { Hold, HoldClock } from './clock.js'
 import { type HealthOptions, type HealthServer, serveHealth } from './health.js'
 import { type Batch, Outbox } from './outbox.js'
+import { deferred, isFatal, levelFromEnvironment, told, whatIsProven } from './errors.js'
 import { Session, type SessionOffer } from './session.js'
 
 export interface WorkerOptions extends ConnectionOptions {
@@ -51,6 +51,9 @@ type State = 'new' | 'running' | 'stopping' | 'stopped'
 
 const DEFAULT_CONCURRENCY = 64
 const DEFAULT_CACHE = 1000
+
+/** Wait after a refusal that is neither fatal nor known, in milliseconds. */
+const RETRY_AFTER_REFUSAL = 1_000
 
 /**
  * Runs workflows, tasks and actions in this process.
@@ -445,7 +448,7 @@ export class Worker {
     })
   }
 
-  // What becomes of work whose session, or whose hold, is over.
+  // Work whose session, or whose hold, is over.
 
   private holdEnded(): void {
     this.log.warn('the hold has passed; nothing begins until the server answers', { running: this.running })
@@ -492,39 +495,4 @@ export class Worker {
       return { ...this.status, isHealthy: this.state === 'running' && isConnected, quietForMs: Math.round(quietFor) }
     })
   }
-}
-
-function deferred(): { promise: Promise<void>; resolve: () => void; reject: (error: Error) => void } {
-  let resolve!: () => void
-  let reject!: (error: Error) => void
-  const promise = new Promise<void>((fulfil, fail) => {
-    resolve = fulfil
-    reject = fail
-  })
-  promise.catch(() => undefined)
-  return { promise, resolve, reject }
-}
-
-/** Wait after a refusal that is neither fatal nor known, in milliseconds. */
-const RETRY_AFTER_REFUSAL = 1_000
-
-/** Without a hold, only a success proves something. */
-function whatIsProven<T extends AttemptOutcome | Outcome>(outcome: T): T {
-  if (!('failure' in outcome)) return outcome
-  return { failure: toWire(Failure.unknown(outcome.failure.message, { code: 'lease_lost' })) } as T
-}
-
-/** Whether no other session would do better. */
-function isFatal(error: unknown): boolean {
-  if (!(error instanceof HapaxError)) return true
-  return error.status === 401 || error.status === 403 || error.code === 'session_replaced' || error.status === 400
-}
-
-function told(error: unknown): unknown {
-  return error instanceof HapaxError ? { code: error.code, status: error.status, message: error.message } : String(error)
-}
-
-function levelFromEnvironment(): LogLevel {
-  const level = process.env.HAPAX_LOG
-  return level === 'debug' || level === 'warn' || level === 'error' || level === 'off' ? level : 'info'
 }
