@@ -182,6 +182,22 @@ def test_a_saga_is_undone_last_first_and_only_once_per_key() -> None:
     crash_everywhere(trip)
 
 
+def test_code_goes_on_behind_a_failed_scope_and_in_its_replays() -> None:
+    @workflow("trip")
+    async def trip(ctx: Ctx) -> list[str]:
+        try:
+            async with ctx.scope() as saga:
+                await saga.step("flight", lambda a: a.key, compensate=lambda output, a: a.key)
+                raise PermanentFailure("no car")
+        except PermanentFailure:
+            both = await ctx.gather(ctx.step("a", lambda a: a.key), ctx.step("b", lambda a: a.key))
+            number = ctx.random()
+            return [*both, await ctx.step(f"c-{number}", lambda a: a.key)]
+
+    report = crash_everywhere(trip)
+    assert report.crashes > 20
+
+
 def test_a_run_that_fails_undoes_its_effects() -> None:
     undone: list[str] = []
 

@@ -31,6 +31,9 @@ MAX_IDLE_CONNECTIONS: Final = 16
 MAX_CACHED_RUNS: Final = 2_000
 """Suspended functions that a worker keeps, unless told otherwise."""
 
+MAX_CACHED_THREADS: Final = 200
+"""Suspended plain functions that a worker keeps. Each has a thread."""
+
 MAX_LATE_OUTCOMES: Final = 1_000
 """Late outcomes that a worker keeps until a session takes them."""
 

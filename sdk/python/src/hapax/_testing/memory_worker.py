@@ -140,10 +140,10 @@ class MemoryWorker:
                 self.trace.reach("after_effect", step)
             except Crash:
                 if self.trace.is_zombie:
-                    machine.ended(message["op"], message["attempt"], outcome)
+                    machine.ended(message["op"], message["do"], message["attempt"], outcome)
                     self._unsent = (*name, wire_items(machine.take_items()))
                 raise
-        machine.ended(message["op"], message["attempt"], outcome)
+        machine.ended(message["op"], message["do"], message["attempt"], outcome)
 
     def _commit(self, name: tuple[str, str], machine: Machine) -> None:
         if not machine.has_items:
