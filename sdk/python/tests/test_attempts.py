@@ -110,7 +110,7 @@ def test_a_timeout_tells_the_code() -> None:
 
 
 def test_probes_answer_and_do_not_guess() -> None:
-    assert outcome_of(lambda key: ProbeAnswer.happened({"id": key}), do="probe") == {
+    assert outcome_of(lambda attempt: ProbeAnswer.happened({"id": attempt.key}), do="probe") == {
         "answer": "happened",
         "output": {"id": "run_1:a"},
     }

@@ -20,6 +20,7 @@ from hapax import (
     AttemptCancelled,
     Ctx,
     EffectLogFilter,
+    Entity,
     Hapax,
     PermanentFailure,
     Rejected,
@@ -318,10 +319,10 @@ def test_tasks_and_actions_answer_with_results() -> None:
         raise PermanentFailure("no", code="nope")
 
     @action("CloseInvoice")
-    def close(call: ActionCall) -> dict[str, Any]:
-        if call.entity.status == "draft":
+    def close(entity: Entity, call: ActionCall) -> dict[str, Any]:
+        if entity.status == "draft":
             raise Rejected("a draft cannot be closed")
-        return {"id": call.entity.id, "by": call.requester, "step": call.step, "n": call.input["n"]}
+        return {"id": entity.id, "by": call.requester, "step": call.step, "n": call.input["n"]}
 
     def about(status: str) -> dict[str, Any]:
         return {"type": "invoice", "id": "INV-1", "status": status, "data": {"total": 5}}

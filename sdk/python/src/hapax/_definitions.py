@@ -111,7 +111,6 @@ class Entity:
 class ActionCall:
     """What an action of an entity workflow is asked to do."""
 
-    entity: Entity
     step: str
     input: Any
     requester: str | None
@@ -154,8 +153,8 @@ class Action:
         """The call for a message of the server."""
         about = message["entity"]
         entity = Entity(about["type"], about["id"], about["status"], plain(about.get("data")))
-        call = ActionCall(entity, message["step"], plain(message.get("input")), message.get("requester"), attempt)
-        return lambda: self.fn(call)
+        call = ActionCall(message["step"], plain(message.get("input")), message.get("requester"), attempt)
+        return lambda: self.fn(entity, call)
 
 
 def task(name: str) -> Callable[[Callable[..., Any]], Task]:
@@ -163,8 +162,8 @@ def task(name: str) -> Callable[[Callable[..., Any]], Task]:
     return lambda fn: Task(name, fn)
 
 
-def action(name: str) -> Callable[[Callable[[ActionCall], Any]], Action]:
-    """Declares an action: `@action("CloseInvoice")` above `async def close(call: ActionCall)`."""
+def action(name: str) -> Callable[[Callable[[Entity, ActionCall], Any]], Action]:
+    """Declares an action: `@action("CloseInvoice")` above `async def close(entity: Entity, call: ActionCall)`."""
     return lambda fn: Action(name, fn)
 
 

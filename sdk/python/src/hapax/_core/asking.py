@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
@@ -56,11 +56,14 @@ class Retry:
 
 
 @dataclass(frozen=True)
-class First(Generic[T]):
-    """The branch of a race that ended first."""
+class Selected(Generic[T]):
+    """The branch that ended first: `which, value = await ctx.select(...)`."""
 
-    index: int
+    which: str
     value: T
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.which, self.value))
 
 
 class Asker:
@@ -226,13 +229,19 @@ class Asker:
             branch.watch(look)
         return group
 
-    def _race(self, bodies: Sequence[Any]) -> Group[First[Any]]:
+    def _race(self, bodies: Sequence[Any]) -> Group[Any]:
         """The first branch to end. The others are abandoned."""
+        return self._first([str(place) for place in range(len(bodies))], bodies, lambda first: first.value)
+
+    def _select(self, bodies: Mapping[str, Any]) -> Group[Selected[Any]]:
+        """The first branch to end, with its name."""
+        return self._first(list(bodies), list(bodies.values()), lambda first: first)
+
+    def _first(self, names: Sequence[str], bodies: Sequence[Any], take: Callable[[Selected[Any]], Any]) -> Group[Any]:
         if not bodies:
             raise PermanentFailure("a race needs at least one branch", code="invalid")
         branches = [self._machine.branch(body) for body in bodies]
-        group: Group[First[Any]] = Group(branches)
-
+        group: Group[Any] = Group(branches)
         winners: list[Deferred[Any]] = []
 
         def look(place: int) -> None:
@@ -244,7 +253,7 @@ class Asker:
             if winner.error is not None:
                 group.settle(error=winner.error)
             else:
-                group.settle(First(place, winner.taken()))
+                group.settle(take(Selected(names[place], winner.taken())))
 
         for place, branch in enumerate(branches):
             branch.watch(lambda place=place: look(place))

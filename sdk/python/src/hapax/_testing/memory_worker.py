@@ -175,7 +175,7 @@ async def run_code(code: StepCode, message: Json, on_key_read: Any = None) -> Js
             return {"output": RawJson("null")}
         if message["do"] == "probe":
             assert code.probe is not None
-            return probe_outcome(await awaited(code.probe(attempt.key)))
+            return probe_outcome(await awaited(code.probe(attempt)))
         return {"output": RawJson.of(await awaited(call_step(code.effect, attempt)))}
     except Exception as error:
         if message["do"] == "probe":

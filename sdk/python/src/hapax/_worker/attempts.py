@@ -80,7 +80,7 @@ class CodeRunner:
         probe = code.probe
         if probe is None:
             return {"answer": "unknown"}
-        outcome = await self._outcome(running, probe, lambda: probe(running.attempt.key), is_probe=True)
+        outcome = await self._outcome(running, probe, lambda: probe(running.attempt), is_probe=True)
         return outcome if "answer" in outcome else {"answer": "unknown"}
 
     async def _outcome(
