@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
+import functools
 import math
 import uuid
 from decimal import Decimal
@@ -131,6 +132,27 @@ def test_more_hints() -> None:
         decode(1, type("Odd", (), {}))
     with pytest.raises(TypeError, match="cannot be written as JSON"):
         dumps(object())
+
+
+def test_the_type_of_a_step_is_that_of_its_function() -> None:
+    from hapax._core.context import returns_of
+
+    def make(model: type[Any]) -> Any:
+        def step():  # type: ignore[no-untyped-def]
+            return model
+
+        step.__annotations__["return"] = model
+        return step
+
+    class Charge:
+        async def __call__(self) -> Line: ...
+
+        def method(self) -> Colour: ...
+
+    assert returns_of(make(Line), None) is Line and returns_of(make(Order), None) is Order
+    assert returns_of(Charge().method, None) is Colour
+    assert returns_of(functools.partial(make(Line), 1), None) is Line
+    assert returns_of(lambda: 1, None) is Any and returns_of(make(Line), Order) is Order
 
 
 def test_pydantic_models_are_validated() -> None:

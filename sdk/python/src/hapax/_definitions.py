@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import types
 import typing
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -189,16 +190,27 @@ def is_async(fn: Callable[..., Any]) -> bool:
 
 def _takes_one(fn: Callable[..., Any]) -> bool:
     parameters = _positional(fn)
-    return bool(parameters) and (parameters[0].default is inspect.Parameter.empty or parameters[0].name == "attempt")
+    return bool(parameters) and (parameters[0].is_required or parameters[0].name == "attempt")
 
 
-def _positional(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+@dataclass(frozen=True)
+class _Parameter:
+    name: str
+    is_required: bool
+
+
+def _positional(fn: Callable[..., Any]) -> list[_Parameter]:
+    """The positional parameters of a function. It is asked for each attempt, so it is quick for functions."""
+    if isinstance(fn, types.FunctionType):
+        names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+        required = len(names) - len(fn.__defaults__ or ())
+        return [_Parameter(name, place < required) for place, name in enumerate(names)]
     try:
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
         return []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [parameter for parameter in parameters if parameter.kind in kinds]
+    return [_Parameter(p.name, p.default is inspect.Parameter.empty) for p in parameters if p.kind in kinds]
 
 
 def _hints(fn: Callable[..., Any]) -> dict[str, Any]:

@@ -37,6 +37,9 @@ MAX_CACHED_THREADS: Final = 200
 MAX_LATE_OUTCOMES: Final = 1_000
 """Late outcomes that a worker keeps until a session takes them."""
 
+MAX_CACHED_HINTS: Final = 4_096
+"""Functions whose return types are remembered."""
+
 MAX_CRASH_PLACES: Final = 2_000
 """Places at which `crash_everywhere` crashes a workflow."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import types
 import typing
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .._attempt import Attempt, ProbeAnswer
 from .._durations import Duration, to_text
+from .._limits import MAX_CACHED_HINTS
 from .asking import Asker, OnClose, OnDoubt, Retry, Selected, instant_text, is_undo_failure
 from .deferred import Deferred, Group
 from .machine import Operation, StepCode
@@ -266,6 +268,25 @@ def returns_of(fn: Callable[..., Any], returns: Any) -> Any:
         return returns
     while isinstance(fn, functools.partial):
         fn = cast("Callable[..., Any]", fn.func)
+    annotations: dict[str, Any] = getattr(fn, "__annotations__", {})
+    if "return" not in annotations:
+        return _return_hint(fn) if not isinstance(fn, types.FunctionType) else Any
+    try:
+        # The same code may have another annotation in another closure.
+        name = (getattr(fn, "__code__", fn), annotations["return"])
+        if name not in _hints_of_code:
+            if len(_hints_of_code) >= MAX_CACHED_HINTS:
+                _hints_of_code.clear()
+            _hints_of_code[name] = _return_hint(fn)
+        return _hints_of_code[name]
+    except TypeError:  # an annotation that cannot be hashed
+        return _return_hint(fn)
+
+
+_hints_of_code: dict[Any, Any] = {}
+
+
+def _return_hint(fn: Callable[..., Any]) -> Any:
     try:
         hint = typing.get_type_hints(fn, include_extras=True).get("return", Any)
     except Exception:
