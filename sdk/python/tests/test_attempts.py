@@ -109,6 +109,12 @@ def test_a_timeout_tells_the_code() -> None:
     assert outcome_of(plain, timeout="20ms") == {"output": "it happened all the same"}
 
 
+def test_an_output_that_cannot_be_stored_is_an_unknown_outcome() -> None:
+    for output in (object(), "x" * 3_000_000, "\x00", 1 << 64):
+        failure = outcome_of(lambda output=output: output)["failure"]
+        assert (failure["class"], failure["code"]) == ("unknown", "invalid_output"), failure
+
+
 def test_probes_answer_and_do_not_guess() -> None:
     assert outcome_of(lambda attempt: ProbeAnswer.happened({"id": attempt.key}), do="probe") == {
         "answer": "happened",

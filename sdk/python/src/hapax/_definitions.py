@@ -16,7 +16,7 @@ from ._core.machine import Machine
 from ._core.names import checked_name
 from ._core.sync_context import SyncCtx
 from ._failures import DecodeError, PermanentFailure
-from ._json import RawJson, plain
+from ._json import RawJson, payload, plain
 
 I = TypeVar("I")  # noqa: E741
 O = TypeVar("O")  # noqa: E741
@@ -68,7 +68,7 @@ class Workflow(Generic[I, O]):
 
     def encode_output(self, output: Any) -> RawJson:
         """The output as JSON text."""
-        return RawJson.of(output)
+        return payload(output)
 
 
 @overload

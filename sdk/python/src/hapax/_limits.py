@@ -10,6 +10,12 @@ MAX_NAME_CHARS: Final = 128
 MAX_MESSAGE_CHARS: Final = 2_000
 """Longest message of a failure; the rest is cut."""
 
+MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024
+"""Largest input, output, signal or promise value, as the server stores them."""
+
+MAX_PAYLOAD_DEPTH: Final = 64
+"""Deepest nesting of a payload."""
+
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 """Largest request body that a worker sends."""
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
 from .._codec import decode, decoder_of
 from .._durations import Duration, to_text
 from .._failures import PermanentFailure, StepFailed, failure_of
-from .._json import RawJson
+from .._json import RawJson, payload
 from .deferred import Deferred, Group
 from .machine import ContinueAsNew, Item, Machine, Operation, StepCode
 from .names import checked_name
@@ -113,10 +113,10 @@ class Asker:
 
     def continue_as_new(self, input: Any = None) -> NoReturn:
         """Ends this execution, and begins the run again with another input and an empty log."""
-        raise ContinueAsNew(RawJson.of(input))
+        raise ContinueAsNew(_payload("input", input))
 
     def _value(self, name: str, make: Callable[[], Any]) -> Any:
-        return self._machine.value(name, lambda: RawJson.of(make()), self._scope)
+        return self._machine.value(name, lambda: _payload(f"value {name}", make()), self._scope)
 
     def _step(self, name: str, code: StepCode, options: Mapping[str, Any], returns: Any) -> Operation[Any]:
         checked_name("step name", name)
@@ -183,13 +183,13 @@ class Asker:
     ) -> Operation[Any]:
         step = workflow.partition("@")[0] if recorded_as is None else recorded_as
         checked_name("workflow name", workflow.partition("@")[0])
-        fields = {"workflow": workflow, "input": RawJson.of(input)}
+        fields = {"workflow": workflow, "input": _payload("input", input)}
         fields.update(_given({"as": recorded_as, "onClose": on_close}))
         return self._ask("child", checked_name("step name", step), fields, returns)
 
     def _after_effect(self, target: str, body: Any) -> Operation[Any]:
         checked_name("target", target)
-        return self._ask("afterEffect", target, {"target": target, "body": RawJson.of(body)}, str)
+        return self._ask("afterEffect", target, {"target": target, "body": _payload("body", body)}, str)
 
     def _ask(
         self,
@@ -289,6 +289,13 @@ def instant_text(at: dt.datetime) -> str:
         raise ValueError("the time needs a time zone, for example datetime.now(timezone.utc)")
     utc = at.astimezone(dt.timezone.utc)
     return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1_000:03d}Z"
+
+
+def _payload(what: str, value: Any) -> RawJson:
+    try:
+        return payload(value)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise PermanentFailure(f"the {what} cannot be stored: {error}", code="invalid") from error
 
 
 def _text_of(duration: Duration | None) -> str | None:

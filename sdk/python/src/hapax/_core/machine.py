@@ -412,6 +412,8 @@ class Machine:
     def _deliver(self, operation: Operation[Any], outcome: Message) -> None:
         self._open.pop(operation.number, None)
         self._items.append({"took": operation.number})
+        if operation.code is not None and operation.code.compensate is None:
+            operation.code = None  # a long run need not keep it
         failure = outcome.get("failure")
         if failure is not None:
             operation.settle(error=StepFailed(operation.id, plain(failure)))

@@ -16,10 +16,12 @@ from .._core.machine import StepCode
 from .._definitions import Action, Task, awaited, call_step, call_undo, is_async
 from .._durations import to_seconds
 from .._failures import AttemptCancelled, PermanentFailure, Rejected, failure_of
-from .._json import RawJson
+from .._json import RawJson, payload
+from .._limits import MAX_MESSAGE_CHARS
 from .telemetry import attempt_context, log_fields, logger
 
 Json = dict[str, Any]
+NOTHING = RawJson("null")
 
 
 @dataclass(eq=False)
@@ -99,7 +101,7 @@ class CodeRunner:
                 output = await self._within_timeout(running, self._call(running, fn, call))
                 if is_probe:
                     return _probe_outcome(output)
-                return {"output": RawJson("null") if is_undo else RawJson.of(output)}
+                return {"output": NOTHING} if is_undo else _output(name, output)
         except _NotBegun as not_begun:
             return {"failure": {"message": str(not_begun), "class": "retryable", "code": "not_begun"}}
         except Rejected as rejected:
@@ -139,6 +141,15 @@ class CodeRunner:
     def close(self) -> None:
         """Takes no more work. Threads that still run are not waited for."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _output(name: str, output: Any) -> Json:
+    try:
+        return {"output": payload(output)}
+    except (ValueError, TypeError, RecursionError) as error:
+        # It happened, but its answer cannot be kept.
+        text = f"the output of {name} cannot be stored: {error}"
+        return {"failure": {"message": text[:MAX_MESSAGE_CHARS], "class": "unknown", "code": "invalid_output"}}
 
 
 class _NotBegun(Exception):
@@ -186,5 +197,5 @@ def _probe_outcome(output: Any) -> Json:
     if not isinstance(output, ProbeAnswer):
         raise TypeError("a probe must return ProbeAnswer.happened(output), .did_not_happen() or .unknown()")
     if output.answer == "happened":
-        return {"answer": "happened", "output": RawJson.of(output.output)}
+        return {"answer": "happened", "output": payload(output.output)}
     return {"answer": output.answer}
