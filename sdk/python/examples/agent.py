@@ -50,10 +50,10 @@ async def refund(attempt: Attempt, cents: int) -> str:
     return f"refunded {cents} cents"
 
 
-async def find_refund(key: str) -> ProbeAnswer:
+async def find_refund(attempt: Attempt) -> ProbeAnswer:
     """After a crash in the middle, the bank is asked instead of refunding again."""
-    if key in BANK:
-        return ProbeAnswer.happened(f"refunded {BANK[key]} cents")
+    if attempt.key in BANK:
+        return ProbeAnswer.happened(f"refunded {BANK[attempt.key]} cents")
     return ProbeAnswer.did_not_happen()
 
 

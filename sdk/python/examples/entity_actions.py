@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hapax import ActionCall, Hapax, Rejected, Worker, action
+from hapax import ActionCall, Entity, Hapax, Rejected, Worker, action
 
 INVOICES: dict[str, Any] = {
     "name": "invoices",
@@ -26,9 +26,9 @@ INVOICES: dict[str, Any] = {
 
 
 @action("CloseInvoiceUseCase")
-async def close_invoice(call: ActionCall) -> dict[str, Any]:
+async def close_invoice(entity: Entity, call: ActionCall) -> dict[str, Any]:
     """Closes an invoice in the books. `call.attempt.key` makes it safe to repeat."""
-    if call.entity.data.get("disputed"):
+    if entity.data.get("disputed"):
         raise Rejected("a disputed invoice cannot be closed")
     return {"booking": call.attempt.key, "by": call.requester}
 

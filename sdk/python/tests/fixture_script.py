@@ -113,8 +113,9 @@ async def statement_async(ctx: Ctx, s: dict[str, Any], variables: dict[str, Any]
     if "all" in s:
         return list(await ctx.all([run_async(ctx, block, variables) for block in s["all"]]))
     if "race" in s:
-        first = await ctx.race(*[run_async(ctx, block, variables) for block in s["race"]])
-        return {"index": first.index, "value": first.value}
+        branches = {f"b{n}": run_async(ctx, block, variables) for n, block in enumerate(s["race"])}
+        which, value = await ctx.select(**branches)
+        return {"index": int(which[1:]), "value": value}
     if "scope" in s:
         async with ctx.scope() as inner:
             return await run_async(inner, s["scope"], variables)
@@ -190,8 +191,10 @@ def statement_sync(ctx: SyncCtx, s: dict[str, Any], variables: dict[str, Any]) -
     if "all" in s:
         return list(ctx.all([lambda block=block: run_sync(ctx, block, variables) for block in s["all"]]))
     if "race" in s:
-        first = ctx.race(*[lambda block=block: run_sync(ctx, block, variables) for block in s["race"]])
-        return {"index": first.index, "value": first.value}
+        blocks = enumerate(s["race"])
+        branches = {f"b{n}": lambda block=block: run_sync(ctx, block, variables) for n, block in blocks}
+        which, value = ctx.select(**branches)
+        return {"index": int(which[1:]), "value": value}
     if "scope" in s:
         with ctx.scope() as inner:
             return run_sync(inner, s["scope"], variables)

@@ -48,7 +48,7 @@ def test_a_step_without_its_key_is_found() -> None:
     async def pay(ctx: Ctx) -> None:
         await ctx.step("wire", lambda: "sent")
 
-    with pytest.raises(AssertionError, match="after `wire` ran and before it was recorded: `wire` ran twice"):
+    with pytest.raises(AssertionError, match="after `wire` ran and before it was recorded → `wire` ran twice"):
         crash_everywhere(pay)
     crash_everywhere(pay, repeatable=["wire"])
 
@@ -61,8 +61,12 @@ def test_a_claimed_step_runs_at_most_once() -> None:
     report = crash_everywhere(pay)
     report.expect(wire="at_most_once")
     assert report.effects["wire"].can_be_in_doubt
-    with pytest.raises(AssertionError, match="may be left undone or in doubt"):
+    with pytest.raises(
+        AssertionError, match=r"'wire' is not exactly_once: wire \(claimed\): entered 1 to 1 times, may be in"
+    ):
         report.expect(wire="exactly_once")
+    with pytest.raises(AssertionError, match="no effect 'fax'"):
+        report.assert_effect("fax", "at_most_once")
 
 
 def test_a_probe_makes_a_claimed_step_exactly_once() -> None:
@@ -72,8 +76,8 @@ def test_a_probe_makes_a_claimed_step_exactly_once() -> None:
         bank[attempt.key] = "W-1"
         return "W-1"
 
-    async def find(key: str) -> ProbeAnswer:
-        found = bank.pop(key, None)
+    async def find(attempt: Attempt) -> ProbeAnswer:
+        found = bank.pop(attempt.key, None)
         return ProbeAnswer.happened(found) if found else ProbeAnswer.did_not_happen()
 
     @workflow("pay")
@@ -106,7 +110,7 @@ def test_a_workflow_that_never_completes_is_red() -> None:
     async def wait(ctx: Ctx) -> None:
         await ctx.signal("never")
 
-    with pytest.raises(AssertionError, match=r"without a crash: the run is WAITING: it waits for never \(signal\)"):
+    with pytest.raises(AssertionError, match=r"without a crash → the run is WAITING: it waits for never \(signal\)"):
         crash_everywhere(wait)
     crash_everywhere(wait, expect="waiting")
 
@@ -149,7 +153,7 @@ def test_the_world_outside_signals_and_settles() -> None:
         promise = ctx.promise("paid", key="stripe:ch_7", returns=int)
         await ctx.step("ask", lambda attempt: attempt.key)
         first = await ctx.select(word=ctx.signal("approved", returns=str), late=ctx.sleep("1d"))
-        return [first[0], first[1], await promise]
+        return [first.which, first.value, await promise]
 
     def outside(world: World) -> None:
         world.signal("approved", "ada")
@@ -180,6 +184,22 @@ def test_a_saga_is_undone_last_first_and_only_once_per_key() -> None:
     assert run_workflow(trip) == "no car"
     assert undone == ["H run_1:hotel~undo", "F run_1:flight~undo"]
     crash_everywhere(trip)
+
+
+def test_code_goes_on_behind_a_failed_scope_and_in_its_replays() -> None:
+    @workflow("trip")
+    async def trip(ctx: Ctx) -> list[str]:
+        try:
+            async with ctx.scope() as saga:
+                await saga.step("flight", lambda a: a.key, compensate=lambda output, a: a.key)
+                raise PermanentFailure("no car")
+        except PermanentFailure:
+            both = await ctx.gather(ctx.step("a", lambda a: a.key), ctx.step("b", lambda a: a.key))
+            number = ctx.random()
+            return [*both, await ctx.step(f"c-{number}", lambda a: a.key)]
+
+    report = crash_everywhere(trip)
+    assert report.crashes > 20
 
 
 def test_a_run_that_fails_undoes_its_effects() -> None:
@@ -267,10 +287,10 @@ def test_a_plain_function_is_a_workflow_too() -> None:
             keys.append(saga.step("c", lambda a: f"{a.key} {total}"))
         ctx.sleep("1h")
         first = ctx.race(lambda: ctx.signal("never"), lambda: ctx.sleep("2h"))
-        return [*keys, str(first.index)]
+        return [*keys, str(first)]
 
     report = crash_everywhere(plain, 5)
-    assert report.output == ["run_1:a", "run_1:b", "run_1:c 5", "1"]
+    assert report.output == ["run_1:a", "run_1:b", "run_1:c 5", "None"]
 
 
 def test_asyncio_in_workflow_code_is_explained() -> None:

@@ -31,7 +31,7 @@ def test_the_readme_tests_its_own_workflow() -> None:
     program, test = python_blocks(SDK / "README.md")
     run_test_of(program, test)
     broken = program.replace('print(f"shipping as {attempt.key}")', 'print("shipping")')
-    with pytest.raises(AssertionError, match="crash after `ship` ran and before it was recorded: `ship` ran twice"):
+    with pytest.raises(AssertionError, match="crash after `ship` ran and before it was recorded → `ship` ran twice"):
         run_test_of(broken, test)
 
 

@@ -76,7 +76,9 @@ class Driver:
             machine.resolved(message["op"], message)
         elif kind == "ended":
             outcome = {name: message[name] for name in ("output", "failure", "answer") if name in message}
-            machine.ended(message["op"], message["attempt"], outcome)
+            running = [a for a in machine.attempts.values() if a.op == message["op"] and a.number == message["attempt"]]
+            do = running[0].do if running else "effect"
+            machine.ended(message["op"], do, message["attempt"], outcome)
         elif kind == "abort":
             result["abort"] = [attempt.op for attempt in machine.abort(message["op"], message.get("attempt"))]
         elif kind == "stop":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
+import functools
 import math
 import uuid
 from decimal import Decimal
@@ -16,7 +17,7 @@ from hapax import DecodeError, ExactJson, PermanentFailure, RawJson, RetryableFa
 from hapax._codec import decode
 from hapax._durations import to_millis, to_text
 from hapax._failures import failure_of
-from hapax._json import dumps, loads
+from hapax._json import dumps, loads, payload
 
 
 class Colour(enum.Enum):
@@ -71,6 +72,19 @@ def test_decimals_are_written_as_numbers() -> None:
             dumps(bad)
     with pytest.raises(ValueError, match="NUL"):
         dumps([Decimal(1), "\x000\x00"])
+
+
+def test_what_the_server_would_refuse_is_refused_here() -> None:
+    deep: Any = 1
+    for _ in range(64):
+        deep = [deep]
+    good = [deep, 18446744073709551615, -9223372036854775808, "\\u0000", "é" * 500_000, ["a"] * 200]
+    for value in good:
+        assert loads(payload(value).text) == value
+    bad = [[deep], 1 << 64, -(1 << 63) - 1, "\x00", "a\\\x00", "x" * 2_100_000, "é" * 1_100_000, RawJson("1e400")]
+    for value in bad:
+        with pytest.raises(ValueError):
+            payload(value)
 
 
 def test_any_text_survives() -> None:
@@ -133,6 +147,27 @@ def test_more_hints() -> None:
         dumps(object())
 
 
+def test_the_type_of_a_step_is_that_of_its_function() -> None:
+    from hapax._core.context import returns_of
+
+    def make(model: type[Any]) -> Any:
+        def step():  # type: ignore[no-untyped-def]
+            return model
+
+        step.__annotations__["return"] = model
+        return step
+
+    class Charge:
+        async def __call__(self) -> Line: ...
+
+        def method(self) -> Colour: ...
+
+    assert returns_of(make(Line), None) is Line and returns_of(make(Order), None) is Order
+    assert returns_of(Charge().method, None) is Colour
+    assert returns_of(functools.partial(make(Line), 1), None) is Line
+    assert returns_of(lambda: 1, None) is Any and returns_of(make(Line), Order) is Order
+
+
 def test_pydantic_models_are_validated() -> None:
     pydantic = pytest.importorskip("pydantic")
 
@@ -169,4 +204,5 @@ def test_failures_say_whether_the_effect_happened() -> None:
     assert failure_of(retry) == wire
     assert failure_of(StepFailed("charge", {**wire, "more": 1})) == {**wire, "more": 1}
     assert len(failure_of(ValueError("x" * 10_000))["message"]) == 2_000
+    assert failure_of(PermanentFailure("no", details="x" * 3_000_000))["details"] is None
     assert failure_of(ValueError("a\0b \ud800"))["message"] == "ValueError: ab ?"

@@ -20,6 +20,7 @@ from hapax import (
     AttemptCancelled,
     Ctx,
     EffectLogFilter,
+    Entity,
     Hapax,
     PermanentFailure,
     Rejected,
@@ -32,6 +33,8 @@ from hapax import (
     task,
     workflow,
 )
+from hapax._worker.attempts import CodeRunner
+from hapax._worker.session import Offer, Session
 from protocol_server import ProtocolServer
 
 
@@ -156,6 +159,46 @@ def test_a_success_of_a_session_that_is_gone_is_handed_in_late() -> None:
     run(test)
 
 
+def test_a_success_whose_commit_finds_no_session_is_handed_in_late() -> None:
+    async def test(server: ProtocolServer, client: Hapax) -> None:
+        @workflow("pay")
+        async def pay(ctx: Ctx) -> str:
+            return await ctx.step("charge", charge)
+
+        async def charge(attempt: Attempt) -> str:
+            if attempt.number == 1:
+                server.lose_session()
+            return f"ch_{attempt.number}"
+
+        async with worker(client, workflows=[pay]):
+            handle = await client.start(pay)
+            assert await handle.result(timeout=10) == "ch_2"
+            await server.until(lambda: bool(server.results))
+        assert server.results == [{"late": {"key": "run_1:charge", "attempt": 1, "fence": 1, "output": "ch_1"}}]
+
+    run(test)
+
+
+def test_a_message_that_overtakes_its_activation_waits_for_it() -> None:
+    async def test(server: ProtocolServer, client: Hapax) -> None:
+        offer = Offer({(order.name, order.version): order}, {}, {})
+        opened = {"sessionId": "wks_1", "leaseFor": "30s", "pollFor": "5s"}
+        runner = CodeRunner(1)
+        session = Session(client, opened, 0.0, offer, runner, concurrency=1, max_cached_runs=1, late=[])
+        about = {"run": "run_1", "activation": "a1", "fence": 1}
+        attempt = {"type": "attempt", "op": 1, "do": "effect", "attempt": 1, "key": "k", **about}
+        session._receive(attempt)
+        session._receive({**attempt, "activation": "a0"})
+        assert not session._code
+        activate = {"type": "activate", "workflow": "order", "version": 1, "input": {"n": 1}, "log": [], **about}
+        session._receive(activate)
+        assert [running.message["activation"] for running in session._code] == ["a1"]
+        session.close()
+        runner.close()
+
+    run(test)
+
+
 def test_a_replaced_worker_stops() -> None:
     async def test(server: ProtocolServer, client: Hapax) -> None:
         first = worker(client, instance="w-0")
@@ -276,10 +319,10 @@ def test_tasks_and_actions_answer_with_results() -> None:
         raise PermanentFailure("no", code="nope")
 
     @action("CloseInvoice")
-    def close(call: ActionCall) -> dict[str, Any]:
-        if call.entity.status == "draft":
+    def close(entity: Entity, call: ActionCall) -> dict[str, Any]:
+        if entity.status == "draft":
             raise Rejected("a draft cannot be closed")
-        return {"id": call.entity.id, "by": call.requester, "step": call.step, "n": call.input["n"]}
+        return {"id": entity.id, "by": call.requester, "step": call.step, "n": call.input["n"]}
 
     def about(status: str) -> dict[str, Any]:
         return {"type": "invoice", "id": "INV-1", "status": status, "data": {"total": 5}}

@@ -3,7 +3,7 @@
 from ._attempt import Attempt, ProbeAnswer
 from ._client import Hapax, RunHandle
 from ._codec import ExactJson
-from ._core.asking import First, Retry
+from ._core.asking import Retry, Selected
 from ._core.context import Ctx, PromiseHandle
 from ._core.sync_context import SyncCtx, SyncPromise
 from ._definitions import Action, ActionCall, Entity, Task, Workflow, action, task, workflow
@@ -54,7 +54,6 @@ __all__ = [
     "EntityState",
     "ExactJson",
     "Failure",
-    "First",
     "Forbidden",
     "ForeignAwaitable",
     "Hapax",
@@ -77,6 +76,7 @@ __all__ = [
     "RunDetail",
     "RunFailed",
     "RunHandle",
+    "Selected",
     "SessionReplaced",
     "Settlement",
     "StepFailed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import types
 import typing
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from ._core.machine import Machine
 from ._core.names import checked_name
 from ._core.sync_context import SyncCtx
 from ._failures import DecodeError, PermanentFailure
-from ._json import RawJson, plain
+from ._json import RawJson, payload, plain
 
 I = TypeVar("I")  # noqa: E741
 O = TypeVar("O")  # noqa: E741
@@ -67,7 +68,7 @@ class Workflow(Generic[I, O]):
 
     def encode_output(self, output: Any) -> RawJson:
         """The output as JSON text."""
-        return RawJson.of(output)
+        return payload(output)
 
 
 @overload
@@ -111,7 +112,6 @@ class Entity:
 class ActionCall:
     """What an action of an entity workflow is asked to do."""
 
-    entity: Entity
     step: str
     input: Any
     requester: str | None
@@ -154,8 +154,8 @@ class Action:
         """The call for a message of the server."""
         about = message["entity"]
         entity = Entity(about["type"], about["id"], about["status"], plain(about.get("data")))
-        call = ActionCall(entity, message["step"], plain(message.get("input")), message.get("requester"), attempt)
-        return lambda: self.fn(call)
+        call = ActionCall(message["step"], plain(message.get("input")), message.get("requester"), attempt)
+        return lambda: self.fn(entity, call)
 
 
 def task(name: str) -> Callable[[Callable[..., Any]], Task]:
@@ -163,8 +163,8 @@ def task(name: str) -> Callable[[Callable[..., Any]], Task]:
     return lambda fn: Task(name, fn)
 
 
-def action(name: str) -> Callable[[Callable[[ActionCall], Any]], Action]:
-    """Declares an action: `@action("CloseInvoice")` above `async def close(call: ActionCall)`."""
+def action(name: str) -> Callable[[Callable[[Entity, ActionCall], Any]], Action]:
+    """Declares an action: `@action("CloseInvoice")` above `async def close(entity: Entity, call: ActionCall)`."""
     return lambda fn: Action(name, fn)
 
 
@@ -190,16 +190,27 @@ def is_async(fn: Callable[..., Any]) -> bool:
 
 def _takes_one(fn: Callable[..., Any]) -> bool:
     parameters = _positional(fn)
-    return bool(parameters) and (parameters[0].default is inspect.Parameter.empty or parameters[0].name == "attempt")
+    return bool(parameters) and (parameters[0].is_required or parameters[0].name == "attempt")
 
 
-def _positional(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+@dataclass(frozen=True)
+class _Parameter:
+    name: str
+    is_required: bool
+
+
+def _positional(fn: Callable[..., Any]) -> list[_Parameter]:
+    """The positional parameters of a function. It is asked for each attempt, so it is quick for functions."""
+    if isinstance(fn, types.FunctionType):
+        names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+        required = len(names) - len(fn.__defaults__ or ())
+        return [_Parameter(name, place < required) for place, name in enumerate(names)]
     try:
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
         return []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [parameter for parameter in parameters if parameter.kind in kinds]
+    return [_Parameter(p.name, p.default is inspect.Parameter.empty) for p in parameters if p.kind in kinds]
 
 
 def _hints(fn: Callable[..., Any]) -> dict[str, Any]:

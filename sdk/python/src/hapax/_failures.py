@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias, cast
 
 from ._durations import Duration, to_text
+from ._json import payload
 from ._limits import MAX_MESSAGE_CHARS, MAX_NAME_CHARS
 
 FailureClass: TypeAlias = Literal["permanent", "retryable", "unknown"]
@@ -101,10 +102,19 @@ class DecodeError(ValueError):
 def failure_of(error: BaseException) -> dict[str, Any]:
     """The failure that an exception of user code stands for, as the protocol writes it."""
     if isinstance(error, Failure):
-        return error.to_wire()
+        wire = error.to_wire()
+        return {**wire, "details": _storable(wire["details"])} if "details" in wire else wire
     text = str(error)
     name = type(error).__name__
     return {"message": _text(f"{name}: {text}" if text else name, MAX_MESSAGE_CHARS), "class": "unknown"}
+
+
+def _storable(details: Any) -> Any:
+    try:
+        payload(details)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return details
 
 
 def _text(text: str, most: int) -> str:

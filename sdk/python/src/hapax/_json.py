@@ -11,11 +11,14 @@ import dataclasses
 import datetime as dt
 import enum
 import json
+import math
 import re
 import uuid
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, cast
+
+from ._limits import MAX_PAYLOAD_BYTES, MAX_PAYLOAD_DEPTH
 
 
 class ExactNumber(Decimal):
@@ -90,6 +93,58 @@ def plain(value: Any) -> Any:
     if kind is list:
         return [plain(item) for item in value]
     return value
+
+
+def payload(value: object) -> RawJson:
+    """JSON text that the server stores. Raises `ValueError` or `TypeError` for what it would refuse."""
+    text = dumps(value)
+    if len(text) > MAX_PAYLOAD_BYTES // 4 and len(text.encode()) > MAX_PAYLOAD_BYTES:
+        raise ValueError(
+            f"it has more than {MAX_PAYLOAD_BYTES} bytes of JSON; store the data elsewhere and pass a reference"
+        )
+    if "\\u0000" in text and _NUL.search(text):
+        raise ValueError("text cannot hold NUL")
+    if _LONG_NUMBER.search(text):
+        _check_numbers(text)
+    if text.count("[") + text.count("{") > MAX_PAYLOAD_DEPTH and _depth_of(loads(text)) > MAX_PAYLOAD_DEPTH:
+        raise ValueError(f"it is nested deeper than {MAX_PAYLOAD_DEPTH} levels")
+    return trusted_raw(text)
+
+
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_LONG_NUMBER = re.compile(r"\d{19}|\d[eE]")
+
+
+def _check_numbers(text: str) -> None:
+    def check_int(number: str) -> int:
+        if not -(1 << 63) <= int(number) < 1 << 64:
+            raise ValueError(f"the integer {number[:40]} does not fit 64 bits; write it as text")
+        return 0
+
+    def check_float(number: str) -> float:
+        if math.isinf(float(number)):
+            raise ValueError(f"the number {number[:40]} is out of range; write it as text")
+        return 0.0
+
+    json.loads(text, parse_int=check_int, parse_float=check_float)
+
+
+def _depth_of(value: Any) -> int:
+    deepest, level = 0, [value]
+    while level:
+        nested: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                nested.extend(cast("dict[str, Any]", item).values())
+            elif isinstance(item, list):
+                nested.extend(cast("list[Any]", item))
+            else:
+                continue
+        if not any(isinstance(item, (dict, list)) for item in level):
+            break
+        deepest += 1
+        level = nested
+    return deepest
 
 
 _HOLE = re.compile(r'"\\u0000(\d+)\\u0000"')

@@ -10,6 +10,12 @@ MAX_NAME_CHARS: Final = 128
 MAX_MESSAGE_CHARS: Final = 2_000
 """Longest message of a failure; the rest is cut."""
 
+MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024
+"""Largest input, output, signal or promise value, as the server stores them."""
+
+MAX_PAYLOAD_DEPTH: Final = 64
+"""Deepest nesting of a payload."""
+
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 """Largest request body that a worker sends."""
 
@@ -31,8 +37,14 @@ MAX_IDLE_CONNECTIONS: Final = 16
 MAX_CACHED_RUNS: Final = 2_000
 """Suspended functions that a worker keeps, unless told otherwise."""
 
+MAX_CACHED_THREADS: Final = 200
+"""Suspended plain functions that a worker keeps. Each has a thread."""
+
 MAX_LATE_OUTCOMES: Final = 1_000
 """Late outcomes that a worker keeps until a session takes them."""
+
+MAX_CACHED_HINTS: Final = 4_096
+"""Functions whose return types are remembered."""
 
 MAX_CRASH_PLACES: Final = 2_000
 """Places at which `crash_everywhere` crashes a workflow."""

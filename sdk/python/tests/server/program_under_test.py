@@ -11,7 +11,21 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hapax import ActionCall, Attempt, Ctx, ExactJson, Hapax, RawJson, Rejected, SyncCtx, Worker, action, task, workflow
+from hapax import (
+    ActionCall,
+    Attempt,
+    Ctx,
+    Entity,
+    ExactJson,
+    Hapax,
+    RawJson,
+    Rejected,
+    SyncCtx,
+    Worker,
+    action,
+    task,
+    workflow,
+)
 
 EFFECTS = Path(os.environ.get("EFFECTS", "effects.txt"))
 
@@ -99,8 +113,8 @@ async def double(input: dict[str, Any]) -> dict[str, Any]:
 
 
 @action("CloseInvoiceUseCase")
-def close_invoice(call: ActionCall) -> dict[str, Any]:
-    if call.entity.data.get("disputed"):
+def close_invoice(entity: Entity, call: ActionCall) -> dict[str, Any]:
+    if entity.data.get("disputed"):
         raise Rejected("a disputed invoice cannot be closed")
     return {"booking": effect(call.attempt.key), "n": call.input.get("n")}
 

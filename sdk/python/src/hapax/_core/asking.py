@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from .._codec import decode, decoder_of
 from .._durations import Duration, to_text
 from .._failures import PermanentFailure, StepFailed, failure_of
-from .._json import RawJson
+from .._json import RawJson, payload
 from .deferred import Deferred, Group
 from .machine import ContinueAsNew, Item, Machine, Operation, StepCode
 from .names import checked_name
@@ -56,11 +56,14 @@ class Retry:
 
 
 @dataclass(frozen=True)
-class First(Generic[T]):
-    """The branch of a race that ended first."""
+class Selected(Generic[T]):
+    """The branch that ended first: `which, value = await ctx.select(...)`."""
 
-    index: int
+    which: str
     value: T
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.which, self.value))
 
 
 class Asker:
@@ -110,10 +113,10 @@ class Asker:
 
     def continue_as_new(self, input: Any = None) -> NoReturn:
         """Ends this execution, and begins the run again with another input and an empty log."""
-        raise ContinueAsNew(RawJson.of(input))
+        raise ContinueAsNew(_payload("input", input))
 
     def _value(self, name: str, make: Callable[[], Any]) -> Any:
-        return self._machine.value(name, lambda: RawJson.of(make()), self._scope)
+        return self._machine.value(name, lambda: _payload(f"value {name}", make()), self._scope)
 
     def _step(self, name: str, code: StepCode, options: Mapping[str, Any], returns: Any) -> Operation[Any]:
         checked_name("step name", name)
@@ -180,13 +183,13 @@ class Asker:
     ) -> Operation[Any]:
         step = workflow.partition("@")[0] if recorded_as is None else recorded_as
         checked_name("workflow name", workflow.partition("@")[0])
-        fields = {"workflow": workflow, "input": RawJson.of(input)}
+        fields = {"workflow": workflow, "input": _payload("input", input)}
         fields.update(_given({"as": recorded_as, "onClose": on_close}))
         return self._ask("child", checked_name("step name", step), fields, returns)
 
     def _after_effect(self, target: str, body: Any) -> Operation[Any]:
         checked_name("target", target)
-        return self._ask("afterEffect", target, {"target": target, "body": RawJson.of(body)}, str)
+        return self._ask("afterEffect", target, {"target": target, "body": _payload("body", body)}, str)
 
     def _ask(
         self,
@@ -226,13 +229,19 @@ class Asker:
             branch.watch(look)
         return group
 
-    def _race(self, bodies: Sequence[Any]) -> Group[First[Any]]:
+    def _race(self, bodies: Sequence[Any]) -> Group[Any]:
         """The first branch to end. The others are abandoned."""
+        return self._first([str(place) for place in range(len(bodies))], bodies, lambda first: first.value)
+
+    def _select(self, bodies: Mapping[str, Any]) -> Group[Selected[Any]]:
+        """The first branch to end, with its name."""
+        return self._first(list(bodies), list(bodies.values()), lambda first: first)
+
+    def _first(self, names: Sequence[str], bodies: Sequence[Any], take: Callable[[Selected[Any]], Any]) -> Group[Any]:
         if not bodies:
             raise PermanentFailure("a race needs at least one branch", code="invalid")
         branches = [self._machine.branch(body) for body in bodies]
-        group: Group[First[Any]] = Group(branches)
-
+        group: Group[Any] = Group(branches)
         winners: list[Deferred[Any]] = []
 
         def look(place: int) -> None:
@@ -244,7 +253,7 @@ class Asker:
             if winner.error is not None:
                 group.settle(error=winner.error)
             else:
-                group.settle(First(place, winner.taken()))
+                group.settle(take(Selected(names[place], winner.taken())))
 
         for place, branch in enumerate(branches):
             branch.watch(lambda place=place: look(place))
@@ -280,6 +289,13 @@ def instant_text(at: dt.datetime) -> str:
         raise ValueError("the time needs a time zone, for example datetime.now(timezone.utc)")
     utc = at.astimezone(dt.timezone.utc)
     return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1_000:03d}Z"
+
+
+def _payload(what: str, value: Any) -> RawJson:
+    try:
+        return payload(value)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise PermanentFailure(f"the {what} cannot be stored: {error}", code="invalid") from error
 
 
 def _text_of(duration: Duration | None) -> str | None:

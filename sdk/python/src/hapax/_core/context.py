@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import types
 import typing
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .._attempt import Attempt, ProbeAnswer
 from .._durations import Duration, to_text
-from .asking import Asker, First, OnClose, OnDoubt, Retry, instant_text, is_undo_failure
+from .._limits import MAX_CACHED_HINTS
+from .asking import Asker, OnClose, OnDoubt, Retry, Selected, instant_text, is_undo_failure
 from .deferred import Deferred, Group
 from .machine import Operation, StepCode
 
@@ -23,7 +25,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 
-Probe = Callable[[str], Awaitable[ProbeAnswer]] | Callable[[str], ProbeAnswer]
+Probe = Callable[[Attempt], Awaitable[ProbeAnswer]] | Callable[[Attempt], ProbeAnswer]
 
 
 class PromiseHandle(Group[T]):
@@ -215,13 +217,13 @@ class Ctx(Asker):
         """Like `gather`, for any number of branches."""
         return self._gather(list(branches))
 
-    def race(self, *branches: Awaitable[T]) -> Deferred[First[T]]:
-        """Runs branches at once until the first ends. The others are abandoned."""
+    def race(self, *branches: Awaitable[T]) -> Deferred[T]:
+        """The value, or the failure, of the first branch to end. The others are abandoned."""
         return self._race(branches)
 
-    def select(self, **branches: Awaitable[T]) -> Selected[T]:
-        """Like `race`, with names: awaits to the name and the value of the first branch to end."""
-        return Selected(tuple(branches), self._race(list(branches.values())))
+    def select(self, **branches: Awaitable[T]) -> Deferred[Selected[T]]:
+        """Like `race`, with names: `which, value = await ctx.select(word=ctx.signal("word"), late=ctx.sleep("3d"))`."""
+        return self._select(branches)
 
     def scope(self) -> Scope:
         """A saga: `async with ctx.scope() as saga`. If its body fails, its effects are undone, last first."""
@@ -233,24 +235,6 @@ class Ctx(Asker):
 
     def _within(self, operation: Operation[Any]) -> Ctx:
         return Ctx(self._machine, operation.number)
-
-
-class Selected(Group[tuple[str, T]]):
-    """The name and the value of the branch that ended first."""
-
-    __slots__ = ()
-
-    def __init__(self, names: tuple[str, ...], race: Deferred[First[T]]) -> None:
-        super().__init__([race])
-
-        def hand_over() -> None:
-            if race.error is not None:
-                self.settle(error=race.error)
-            else:
-                first = race.taken()
-                self.settle((names[first.index], first.value))
-
-        race.watch(hand_over)
 
 
 class Scope:
@@ -284,6 +268,25 @@ def returns_of(fn: Callable[..., Any], returns: Any) -> Any:
         return returns
     while isinstance(fn, functools.partial):
         fn = cast("Callable[..., Any]", fn.func)
+    annotations: dict[str, Any] = getattr(fn, "__annotations__", {})
+    if "return" not in annotations:
+        return _return_hint(fn) if not isinstance(fn, types.FunctionType) else Any
+    try:
+        # The same code may have another annotation in another closure.
+        name = (getattr(fn, "__code__", fn), annotations["return"])
+        if name not in _hints_of_code:
+            if len(_hints_of_code) >= MAX_CACHED_HINTS:
+                _hints_of_code.clear()
+            _hints_of_code[name] = _return_hint(fn)
+        return _hints_of_code[name]
+    except TypeError:  # an annotation that cannot be hashed
+        return _return_hint(fn)
+
+
+_hints_of_code: dict[Any, Any] = {}
+
+
+def _return_hint(fn: Callable[..., Any]) -> Any:
     try:
         hint = typing.get_type_hints(fn, include_extras=True).get("return", Any)
     except Exception:

@@ -84,7 +84,6 @@ class _Replay:
 
     records: list[Message]
     by_id: dict[str, Message]
-    position: int = 0
 
 
 class Machine:
@@ -110,7 +109,8 @@ class Machine:
         """The function has ended, or is forgotten."""
         self.is_stopped = False
         self.is_replaying = False
-        self.attempts: dict[tuple[int, int], RunningAttempt] = {}
+        self.attempts: dict[tuple[int, str, int], RunningAttempt] = {}
+        """Attempts under way, by operation, what they do, and number."""
         self.current: Fiber | None = None
         self._begin = begin
         self._encode_output = encode_output
@@ -135,7 +135,7 @@ class Machine:
         self.is_replaying = True
         self._root = self._add_fiber(self._begin(self), None)
         self._run()
-        self._go_on_replaying()
+        self._give_log()
         self._finish_turn()
 
     def resolved(self, op: int, outcome: Message) -> None:
@@ -144,7 +144,6 @@ class Machine:
         if operation is None or operation.is_done or operation.is_abandoned or self.is_over:
             return
         self._deliver(operation, outcome)
-        self._go_on_replaying()
         self._finish_turn()
 
     def attempt(self, message: Message) -> StepCode | None:
@@ -153,16 +152,16 @@ class Machine:
         if operation is None or operation.code is None:
             return None
         attempt = RunningAttempt(message["op"], message["attempt"], message["do"])
-        self.attempts[attempt.op, attempt.number] = attempt
+        self.attempts[attempt.op, attempt.do, attempt.number] = attempt
         return operation.code
 
-    def ended(self, op: int, attempt: int, outcome: Item) -> None:
+    def ended(self, op: int, do: str, attempt: int, outcome: Item) -> None:
         """Takes the outcome of an attempt: `output` (JSON text), `failure`, or `answer` of a probe."""
-        running = self.attempts.pop((op, attempt), None)
+        running = self.attempts.pop((op, do, attempt), None)
         self._items.append({"outcome": op, "attempt": attempt, **outcome})
         operation = self._find(op)
-        is_effect = running is None or (running.do == "effect" and not running.is_aborted)
-        if operation is None or not is_effect or "answer" in outcome or "output" not in outcome:
+        counts = do == "effect" and (running is None or not running.is_aborted)
+        if operation is None or not counts or "output" not in outcome:
             return
         if self.is_over or self.is_stopped or operation.is_alone or self._open.keys() != {op}:
             return
@@ -361,7 +360,8 @@ class Machine:
         error = root.result.error
         if self._violation is not None or isinstance(error, Closed):
             return
-        self.is_over = True
+        # Branches that nobody waits for end with the function.
+        self._close_all()
         if error is None:
             try:
                 self._items.append({"return": self._encode_output(root.result.taken())})
@@ -373,16 +373,21 @@ class Machine:
         else:
             self._items.append({"throw": failure_of(error)})
 
-    def _go_on_replaying(self) -> None:
-        """Gives the code what is next in the log, until a failed scope waits for its undos, or the log ends."""
+    def _give_log(self) -> None:
+        """Gives the code the outcomes of the log.
+
+        Behind a scope that failed nothing more is given: its outcome is in no record, so the server sends `resolved`
+        for it and for what follows. Recorded values are still looked up then.
+        """
         replay = self._replay
         if replay is None:
             return
-        while replay.position < len(replay.records) and self._violation is None:
+        for record in replay.records:
             if any(operation.kind == "scope" for operation in self._open.values()):
+                self.is_replaying = False
                 return
-            record = replay.records[replay.position]
-            replay.position += 1
+            if self._violation is not None:
+                break
             self._replay_record(record)
         unasked = (r for r in replay.records if not _is_passed_over(r) and r["id"] not in self._by_id)
         missed = next(unasked, None)
@@ -407,6 +412,8 @@ class Machine:
     def _deliver(self, operation: Operation[Any], outcome: Message) -> None:
         self._open.pop(operation.number, None)
         self._items.append({"took": operation.number})
+        if operation.code is not None and operation.code.compensate is None:
+            operation.code = None  # a long run need not keep it
         failure = outcome.get("failure")
         if failure is not None:
             operation.settle(error=StepFailed(operation.id, plain(failure)))

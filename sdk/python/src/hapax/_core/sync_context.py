@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from .._attempt import Attempt
 from .._durations import Duration, to_text
-from .asking import Asker, First, OnClose, OnDoubt, Retry, instant_text, is_undo_failure
+from .asking import Asker, OnClose, OnDoubt, Retry, Selected, instant_text, is_undo_failure
 from .context import Probe, child_of, returns_of
 from .machine import Operation, StepCode
 
@@ -185,14 +185,13 @@ class SyncCtx(Asker):
         """Like `gather`, for any number of branches."""
         return self._wait(self._gather(list(branches)))
 
-    def race(self, *branches: Callable[[], T]) -> First[T]:
-        """Runs branches at once until the first ends. The others are abandoned."""
+    def race(self, *branches: Callable[[], T]) -> T:
+        """The value, or the failure, of the first branch to end. The others are abandoned."""
         return self._wait(self._race(branches))
 
-    def select(self, **branches: Callable[[], T]) -> tuple[str, T]:
+    def select(self, **branches: Callable[[], T]) -> Selected[T]:
         """Like `race`, with names."""
-        first: First[T] = self._wait(self._race(list(branches.values())))
-        return list(branches)[first.index], first.value
+        return self._wait(self._select(branches))
 
     def scope(self) -> SyncScope:
         """A saga: `with ctx.scope() as saga`. If its body fails, its effects are undone, last first."""

@@ -103,6 +103,7 @@ class MemoryServer:
             if run.activation is not activation:
                 break
             self._carry_out(run, activation, item, taken)
+        self._tell_recorded(run, activation)
         if run.stop is not None and run.activation is activation and activation.ended is None:
             self._begin_stop(run)
 
@@ -149,7 +150,9 @@ class MemoryServer:
             run.status, run.violation, run.activation = "PAUSED", item["violation"], None
         elif "evicted" in item:
             run.activation, run.is_ready = None, bool(activation.in_flight)
-        elif "took" not in item:
+        elif "took" in item:
+            activation.told.add(activation.ops.get(item["took"], ""))
+        else:
             activation.ended = item
             self._end(run, activation)
 
@@ -326,7 +329,19 @@ class MemoryServer:
         op = activation.op_of(record.id)
         is_stopping = run.stop is not None and not self._is_shielded(activation, record.scope)
         if op is not None and not is_taken and not is_stopping and activation.ended is None:
+            activation.told.add(record.id)
             self._tell(run, {"type": "resolved", "op": op, **outcome})
+
+    def _tell_recorded(self, run: Run, activation: Activation) -> None:
+        """Behind a failed scope a replay takes nothing from the log, so each outcome is told, in its order."""
+        if not activation.has_failed_scope or activation.undoing or run.activation is not activation:
+            return
+        asked = [run.records[step] for step in activation.ops.values()]
+        due = [r for r in asked if r.order and r.has_outcome and r.id not in activation.told]
+        if due:
+            record = min(due, key=lambda record: record.order)
+            failed = record.status == "FAILED"
+            self._resolve(run, record, {"failure": record.failure} if failed else {"output": record.output})
 
     def _waiting(self, run: Run, kind: str) -> list[Record]:
         return [r for r in run.records.values() if r.kind == kind and r.status == "WAITING" and not run.is_closed]
@@ -392,6 +407,7 @@ class MemoryServer:
             self._merge(run, activation, scope)
             return
         scope.failure = item["failure"]
+        activation.has_failed_scope = True
         activation.undoing.append((scope.op, self._to_undo(run, activation, scope.op)))
         self._undo_next(run, activation)
 

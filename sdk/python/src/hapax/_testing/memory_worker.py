@@ -140,10 +140,10 @@ class MemoryWorker:
                 self.trace.reach("after_effect", step)
             except Crash:
                 if self.trace.is_zombie:
-                    machine.ended(message["op"], message["attempt"], outcome)
+                    machine.ended(message["op"], message["do"], message["attempt"], outcome)
                     self._unsent = (*name, wire_items(machine.take_items()))
                 raise
-        machine.ended(message["op"], message["attempt"], outcome)
+        machine.ended(message["op"], message["do"], message["attempt"], outcome)
 
     def _commit(self, name: tuple[str, str], machine: Machine) -> None:
         if not machine.has_items:
@@ -175,7 +175,7 @@ async def run_code(code: StepCode, message: Json, on_key_read: Any = None) -> Js
             return {"output": RawJson("null")}
         if message["do"] == "probe":
             assert code.probe is not None
-            return probe_outcome(await awaited(code.probe(attempt.key)))
+            return probe_outcome(await awaited(code.probe(attempt)))
         return {"output": RawJson.of(await awaited(call_step(code.effect, attempt)))}
     except Exception as error:
         if message["do"] == "probe":

@@ -81,6 +81,9 @@ class Activation:
     """Steps with an attempt in the worker."""
     undoing: list[tuple[int | None, list[str]]] = field(default_factory=list[tuple[int | None, list[str]]])
     """Undos to do: for which scope, or for the run, and which steps, the last first."""
+    told: set[str] = field(default_factory=set[str])
+    """Steps whose outcome the code has, or is being told."""
+    has_failed_scope: bool = False
     ended: Json | None = None
 
     def next_id(self, name: str) -> str:

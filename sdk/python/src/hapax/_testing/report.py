@@ -18,7 +18,7 @@ class Finding:
     length: int
 
     def __str__(self) -> str:
-        return f"{self.crash}: {self.outcome}"
+        return f"{self.crash} → {self.outcome}"
 
 
 @dataclass
@@ -34,6 +34,16 @@ class EffectReport:
     can_be_in_doubt: bool = False
     can_be_left_undone: bool = False
 
+    def __str__(self) -> str:
+        key = "under its key" if self.reads_key else "with nothing outside that would notice"
+        parts = [
+            f"{self.name} ({self.effect_class}): entered {self.usual} to {self.most} times",
+            key if self.most > self.usual else "",
+            "may be in doubt" if self.can_be_in_doubt else "",
+            "may be left undone" if self.can_be_left_undone else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
 
 @dataclass
 class CrashReport:
@@ -46,36 +56,43 @@ class CrashReport:
     effects: dict[str, EffectReport] = field(default_factory=dict[str, EffectReport])
     findings: list[Finding] = field(default_factory=list[Finding])
 
+    def effect(self, name: str) -> EffectReport:
+        """The report on one effect."""
+        __tracebackhide__ = True
+        found = self.effects.get(name)
+        if found is None:
+            raise AssertionError(f"the workflow has no effect {name!r}; it has\n{self}")
+        return found
+
     def assert_safe(self) -> None:
-        """Raises `AssertionError` with the shortest finding, if there is one."""
+        """Raises `AssertionError` with the simplest finding, if there is one."""
         __tracebackhide__ = True
         if self.findings:
-            more = len(self.findings) - 1
-            rest = f" ({more} more)" if more else ""
-            raise AssertionError(f"{self.findings[0]}{rest}")
+            raise AssertionError(f"{self.findings[0]}\n\n{self}")
+
+    def assert_effect(self, name: str, expectation: Expectation) -> None:
+        """Raises `AssertionError` unless the effect has this guarantee."""
+        __tracebackhide__ = True
+        effect = self.effect(name)
+        at_most_once = effect.most <= effect.usual
+        holds = {
+            "at_most_once": at_most_once,
+            "at_least_once": not effect.can_be_left_undone,
+            "exactly_once": at_most_once and not effect.can_be_left_undone and not effect.can_be_in_doubt,
+        }[expectation]
+        if not holds:
+            raise AssertionError(f"effect {name!r} is not {expectation}: {effect}")
 
     def expect(self, **effects: Expectation) -> CrashReport:
-        """Raises `AssertionError` unless each effect is what you expect; `-` and `.` in names are written `_`."""
+        """`assert_effect` for several effects whose names are Python names: `report.expect(wire="at_most_once")`."""
         __tracebackhide__ = True
-        known = {name.replace("-", "_").replace(".", "_"): effect for name, effect in self.effects.items()}
         for name, expectation in effects.items():
-            effect = known.get(name)
-            if effect is None:
-                raise AssertionError(f"no effect is called {name}; there are {', '.join(sorted(known)) or 'none'}")
-            problem = _mismatch(effect, expectation)
-            if problem:
-                raise AssertionError(f"`{effect.name}` {problem}, expected {expectation}")
+            self.assert_effect(name, expectation)
         return self
 
-
-def _mismatch(effect: EffectReport, expectation: Expectation) -> str | None:
-    may_repeat = effect.most > effect.usual
-    may_miss = effect.can_be_in_doubt or effect.can_be_left_undone
-    if expectation in ("at_most_once", "exactly_once") and may_repeat:
-        return f"ran up to {effect.most} times"
-    if expectation in ("at_least_once", "exactly_once") and may_miss:
-        return "may be left undone or in doubt"
-    return None
+    def __str__(self) -> str:
+        lines = [f"{self.crashes} crashes, {self.zombies} zombies:"]
+        return "\n".join([*lines, *(f"  {effect}" for effect in self.effects.values())])
 
 
 def ordinal(nth: int) -> str:

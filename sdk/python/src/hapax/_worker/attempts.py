@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,11 +15,13 @@ from .._codec import plain
 from .._core.machine import StepCode
 from .._definitions import Action, Task, awaited, call_step, call_undo, is_async
 from .._durations import to_seconds
-from .._failures import PermanentFailure, Rejected, failure_of
-from .._json import RawJson
+from .._failures import AttemptCancelled, PermanentFailure, Rejected, failure_of
+from .._json import RawJson, payload
+from .._limits import MAX_MESSAGE_CHARS
 from .telemetry import attempt_context, log_fields, logger
 
 Json = dict[str, Any]
+NOTHING = RawJson("null")
 
 
 @dataclass(eq=False)
@@ -79,7 +82,7 @@ class CodeRunner:
         probe = code.probe
         if probe is None:
             return {"answer": "unknown"}
-        outcome = await self._outcome(running, probe, lambda: probe(running.attempt.key), is_probe=True)
+        outcome = await self._outcome(running, probe, lambda: probe(running.attempt), is_probe=True)
         return outcome if "answer" in outcome else {"answer": "unknown"}
 
     async def _outcome(
@@ -98,7 +101,9 @@ class CodeRunner:
                 output = await self._within_timeout(running, self._call(running, fn, call))
                 if is_probe:
                     return _probe_outcome(output)
-                return {"output": RawJson("null") if is_undo else RawJson.of(output)}
+                return {"output": NOTHING} if is_undo else _output(name, output)
+        except _NotBegun as not_begun:
+            return {"failure": {"message": str(not_begun), "class": "retryable", "code": "not_begun"}}
         except Rejected as rejected:
             return {"rejected": str(rejected)}
         except asyncio.CancelledError as error:
@@ -125,22 +130,72 @@ class CodeRunner:
 
     async def _call(self, running: RunningCode, fn: Callable[..., Any], call: Callable[[], Any]) -> Any:
         if is_async(fn):
-            return await awaited(call())
+            return await _WhileHeld(running, call())
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         running.is_in_thread = True
-        result = await loop.run_in_executor(self._pool, lambda: context.run(call))
+        result = await loop.run_in_executor(self._pool, lambda: context.run(_checked, running, call))
         running.is_in_thread = False
-        return await awaited(result)
+        return await _WhileHeld(running, result) if inspect.isawaitable(result) else result
 
     def close(self) -> None:
         """Takes no more work. Threads that still run are not waited for."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
+def _output(name: str, output: Any) -> Json:
+    try:
+        return {"output": payload(output)}
+    except (ValueError, TypeError, RecursionError) as error:
+        # It happened, but its answer cannot be kept.
+        text = f"the output of {name} cannot be stored: {error}"
+        return {"failure": {"message": text[:MAX_MESSAGE_CHARS], "class": "unknown", "code": "invalid_output"}}
+
+
+class _NotBegun(Exception):
+    """The hold had passed before the code was entered, so nothing happened."""
+
+
+def _checked(running: RunningCode, call: Callable[[], Any]) -> Any:
+    """Enters the code if the worker may."""
+    try:
+        running.attempt.ensure_still_held()
+    except AttemptCancelled as error:
+        raise _NotBegun(str(error)) from None
+    return call()
+
+
+class _WhileHeld:
+    """Enters a coroutine, and resumes it after each of its awaits, only while the worker may."""
+
+    def __init__(self, running: RunningCode, coroutine: Any) -> None:
+        self._running = running
+        self._coroutine = coroutine if inspect.iscoroutine(coroutine) else awaited(coroutine)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._coroutine.__await__()
+        try:
+            _checked(self._running, lambda: None)
+        except _NotBegun:
+            steps.close()
+            raise
+        try:
+            waits_for = next(steps)
+            while True:
+                try:
+                    sent = yield waits_for
+                    self._running.attempt.ensure_still_held()
+                except BaseException as error:
+                    waits_for = steps.throw(error)
+                else:
+                    waits_for = steps.send(sent)
+        except StopIteration as ended:
+            return ended.value
+
+
 def _probe_outcome(output: Any) -> Json:
     if not isinstance(output, ProbeAnswer):
         raise TypeError("a probe must return ProbeAnswer.happened(output), .did_not_happen() or .unknown()")
     if output.answer == "happened":
-        return {"answer": "happened", "output": RawJson.of(output.output)}
+        return {"answer": "happened", "output": payload(output.output)}
     return {"answer": output.answer}

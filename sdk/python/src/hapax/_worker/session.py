@@ -18,7 +18,7 @@ from .._core.machine import Machine, RunInfo
 from .._definitions import Action, Task, Workflow
 from .._durations import to_seconds
 from .._json import dumps, loads
-from .._limits import MAX_BODY_BYTES, MAX_ITEMS, MAX_LATE_OUTCOMES, MAX_RUNS_PER_COMMIT
+from .._limits import MAX_BODY_BYTES, MAX_CACHED_THREADS, MAX_ITEMS, MAX_LATE_OUTCOMES, MAX_RUNS_PER_COMMIT
 from .._problems import Problem, SessionReplaced, Unreachable, problem_of
 from .attempts import CodeRunner, RunningCode
 from .clock import held_clock
@@ -28,6 +28,10 @@ Json = dict[str, Any]
 FIRST_BACKOFF = 0.05
 LONGEST_BACKOFF = 2.0
 MAX_EARLY_MESSAGES = 1_000
+
+
+_LOGGED = ("type", "run", "activation", "op", "id", "do", "attempt", "why", "reason", "call", "name")
+"""What a debug log shows of a message: no payloads."""
 
 
 class SessionGone(Exception):
@@ -42,7 +46,8 @@ class Slot:
     activation: str
     machine: Machine
     trace: str | None
-    running: dict[tuple[int, int], RunningCode] = field(default_factory=dict[tuple[int, int], RunningCode])
+    uses_thread: bool = False
+    running: dict[tuple[int, str, int], RunningCode] = field(default_factory=dict[tuple[int, str, int], RunningCode])
     waiting: list[Json] | None = None
     """Messages that came while the log was read, or `None` if it is read."""
 
@@ -87,7 +92,8 @@ class Session:
         self._max_items = min(MAX_ITEMS, limits.get("maxItems", MAX_ITEMS))
         self._max_runs = min(MAX_RUNS_PER_COMMIT, limits.get("maxRunsPerCommit", MAX_RUNS_PER_COMMIT))
         self._slots: OrderedDict[str, Slot] = OrderedDict()
-        self._early: OrderedDict[str, list[Json]] = OrderedDict()
+        self._threads = 0
+        self._early: OrderedDict[tuple[str, str], list[Json]] = OrderedDict()
         """Messages of activations that are still on their way in the other lane."""
         self._dirty: OrderedDict[str, Slot] = OrderedDict()
         self._leaving: list[tuple[str, str, list[Json]]] = []
@@ -103,6 +109,7 @@ class Session:
         self._quiet = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
+        self._is_ending = False
         self._is_closed = False
         self._is_committing = False
         if self._results:
@@ -121,20 +128,22 @@ class Session:
             for lane in done:
                 lane.result()
         finally:
+            # The flag ends a lane whose cancellation is swallowed by `asyncio.wait_for` before Python 3.12.
+            self._is_ending = True
             for lane in lanes:
                 lane.cancel()
             await asyncio.gather(*lanes, return_exceptions=True)
 
     async def _poll(self) -> None:
-        while True:
+        while not self._is_ending:
             await self._exchange("poll", {}, self._poll_for + 15.0)
 
     async def _commit(self) -> None:
-        while True:
+        while not self._is_ending:
             await self._work.wait()
             self._work.clear()
             body = self._collect()
-            while body["runs"] or "results" in body:
+            while (body["runs"] or "results" in body) and not self._is_ending:
                 self._is_committing = True
                 try:
                     await self._exchange("commit", body, 30.0)
@@ -148,8 +157,6 @@ class Session:
         """Sends one poll or commit until an answer comes: always the same body, with the same token."""
         data = dumps({"token": uuid.uuid4().hex, "free": self._free(), **body}).encode()
         path = f"/api/v1/worker-sessions/{quote(self.id, safe='')}/{verb}"
-        if verb == "commit":
-            logger.debug("commits %s", body)
         sent_at = held_clock()
         backoff = FIRST_BACKOFF
         while True:
@@ -214,7 +221,7 @@ class Session:
 
     async def _watch_hold(self) -> None:
         """Tells running code when the hold has passed."""
-        while True:
+        while not self._is_ending:
             left = self.hold_until - held_clock()
             if left > 0:
                 await asyncio.sleep(min(left, 1.0))
@@ -229,7 +236,7 @@ class Session:
 
     def _receive(self, message: Json) -> None:
         kind = message["type"]
-        logger.debug("received %s", message)
+        logger.debug("received %s", {name: message[name] for name in _LOGGED if name in message})
         if kind == "task" or kind == "action":
             self._call(message)
             return
@@ -239,7 +246,7 @@ class Session:
         slot = self._slots.get(message["run"])
         if slot is None or slot.activation != message["activation"]:
             # It may have overtaken its activation, which comes in the other lane.
-            self._early.setdefault(message["activation"], []).append(message)
+            self._early.setdefault((message["run"], message["activation"]), []).append(message)
             while len(self._early) > MAX_EARLY_MESSAGES:
                 self._early.popitem(last=False)
             return
@@ -278,8 +285,9 @@ class Session:
             clock=lambda: round(time.time() * 1_000),
             entropy=random.SystemRandom().random,
         )
-        slot = Slot(run, message["activation"], machine, message.get("trace"))
+        slot = Slot(run, message["activation"], machine, message.get("trace"), uses_thread=not workflow.is_async)
         self._slots[run] = slot
+        self._threads += slot.uses_thread
         if message.get("logMore"):
             slot.waiting = []
             self._spawn(self._read_log(slot, message["log"]))
@@ -315,7 +323,7 @@ class Session:
     def _start(self, slot: Slot, log: list[Json]) -> None:
         self._guarded(slot, lambda: slot.machine.start(log))
         waiting, slot.waiting = slot.waiting or [], None
-        waiting.extend(self._early.pop(slot.activation, []))
+        waiting.extend(self._early.pop((slot.run, slot.activation), []))
         for message in waiting:
             if self._slots.get(slot.run) is slot:
                 self._handle(slot, message)
@@ -328,7 +336,7 @@ class Session:
             self._guarded(slot, lambda: slot.machine.resolved(message["op"], message))
         elif kind == "abort":
             for attempt in slot.machine.abort(message["op"], message.get("attempt")):
-                self._stop_unwanted(slot.running.get((attempt.op, attempt.number)), str(message.get("why")))
+                self._stop_unwanted(slot.running.get((attempt.op, attempt.do, attempt.number)), str(message.get("why")))
         elif kind == "stop":
             slot.machine.stop()
         elif kind == "drop":
@@ -357,7 +365,7 @@ class Session:
         """Drops a run. What its running code still brings is evidence."""
         slot.machine.drop()
         if self._slots.get(slot.run) is slot:
-            del self._slots[slot.run]
+            self._remove(slot)
         for running in slot.running.values():
             self._stop_unwanted(running, why)
 
@@ -368,30 +376,40 @@ class Session:
 
     def _evict(self) -> None:
         """Forgets the runs that were used longest ago, if there are too many."""
-        if len(self._slots) <= self._max_cached_runs:
+        if not self._is_crowded():
             return
         for slot in list(self._slots.values()):
-            if len(self._slots) <= self._max_cached_runs:
-                return
-            if slot.running or slot.waiting is not None or slot.machine.has_items or slot.machine.is_over:
-                continue
-            slot.machine.evict()
-            del self._slots[slot.run]
-            self._mark(slot)
+            is_idle = not slot.running and slot.waiting is None and not slot.machine.has_items
+            is_one_too_many = len(self._slots) > self._max_cached_runs or slot.uses_thread
+            if is_idle and is_one_too_many and not slot.machine.is_over:
+                slot.machine.evict()
+                self._remove(slot)
+                self._mark(slot)
+                if not self._is_crowded():
+                    return
+
+    def _is_crowded(self) -> bool:
+        return len(self._slots) > self._max_cached_runs or self._threads > MAX_CACHED_THREADS
+
+    def _remove(self, slot: Slot) -> None:
+        del self._slots[slot.run]
+        self._threads -= slot.uses_thread
 
     # Attempts and calls.
 
     def _attempt(self, slot: Slot, message: Json) -> None:
+        name = (message["op"], message["do"], message["attempt"])
+        if name in slot.running:
+            return
         code = slot.machine.attempt(message)
         if code is None:
             logger.error("an attempt of %s names operation %s, which has no code", slot.run, message["op"])
             failure = {"message": "the worker has no code for this operation", "class": "retryable"}
-            slot.machine.ended(message["op"], message["attempt"], {"failure": failure})
+            slot.machine.ended(*name, {"failure": failure})
             self._mark(slot)
             return
         message = {"id": f"op {message['op']}", "trace": slot.trace, **message}
         running = self._running_code(message, {"run": slot.run, "step": message["id"]})
-        name = (message["op"], message["attempt"])
         slot.running[name] = running
 
         async def run() -> None:
@@ -402,16 +420,16 @@ class Session:
         self._begin(running, run)
 
     def _attempt_ended(self, slot: Slot, running: RunningCode, outcome: Json) -> None:
-        op, number = running.message["op"], running.message["attempt"]
+        op, do, number = running.message["op"], running.message["do"], running.message["attempt"]
         self._code.discard(running)
         is_current = self._slots.get(slot.run) is slot
-        is_evidence = "output" in outcome and running.message["do"] == "effect"
+        is_evidence = "output" in outcome and do == "effect"
         if is_evidence:
             self._remember((slot.run, slot.activation, op, number), running, outcome)
         if running.is_unwanted and not is_evidence:
-            slot.machine.attempts.pop((op, number), None)
+            slot.machine.attempts.pop((op, do, number), None)
         elif is_current:
-            self._guarded(slot, lambda: slot.machine.ended(op, number, outcome))
+            self._guarded(slot, lambda: slot.machine.ended(op, do, number, outcome))
         else:
             self._leaving.append((slot.run, slot.activation, [{"outcome": op, "attempt": number, **outcome}]))
         self._work.set()
