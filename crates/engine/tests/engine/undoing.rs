@@ -322,6 +322,8 @@ struct Provider {
     refunded: Arc<Mutex<Vec<String>>>,
     /// Number of answers that are lost before one arrives.
     lost: Arc<AtomicU32>,
+    /// How long it asks to wait after a lost answer. Unlike the waits of a retry policy this is never cut short by chance.
+    wait: Duration,
     /// Number of refunds that are refused before one is accepted.
     refused: Arc<AtomicU32>,
     asked: Arc<AtomicU32>,
@@ -338,7 +340,8 @@ impl Provider {
         self.asked.fetch_add(1, Ordering::SeqCst);
         self.charged.lock().unwrap().insert(key.to_string());
         match self.lost.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |lost| lost.checked_sub(1)) {
-            Ok(_) => Err(Failure::unknown("the answer was lost")),
+            Ok(_) if self.wait.is_zero() => Err(Failure::unknown("the answer was lost")),
+            Ok(_) => Err(Failure::unknown("the answer was lost").retry_after(self.wait)),
             Err(_) => Ok(format!("charge of {key}")),
         }
     }
@@ -408,9 +411,9 @@ impl Bench {
 #[tokio::test]
 async fn a_charge_whose_answer_was_lost_is_settled_and_refunded_when_the_run_is_cancelled() {
     let bench = Bench::new();
-    let provider = Provider::losing(1);
     // Long enough to observe that it waits.
-    provider.register(&bench.engine, RetryPolicy::default().first_wait(Duration::from_secs(8)));
+    let provider = Provider { wait: Duration::from_secs(8), ..Provider::losing(1) };
+    provider.register(&bench.engine, RetryPolicy::default());
     let run = bench.engine.start("order", &()).await.unwrap();
     bench.until_step(run.id(), "charge", StepStatus::Pending).await;
     run.cancel("changed my mind").await.unwrap();

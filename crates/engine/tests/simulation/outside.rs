@@ -11,7 +11,7 @@ use hapax_engine::model::{
     StepKind, StepRecord, StepStatus, WorkspaceId,
 };
 use hapax_engine::runtime::{CreatePromiseOutcome, NewPromise, SettlePromiseOutcome};
-use hapax_engine::store::Store;
+use hapax_engine::store::{CancelFamily, FamilyStore, Store};
 use hapax_engine::{Engine, Error};
 use tokio::time::{sleep, timeout};
 
@@ -294,9 +294,25 @@ impl Outside {
                 }
             }
         };
-        if wish != "retry" || self.world.chance(3) {
-            self.steer(head.id(), wish);
+        match wish {
+            "cancel family" if self.world.chance(2) => self.mark_family(head.id()),
+            "retry" if !self.world.chance(3) => {}
+            _ => self.steer(head.id(), wish),
         }
+    }
+
+    /// A node cancels a family and dies before it has asked any member. Others must find the mark.
+    fn mark_family(&self, root: RunId) {
+        let Some(member) = self.fleet.any() else { return };
+        let impatience = self.world.span(self.world.settings.lease_for * 3);
+        let request = CancelFamily {
+            workspace: WorkspaceId::default(),
+            root,
+            reason: "people said so of all".into(),
+            expected: None,
+            note: None,
+        };
+        tokio::spawn(async move { timeout(impatience, member.store.cancel_family(request)).await });
     }
 
     /// Notes that people received confirmation that the run continues.
