@@ -142,7 +142,7 @@ impl Suite {
         match self {
             Suite::All => {
                 "--locked -p hapax-postgres-fixture -p hapax-store-postgres -p hapax --lib \
-                 --test fixture --test conformance --test postgres --test postgres_outages --test postgres_nodes --test postgres_transactions"
+                 --test fixture --test conformance --test postgres --test facade"
             }
             Suite::Short => "--locked -p hapax-store-postgres --test conformance",
         }
@@ -289,6 +289,27 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_program_of_the_suites_is_one_of_its_packages() {
+        let metadata = cargo_metadata::MetadataCommand::new().no_deps().exec().unwrap();
+        for suite in [Suite::All, Suite::Short] {
+            let words: Vec<&str> = suite.words().split_whitespace().collect();
+            let after = |flag: &str| {
+                words.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1]).collect::<Vec<_>>()
+            };
+            let packages = after("-p");
+            let packages =
+                metadata.packages.iter().filter(|package| packages.contains(&package.name.as_str()));
+            let programs: Vec<&str> = packages
+                .flat_map(|package| package.targets.iter().filter(|target| target.is_test()))
+                .map(|target| target.name.as_str())
+                .collect();
+            let missing: Vec<&str> =
+                after("--test").into_iter().filter(|program| !programs.contains(program)).collect();
+            assert!(missing.is_empty(), "{suite:?} names programs that do not exist: {missing:?}");
+        }
+    }
 
     #[test]
     fn only_what_is_named_is_chosen_and_unknown_versions_are_refused() {

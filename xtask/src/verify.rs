@@ -260,12 +260,8 @@ impl Step {
 
 /// The crates of the workspace are compiled by clippy, which is the compiler and its lints in one: what is linted is what is
 /// tested, and nothing is compiled a second time for the lints alone. This is what `cargo clippy` sets for its checks.
-///
-/// The compiler also leaves out what only the next build or a debugger would use.
 fn linted(command: CommandLine) -> CommandLine {
     command
-        .with_env("CARGO_INCREMENTAL", "0")
-        .with_env("CARGO_PROFILE_DEV_DEBUG", "0")
         .with_env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver")
         .with_env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__")
 }

@@ -73,13 +73,29 @@ async fn insist(engine: &Engine, number: usize) -> (RunId, Vec<StoreError>) {
     }
 }
 
-/// Waits until every run has completed with its own output.
+/// Waits until every run has completed with its own output. On a busy machine the store can still refuse a read for a while.
 async fn all_complete(engine: &Engine, runs: &[(usize, RunId)]) {
     for (number, run) in runs {
-        let result = async { engine.run(*run).await.unwrap().result::<usize>().await.unwrap() };
+        let result = patiently(async || engine.run(*run).await?.result::<usize>().await);
         let output = tokio::time::timeout(PATIENCE, result).await;
         assert_eq!(output.expect("every run completes"), *number);
-        assert_eq!(engine.get(*run).await.unwrap().head.state.status(), RunStatus::Completed);
+        let run = patiently(async || engine.get(*run).await).await;
+        assert_eq!(run.head.state.status(), RunStatus::Completed);
+    }
+}
+
+/// Repeats a call that the store refuses for the time being.
+async fn patiently<T>(call: impl AsyncFn() -> Result<T, Error>) -> T {
+    let began = Instant::now();
+    loop {
+        match call().await {
+            Ok(value) => return value,
+            Err(Error::Store(error)) if error.is_retryable() => {
+                assert!(began.elapsed() < PATIENCE, "the store does not come back: {error}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hapax_engine::clock::ManualClock;
@@ -12,6 +13,8 @@ use hapax_store_postgres::tokio_postgres::{self, Client, NoTls};
 use hapax_store_postgres::{PostgresOptions, PostgresStore, PostgresWork, migrate};
 use serde_json::value::RawValue;
 
+/// More than a busy machine needs for one call: these tests ask what a call decides, not how soon.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Table that work in a transaction of the store writes to.
 const WRITTEN: &str = "CREATE TABLE written (place bigint GENERATED ALWAYS AS IDENTITY, text text NOT NULL)";
 
@@ -27,7 +30,8 @@ async fn open_store(clock: Arc<ManualClock>, query: &str) -> Candidate {
     let database = Arc::new(Database::from_template(prepare).await.unwrap());
     let tables = Tables(database.clone());
     let url = format!("{}{query}", database.url());
-    let store = PostgresStore::open(&url, PostgresOptions::default().clock(clock)).await.unwrap();
+    let options = PostgresOptions::default().clock(clock).deadline(PATIENCE);
+    let store = PostgresStore::open(&url, options).await.unwrap();
     Candidate::with_guard(store, database).with_tables(tables)
 }
 
