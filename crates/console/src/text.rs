@@ -46,6 +46,11 @@ pub(crate) fn spelled<T: serde::Serialize>(value: &T) -> String {
     word.unwrap_or_default().to_lowercase().replace('_', " ")
 }
 
+/// A number of things: `1 effect`, `2 effects`.
+pub(crate) fn count(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
