@@ -113,11 +113,14 @@ struct OpenScope {
     opened: OpenedScope,
 }
 
+/// An operation under way: its number, and its outcome unless it was dropped before.
+type OpenOperation = Pin<Box<dyn Future<Output = (u32, Option<Outcome>)> + Send>>;
+
 /// Operations of one activation. Fields are dropped in their order: operations before the scopes they are in.
 struct RemoteWorkflow {
     /// Outcomes that were there at once, in the order of their requests.
     ready: VecDeque<(u32, Outcome)>,
-    open: FuturesUnordered<Pin<Box<dyn Future<Output = (u32, Option<Outcome>)> + Send>>>,
+    open: FuturesUnordered<OpenOperation>,
     /// Ways to drop an operation before it has an outcome, with the scope it is in.
     drops: HashMap<u32, (DropSlot, Option<u32>)>,
     scopes: Vec<OpenScope>,
