@@ -306,6 +306,9 @@ fn conflicts(record: &KeyRecord) -> Markup {
 }
 
 fn freeing(visit: &Visit, record: &KeyRecord, scope: &str, credential: &str) -> Markup {
+    if record.status == KeyStatus::Expired {
+        return html! {};
+    }
     if record.scope == KeyScope::Operation {
         return html! { p.hint { "The key of an operation is not freed: it stands for what is recorded of that. Take the step again under a new key." } };
     }
