@@ -15,7 +15,7 @@ pub(crate) fn table(columns: &[&str], rows: Vec<Vec<Markup>>, nothing: &str) -> 
                 thead { tr { @for column in columns { th scope="col" { (column) } } } }
                 tbody {
                     @for row in rows {
-                        tr { @for (place, cell) in row.into_iter().enumerate() { td data-column=(columns.get(place).unwrap_or(&"")) { (cell) } } }
+                        tr { @for (place, cell) in row.into_iter().enumerate() { td data-column=(columns.get(place).unwrap_or(&"")) { div.cell { (cell) } } } }
                     }
                 }
             }

@@ -30,19 +30,16 @@ pub(super) async fn show(visit: Visit, Path(id): Path<String>) -> Result<Respons
             h1 { (it.name) " " span.dim { "version " (it.version) } " " (badge(it.status)) }
             @if let Some(about) = &it.description { p.about { (about) } }
         }
-        (buttons(&visit, &it))
-        section { h2 { "Steps" } (steps::drawn(&document)) }
-        section { h2 { "Versions" } (ui::table(&["Version", "Status", "Open runs", "Uploaded"], rows, "None.")) }
-        section { h2 { "Input" } @match document.get("input") {
-            Some(_) => { p.hint { "Runs start only with an input that fits the schema in the document." } },
-            None => { p.hint { "Any JSON object." } },
-        } }
         (ui::known(vec![
             ("Id", Some(ui::id(&it.id))),
+            ("Input", Some(html! { @if document.get("input").is_some() { "as its schema says" } @else { "any JSON object" } })),
             ("Key of a run", Some(html! { (text::spelled(&it.idempotency)) })),
             ("Uploaded", Some(ui::time(&it.created_at))),
             ("SHA-256 of the document", Some(ui::id(&it.digest))),
         ]))
+        (buttons(&visit, &it))
+        section { h2 { "Steps" } (steps::drawn(&document)) }
+        section { h2 { "Versions" } (ui::table(&["Version", "Status", "Open runs", "Uploaded"], rows, "None.")) }
         section { h2 { "Document" } (ui::json(it.document.text())) }
     };
     Ok(visit.page(&format!("{} v{}", it.name, it.version), content))

@@ -110,12 +110,7 @@ pub(super) fn render(fields: &[Field], typed: Typed<'_>, is_demanded: bool) -> M
 }
 
 fn one(field: &Field, typed: Typed<'_>, is_demanded: bool) -> Markup {
-    let default = || match (&field.kind, &field.default) {
-        (_, None) => String::new(),
-        (Kind::Text(_), Some(Value::String(text))) => text.clone(),
-        (_, Some(value)) => value.to_string(),
-    };
-    let value = typed(&field.name).unwrap_or_else(default);
+    let value = typed(&field.name).unwrap_or_else(|| default(field));
     let about = field.about.as_deref();
     let optional = html! { @if !field.is_required { small { " (optional)" } } };
     let hint = html! { @if let Some(about) = about { small { (about) } } };
@@ -154,6 +149,23 @@ fn one(field: &Field, typed: Typed<'_>, is_demanded: bool) -> Markup {
     }
 }
 
+/// What the field holds before anybody typed.
+fn default(field: &Field) -> String {
+    match (&field.kind, &field.default) {
+        (_, None) => String::new(),
+        (Kind::Text(_), Some(Value::String(text))) => text.clone(),
+        (_, Some(value)) => value.to_string(),
+    }
+}
+
+/// Did nobody change any of the fields?
+fn is_untouched(fields: &[Field], typed: Typed<'_>) -> bool {
+    fields.iter().all(|field| match &field.kind {
+        Kind::Object(fields) => is_untouched(fields, typed),
+        _ => typed(&field.name).is_none_or(|text| text == default(field)),
+    })
+}
+
 fn chosen(field: &Field, value: &str, options: &[(String, String)], is_demanded: bool) -> Markup {
     html! {
         label.field {
@@ -185,6 +197,10 @@ fn object(fields: &[Field], typed: Typed<'_>) -> Result<Option<String>, String> 
 
 fn filled(field: &Field, typed: Typed<'_>) -> Result<Option<String>, String> {
     if let Kind::Object(fields) = &field.kind {
+        // Defaults alone do not ask for an object that may be left out.
+        if !field.is_required && is_untouched(fields, typed) {
+            return Ok(None);
+        }
         let given = object(fields, typed)?;
         return Ok(given.or_else(|| field.is_required.then(|| "{}".to_owned())));
     }
@@ -215,7 +231,7 @@ mod tests {
     fn schema() -> Value {
         json!({
             "type": "object", "required": ["order", "to"],
-            "$defs": { "place": { "type": "object", "required": ["city"], "properties": { "city": { "type": "string" }, "zip": { "type": "string" } } } },
+            "$defs": { "place": { "type": "object", "required": ["city"], "properties": { "city": { "type": "string" }, "zip": { "type": "string", "default": "89073" } } } },
             "properties": {
                 "order": { "type": "string" }, "cents": { "type": "integer" }, "gift": { "type": "boolean" },
                 "currency": { "enum": ["EUR", 7] }, "lines": { "type": "array" },
@@ -239,6 +255,8 @@ mod tests {
             ("input/currency", "7"),
             ("input/lines", "[1, 1.0]"),
             ("input/to/city", "Ulm"),
+            ("input/from/city", ""),
+            ("input/from/zip", "89073"),
             ("input/a~1b", "x"),
         ]);
         let json = json.unwrap();
