@@ -91,6 +91,17 @@ const REQUIREMENTS: &[Requirement] = &[
         remedy: Remedy::DebianPackages { install: "apt-get install --yes --no-install-recommends python3" },
     },
     Requirement {
+        name: "Chromium (chromium, chromedriver)",
+        needed_for: "tests of the console in a real browser",
+        is_present: || {
+            CommandLine::new("chromium --version").succeeds()
+                && CommandLine::new("chromedriver --version").succeeds()
+        },
+        remedy: Remedy::DebianPackages {
+            install: "apt-get install --yes --no-install-recommends chromium chromium-driver",
+        },
+    },
+    Requirement {
         name: "strace",
         needed_for: "tests of a disk that fails, in whose place it refuses",
         is_present: || CommandLine::new("strace -f -o /dev/null true").succeeds(),

@@ -19,7 +19,7 @@ const AN_HOUR_MS: u64 = 3_600_000;
 fn one_line_tells_all_that_a_first_run_needs() {
     let dev = Dev::start();
     let told: Vec<&String> = dev.ready().as_object().unwrap().keys().collect();
-    assert_eq!(told, ["apiKey", "sampleDefinition", "url", "workspace"]);
+    assert_eq!(told, ["apiKey", "consoleUrl", "sampleDefinition", "url", "workspace"]);
     assert!(dev.told("url").starts_with("http://127.0.0.1:"), "{}", dev.ready());
     assert_eq!(dev.told("workspace"), "dev");
 

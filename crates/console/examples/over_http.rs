@@ -116,7 +116,7 @@ async fn main() {
         marks: Extensions::new(),
     };
     let pages = hapax_console::router(Arc::new(Everybody(Arc::new(session))), api);
-    // Whoever comes without a session is let in as well.
+    // Requests without a session get one.
     let pages =
         pages.layer(axum::middleware::from_fn(async |mut request: Request, next: axum::middleware::Next| {
             let cookies =

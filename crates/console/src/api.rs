@@ -17,11 +17,11 @@ use crate::text;
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) routes: Router,
-    /// Who asks, and from where.
+    /// Identity and address of the caller.
     pub(crate) marks: Extensions,
 }
 
-/// What the API answered, if it did not refuse.
+/// A successful answer of the API.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// The body, byte for byte.
@@ -38,7 +38,7 @@ impl Answer {
     }
 }
 
-/// What guards a change: that it is asked for once, and of the version that was seen.
+/// Guards of a change: an idempotency key, and the version that the page showed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Guards<'a> {
     pub(crate) key: Option<&'a str>,
@@ -153,7 +153,7 @@ impl Api {
         let bytes = bytes.map_err(|error| unreadable(&error))?;
         match parts.status {
             status if status.is_success() => Ok(Answer { bytes: bytes.into() }),
-            // The health of a node is told by an answer that monitors count as a failure.
+            // A node that is not ready answers 503, with its checks in the body.
             StatusCode::SERVICE_UNAVAILABLE if op.path == crate::ops::SHOW_READINESS.path => {
                 Ok(Answer { bytes: bytes.into() })
             }

@@ -1,4 +1,4 @@
-//! The style and the script, embedded, under names that hold a hash of their content: a browser may keep them for ever.
+//! Embedded style and script. Their names contain a hash of their content, so browsers may cache them for ever.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 /// One file, as pages name it.
 pub(crate) struct Asset {
-    /// Path under which it is served.
+    /// Path of the file.
     pub(crate) path: String,
     kind: &'static str,
     text: &'static str,
@@ -47,7 +47,15 @@ pub(crate) fn icon() -> &'static Asset {
 
 /// They need no session: they say nothing about anybody.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    Router::new().route("/console/assets/{name}", get(serve))
+    Router::new().route("/console/assets/{name}", get(serve)).route(ELEMENT_PATH, get(serve_element))
+}
+
+/// The custom element for pages of users, under a name that stays.
+pub(crate) const ELEMENT_PATH: &str = "/console/hapax-actions.js";
+
+async fn serve_element() -> Response {
+    let headers = [(CONTENT_TYPE, "text/javascript; charset=utf-8"), (CACHE_CONTROL, "public, max-age=300")];
+    (headers, include_str!("assets/hapax-actions.js")).into_response()
 }
 
 async fn serve(Path(name): Path<String>) -> Response {

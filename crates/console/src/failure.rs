@@ -1,4 +1,4 @@
-//! What a page says when it cannot do what was asked.
+//! Error pages.
 
 use axum::response::{IntoResponse, Redirect, Response};
 use hapax_api::{Code, DefinitionProblem, KeyScope, Problem, StoredRequest};
@@ -22,7 +22,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Refuses in the frame of whoever asks.
+    /// Refuses inside the frame of the caller.
     pub(crate) fn in_frame(problem: Problem, frame: &Frame) -> Self {
         Failure::Refused { problem: Box::new(problem), frame: Box::new(frame.clone()) }
     }
@@ -62,7 +62,7 @@ fn status_of(problem: &Problem) -> StatusCode {
     StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// What happened and what to do next, for people.
+/// Explains a problem and the next step to people.
 pub(crate) fn explain(problem: &Problem, back: Option<&str>) -> Markup {
     let (title, advice) = in_words(problem);
     let operation = problem.more.get("operationId").and_then(|id| id.as_str());

@@ -1,4 +1,4 @@
-//! One message that is shown on the next page: what became of a form.
+//! A message on the next page that says how a form ended.
 
 use http::HeaderValue;
 
@@ -8,7 +8,7 @@ use crate::text;
 /// The cookie that carries it.
 pub(crate) const COOKIE: &str = "hapax_flash";
 
-/// A message for the next page. Shown as text, so it can do no harm whoever wrote it.
+/// A message for the next page. It is escaped like every text, so a forged one does no harm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flash(pub(crate) String);
 

@@ -283,20 +283,50 @@ pub(crate) async fn read_fields(body: axum::body::Body) -> Result<Vec<(String, S
     Ok(form_urlencoded::parse(&bytes).into_owned().collect())
 }
 
-/// Refuses forms that a page of another site sent, as far as the browser tells.
+/// Refuses forms of other sites, as far as the browser tells. `Sec-Fetch-Site` decides where there is one, because a proxy may
+/// change `Host`.
 pub(crate) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let said = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let fetched_by = said(HeaderName::from_static("sec-fetch-site"));
-    let is_own_fetch = fetched_by.is_none_or(|site| matches!(site, "same-origin" | "none"));
     // Pages send no referrer, and browsers then call the origin of their forms `null`.
-    let origin = said(ORIGIN).filter(|origin| *origin != "null").and_then(|origin| origin.split_once("://"));
-    let is_own_origin = match (origin, said(HOST)) {
-        (Some((_, origin)), Some(host)) => origin.eq_ignore_ascii_case(host),
-        (Some(_), None) => false,
-        (None, _) => true,
+    let origin = said(ORIGIN).filter(|origin| *origin != "null");
+    let is_own = match said(HeaderName::from_static("sec-fetch-site")) {
+        Some(site) => matches!(site, "same-origin" | "none"),
+        None => origin.is_none_or(|origin| {
+            let host = origin.split_once("://").map(|(_, host)| host);
+            host.zip(said(HOST)).is_some_and(|(origin, own)| origin.eq_ignore_ascii_case(own))
+        }),
     };
-    match is_own_fetch && is_own_origin {
+    match is_own {
         true => Ok(()),
         false => Err(Problem::new(Code::Forbidden, "Another site sent this form. Nothing was done.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_form_of_another_site_is_told_by_what_the_browser_says() {
+        let check = |pairs: &[(&'static str, &'static str)]| {
+            let pairs = pairs
+                .iter()
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            check_origin(&pairs.collect()).is_ok()
+        };
+        let own = ("host", "hapax.example");
+        assert!(check(&[own]), "a program");
+        assert!(check(&[own, ("origin", "null"), ("sec-fetch-site", "same-origin")]));
+        assert!(check(&[own, ("origin", "https://hapax.example")]));
+        assert!(check(&[
+            ("host", "backend"),
+            ("origin", "https://hapax.example"),
+            ("sec-fetch-site", "same-origin")
+        ]));
+        assert!(!check(&[own, ("origin", "https://evil.example")]));
+        assert!(!check(&[own, ("origin", "null"), ("sec-fetch-site", "cross-site")]));
+        assert!(!check(&[own, ("sec-fetch-site", "same-site")]));
     }
 }

@@ -1,4 +1,4 @@
-//! What the console needs of the server around it: sessions, and who may do what.
+//! The seam to the server: sessions and permissions.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use async_trait::async_trait;
 use hapax_api::{Problem, Role};
 use http::{Extensions, Method};
 
-/// Who asks to be signed in.
+/// The browser that signs in.
 #[derive(Debug, Clone, Default)]
 pub struct Visitor {
     /// Address that the request came from.
     pub address: Option<IpAddr>,
-    /// What the browser calls itself.
+    /// User agent of the browser.
     pub agent: String,
 }
 
-/// Somebody who is signed in.
+/// A signed-in caller.
 #[derive(Clone)]
 pub struct Session {
     /// Id among the sessions of the credential.
@@ -27,13 +27,13 @@ pub struct Session {
     pub credential: String,
     /// Name of the credential.
     pub name: String,
-    /// What it may do.
+    /// Role of the credential.
     pub role: Role,
     /// Belongs to the installation itself.
     pub is_installation: bool,
-    /// What forms of this session carry, so that no other site can send one.
+    /// Token that forms of this session contain, so that no other site can send one.
     pub csrf: String,
-    /// Marks of the host by which it knows this caller again; put on every request to the API.
+    /// Extensions by which the host recognises this caller. The console adds them to every request to the API.
     pub marks: Extensions,
 }
 
@@ -50,24 +50,24 @@ pub struct SessionSummary {
     pub expires_at: String,
     /// Where it began.
     pub address: Option<String>,
-    /// What the browser called itself.
+    /// User agent of the browser.
     pub agent: String,
 }
 
 /// A session that has just begun.
 #[derive(Debug)]
 pub struct NewSession {
-    /// What the cookie carries. It is told this once.
+    /// Value of the cookie. Only its hash is stored.
     pub token: String,
 }
 
 /// The server around the console.
 #[async_trait]
 pub trait Host: Send + Sync + 'static {
-    /// Begins a session for whoever knows this API key.
+    /// Begins a session for an API key.
     async fn sign_in(&self, key: &str, visitor: &Visitor) -> Result<NewSession, Problem>;
 
-    /// Begins a session for whoever has a link that signs in. The link counts once.
+    /// Begins a session for a sign-in link. A link works once.
     async fn sign_in_by_link(&self, token: &str, visitor: &Visitor) -> Result<NewSession, Problem>;
 
     /// Finds the session of a cookie; `None` if it ended, expired, or its credential no longer counts.

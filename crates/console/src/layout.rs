@@ -10,6 +10,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::flash::Flash;
 use crate::ops::{self, Op};
+use crate::pages::PATHS;
 use crate::{Session, assets, ui};
 
 /// Pages load their own style and script, speak to this server alone, and are framed by nobody.
@@ -50,7 +51,7 @@ impl Theme {
     }
 }
 
-/// One entry of the navigation. It is there for those who may use its operation.
+/// An entry of the navigation, shown to callers with permission for its operation.
 struct Entry {
     path: &'static str,
     name: &'static str,
@@ -144,7 +145,13 @@ pub(crate) struct Nav(Vec<(&'static str, Vec<&'static Entry>)>);
 impl Nav {
     pub(crate) fn of(may: &dyn Fn(&Op) -> bool) -> Self {
         let groups = GROUPS.iter().map(|(name, entries)| {
-            (*name, entries.iter().filter(|entry| may(&entry.needs)).collect::<Vec<_>>())
+            (
+                *name,
+                entries
+                    .iter()
+                    .filter(|entry| PATHS.contains(&entry.path) && may(&entry.needs))
+                    .collect::<Vec<_>>(),
+            )
         });
         Nav(groups.filter(|(_, entries)| !entries.is_empty()).collect())
     }
@@ -156,7 +163,7 @@ impl std::fmt::Debug for Nav {
     }
 }
 
-/// What surrounds the content of a page.
+/// The frame of a page.
 #[derive(Clone)]
 pub(crate) struct Frame {
     pub(crate) session: Arc<Session>,
@@ -167,13 +174,13 @@ pub(crate) struct Frame {
     pub(crate) here: String,
     pub(crate) theme: Theme,
     pub(crate) flash: Option<Flash>,
-    /// What is in the search box.
+    /// Text of the search box.
     pub(crate) search: String,
     /// Where a refusal leads back to.
     pub(crate) back: Option<String>,
     /// Where fragments of this page come from while it is open.
     pub(crate) live: Option<String>,
-    /// Is the page asked for anew now and then while somebody looks at it?
+    /// Should the script refresh the page while it is visible?
     pub(crate) refresh: bool,
 }
 
@@ -188,7 +195,7 @@ pub(crate) fn page(frame: &Frame, title: &str, content: Markup) -> Response {
     let body = html! {
         a.skip href="#main" { "Skip to the content" }
         header.top {
-            a.brand href=(crate::HOME) { (ui::logo()) span { "Hapax" } }
+            a.brand href=(crate::HOME) aria-label="Hapax" { (ui::logo()) span { "Hapax" } }
             form.search action="/console/search" role="search" {
                 (ui::icon("M7 2.2a4.8 4.8 0 1 0 0 9.6 4.8 4.8 0 0 0 0-9.6zM10.5 10.5L14 14"))
                 input type="search" name="q" value=(frame.search) aria-label="Search" placeholder="Order, key, run, subject, event id…" autocomplete="off" spellcheck="false" required;
@@ -265,7 +272,7 @@ pub(crate) fn role(role: Role) -> &'static str {
     role.as_str()
 }
 
-/// A page without navigation, for those who are not signed in.
+/// A page without navigation, before sign-in.
 pub(crate) fn bare(class: &str, title: &str, content: Markup) -> Response {
     answer(document(Theme::System, title, html! { main.bare.(class) #main { (content) } }))
 }

@@ -1,7 +1,7 @@
 //! The console: pages over the operations of the API.
 //!
-//! It is a client inside the server. Each page asks the same routes as any other client, with the rights of whoever is
-//! signed in, so it can do nothing that the API cannot. Every page and every form works without scripts; `assets/console.js`
+//! It is a client inside the server. Each page asks the same routes as any other client, with the permissions of the
+//! session, so it can do nothing that the API cannot. Every page and every form works without scripts; `assets/console.js`
 //! only adds to them.
 //!
 //! A page is a file in `pages/`: it reads through [`visit::Visit`], renders with [`ui`], and writes through
@@ -32,9 +32,9 @@ pub use pages::PATHS;
 /// Where the console begins.
 pub const HOME: &str = "/console";
 
-/// What all pages share.
+/// State that all pages share.
 pub(crate) struct Console {
-    /// Who is signed in, and what they may do.
+    /// Sessions and permissions.
     host: Arc<dyn Host>,
     /// The routes of the API.
     api: Router,

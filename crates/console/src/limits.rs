@@ -32,7 +32,7 @@ pub const LIVE_PAUSE: Duration = Duration::from_millis(700);
 pub const LIVE_KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// Pages of the ledger that one look at the evidence reads.
 pub const MAX_EVIDENCE_PAGES: usize = 10;
-/// Pages of open doubts in which one is looked for.
+/// Pages of open doubts that a lookup reads.
 pub const MAX_DOUBT_PAGES: usize = 10;
 /// Credentials under which a key of a request is looked for.
 pub const MAX_KEY_CALLERS: usize = 50;

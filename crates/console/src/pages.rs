@@ -20,6 +20,10 @@ use axum::Router;
 use axum::response::Redirect;
 use axum::routing::get;
 
+use hapax_api::{Code, Problem};
+
+use crate::failure::Failure;
+use crate::visit::Visit;
 use crate::{Console, assets, session};
 
 /// Every path of the console, as metrics name it.
@@ -53,6 +57,7 @@ pub const PATHS: &[&str] = &[
     "/console/ledger",
     "/console/operations/{id}",
     "/console/operations/{id}/resolve",
+    assets::ELEMENT_PATH,
     "/console/runs",
     "/console/runs/{id}",
     "/console/runs/{id}/cancel",
@@ -99,10 +104,12 @@ pub const PATHS: &[&str] = &[
     "/console/workflows/definitions/{id}/start",
     "/console/workflows/entities",
     "/console/workflows/entities/{name}",
+    "/console/{*path}",
 ];
 
 pub(crate) fn routes() -> Router<Arc<Console>> {
     Router::new()
+        .route("/console/{*path}", get(unknown))
         .route("/console", get(async || Redirect::to("/console/evidence")))
         .merge(assets::routes())
         .merge(session::routes())
@@ -119,4 +126,11 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .merge(search::routes())
         .merge(webhooks::routes())
         .merge(workflows::routes())
+}
+
+/// A page that nobody made: said as a page, with the way back.
+async fn unknown(visit: Visit) -> Failure {
+    let detail =
+        "The console has no page at this address. Use the navigation, or search for what you look for.";
+    visit.refuse(Problem::new(Code::NotFound, detail))
 }

@@ -1,4 +1,4 @@
-//! Signing in and out. The cookie carries a secret that nothing else knows; what is kept of it is a hash.
+//! Sign-in and sign-out. The cookie contains a secret; the store keeps its hash.
 
 use std::sync::Arc;
 
@@ -41,14 +41,13 @@ pub(crate) fn read_cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     pairs.find(|(given, _)| *given == name).map(|(_, value)| value.to_owned())
 }
 
-/// Did the request come over an encrypted connection, as far as this server or the proxy in front tells? It decides about the cookie of
-/// whoever sent it alone.
+/// Is the connection encrypted, by this server or by the proxy in front? The answer affects only the cookie of this request.
 pub(crate) fn is_encrypted(console: &Console, extensions: &Extensions, headers: &HeaderMap) -> bool {
     let forwarded = headers.get("x-forwarded-proto").map(HeaderValue::as_bytes);
     console.host.is_encrypted(extensions) || forwarded == Some(b"https")
 }
 
-/// What the cookie of a session carries.
+/// Value of the session cookie.
 pub(crate) fn token_in(headers: &HeaderMap, is_encrypted: bool) -> Option<String> {
     read_cookie(headers, cookie_name(is_encrypted))
 }

@@ -72,7 +72,7 @@ pub(crate) fn sentence(text: &str) -> Markup {
     html! { @for (place, part) in parts { @if place % 2 == 1 { code { (part) } } @else { (part) } } }
 }
 
-/// A text in which one id becomes a link.
+/// Turns an id inside a text into a link.
 pub(crate) fn linked(text: &str, id: &str, link: &Markup) -> Markup {
     match text.split_once(id) {
         Some((before, after)) => html! { (before) (link) (after) },

@@ -1,4 +1,4 @@
-//! One request of somebody who is signed in.
+//! A request of a signed-in caller.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use crate::ops::Op;
 use crate::session::{self, read_cookie};
 use crate::{Console, Session};
 
-/// A request of somebody who is signed in: who asks, and how to ask the API for them.
+/// A request of a signed-in caller, with access to the API on their behalf.
 pub(crate) struct Visit {
     pub(crate) console: Arc<Console>,
     pub(crate) session: Arc<Session>,
-    /// What the cookie carries.
+    /// Value of the session cookie.
     pub(crate) token: String,
     api: Api,
     pub(crate) frame: Frame,
@@ -69,7 +69,7 @@ impl Visit {
         }
     }
 
-    /// May the caller decide what cannot be taken back?
+    /// Is the caller a manager, who may make irreversible decisions?
     pub(crate) fn is_manager(&self) -> bool {
         matches!(self.session.role, Role::Manager | Role::Admin)
     }

@@ -36,7 +36,7 @@ pub(crate) struct ConsoleHost {
     app: Arc<App>,
     sessions: Sessions,
     links: Links,
-    /// Who may use each route: the table that guards them.
+    /// Permission for each route, from the table that guards them.
     access: HashMap<(Method, &'static str), Access>,
 }
 
@@ -51,7 +51,7 @@ impl ConsoleHost {
         }
     }
 
-    /// The part of a link that signs in, once, whoever opens it first.
+    /// Path and query of a link that signs in once.
     pub(crate) fn link(&self, key: &ApiKey) -> Result<String, Problem> {
         let token = self.links.make(key)?;
         Ok(format!("/console/sign-in/link?token={token}"))
@@ -78,7 +78,7 @@ fn identity_of(session: &Session) -> Result<Arc<Identity>, Problem> {
     marked.ok_or_else(|| Problem::new(Code::Unauthorized, "Sign in again."))
 }
 
-/// Whoever acts with a credential, from an address.
+/// The caller behind a credential and an address.
 fn acting(credential: &StoredCredential, address: Option<IpAddr>) -> Acting {
     Acting { identity: Arc::new(credential.identity()), address, trace_id: TraceId::current() }
 }
@@ -90,7 +90,7 @@ impl Host for ConsoleHost {
         if let Ok(value) = HeaderValue::try_from(format!("Bearer {key}")) {
             headers.insert(AUTHORIZATION, value);
         }
-        // By the same way as every other caller, so that guesses are counted with those of the API.
+        // Uses the path of every other caller, so that wrong keys count together with those of the API.
         self.app.authenticator.identify(&headers, visitor.address, self.app.store.now()).await?;
         let key = ApiKey::parse(key).map_err(|_| unknown_key())?;
         self.begin(&key, visitor).await

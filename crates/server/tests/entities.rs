@@ -11,7 +11,7 @@ mod coverage;
 #[path = "entities/crowds.rs"]
 mod crowds;
 #[path = "entities/desk.rs"]
-mod desk;
+pub mod desk;
 #[path = "entities/effects.rs"]
 mod effects;
 #[path = "entities/janitors.rs"]
@@ -31,6 +31,6 @@ mod replaced;
 #[path = "entities/stores.rs"]
 mod stores;
 #[path = "entities/support_desk.rs"]
-mod support_desk;
+pub mod support_desk;
 #[path = "entities/uploads.rs"]
 mod uploads;

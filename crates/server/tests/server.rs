@@ -2,6 +2,7 @@
 
 mod support;
 
+mod console;
 mod contract;
 mod entities;
 mod examples;

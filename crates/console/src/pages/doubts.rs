@@ -1,4 +1,4 @@
-//! Doubts: effects and operations of which nobody knows whether they happened, oldest first, and the ruling.
+//! Doubts: effects and operations with an unknown outcome, oldest first, and the form for a ruling.
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ async fn show(visit: Visit, Path((run, step)): Path<(String, String)>) -> Result
     Ok(visit.page(&format!("Doubt about {step}"), content))
 }
 
-/// The doubt, if it is still one: looked for among those that are open, the oldest first.
+/// Finds the doubt among the open ones.
 async fn find(visit: &Visit, run: &str, step: &str) -> Result<Option<Doubt>, Failure> {
     let mut cursor = String::new();
     for _ in 0..crate::limits::MAX_DOUBT_PAGES {
@@ -129,10 +129,16 @@ fn facts_of(doubt: &Doubt, entry: Option<&LedgerEntry>) -> Markup {
                 @if entry.refused_writes > 0 { p { (entry.refused_writes) " late outcomes were refused, because their worker no longer held the run. They are evidence, below." } }
             }
         }
+        (ui::facts(vec![
+            ("Workflow", html! { (doubt.workflow) }),
+            ("Run", ui::run_link(&doubt.run_id)),
+            ("In doubt since", ui::time(&doubt.since)),
+            ("Attempts", html! { (doubt.attempts) }),
+        ]))
     }
 }
 
-/// What each ruling does, in the order from harmless to grave.
+/// Forms for the rulings, from harmless to grave.
 fn rulings(visit: &Visit, doubt: &Doubt) -> Markup {
     if !visit.may(&ops::RESOLVE_DOUBT) {
         return form::disabled("Decide", html! { "Your role may look, and not decide." });

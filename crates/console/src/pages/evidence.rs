@@ -47,7 +47,7 @@ async fn read_ledger(visit: &Visit, cursor: &str) -> Result<(Vec<LedgerEntry>, O
     Ok((entries, next))
 }
 
-/// What the ledger adds up to.
+/// Totals of the ledger.
 #[derive(Debug, Default)]
 struct Sums {
     effects: usize,
@@ -55,6 +55,8 @@ struct Sums {
     happened: u64,
     twice: u64,
     perhaps_twice: u64,
+    /// Sent again under a key that the provider honours.
+    again_under_key: u64,
     refused: u64,
     probes: usize,
     rulings: usize,
@@ -67,8 +69,15 @@ impl Sums {
             sums.effects += 1;
             sums.attempts += entry.attempt_log.len();
             sums.happened += u64::from(entry.happened);
-            sums.twice += u64::from(entry.happened_twice);
-            sums.perhaps_twice += u64::from(entry.may_have_happened_twice);
+            let (twice, perhaps) =
+                (u64::from(entry.happened_twice), u64::from(entry.may_have_happened_twice));
+            match entry.class {
+                LedgerClass::Idempotent => sums.again_under_key += twice + perhaps,
+                LedgerClass::Claimed | LedgerClass::Transactional => {
+                    sums.twice += twice;
+                    sums.perhaps_twice += perhaps;
+                }
+            }
             sums.refused += u64::from(entry.refused_writes);
             sums.probes += entry.probes.len();
             sums.rulings += entry.rulings.len();
@@ -148,7 +157,7 @@ fn verdict(name: &str, number: u64, tone: &str, path: &str, about: &str) -> Mark
     }
 }
 
-/// What the two numbers are computed from.
+/// Explains where the two numbers come from.
 fn basis(sums: &Sums, entries: &[LedgerEntry], is_older: bool, next: Option<&str>) -> Markup {
     let first = entries
         .iter()
@@ -162,6 +171,7 @@ fn basis(sums: &Sums, entries: &[LedgerEntry], is_older: bool, next: Option<&str
                 @if let Some(first) = first { ", the oldest from " (ui::time(first)) }
                 @if is_older { ", older than those on the first page" }
                 ". " b { (sums.happened) } " are known to have happened."
+                @if sums.again_under_key > 0 { " Beyond that, " a href="/console/ledger?class=idempotent" { (sums.again_under_key) " requests" } " of the class idempotent were sent again under the same key, which their provider answers without doing it again." }
                 @if next.is_none() && !is_older { " These are all effects that are kept." }
             }
             @if let Some(next) = next {
@@ -184,7 +194,7 @@ fn tile(name: &str, number: &str, path: Option<&str>, about: Markup) -> Markup {
     html! { @match path { Some(path) => { a.tile href=(path) { (inner) } }, None => { div.tile { (inner) } } } }
 }
 
-/// Figures of the whole server, for those who may see all workspaces: since it started, from what it tells Prometheus.
+/// Figures of the whole server since its start, for credentials of the installation. They come from `/metrics`.
 fn server_wide(figures: &str) -> Markup {
     let sum = |name: &str, labels: &str| -> f64 {
         let lines = figures.lines().filter(|line| !line.starts_with('#'));

@@ -12,7 +12,7 @@ use axum::extract::{Path, Query};
 use axum::response::Response;
 use axum::routing::{get, post};
 use hapax_api::{
-    JournalEntry, LedgerEntry, Page, Run, RunDetail, RunEvent, RunStatus, Why, WhyReason, WhyRun,
+    JournalEntry, LedgerClass, LedgerEntry, Page, Run, RunDetail, RunEvent, RunStatus, Why, WhyReason, WhyRun,
 };
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -21,6 +21,7 @@ pub(super) use timeline::attempts;
 
 use crate::Console;
 use crate::failure::Failure;
+use crate::limits::MAX_STEPS_SHOWN;
 use crate::visit::Visit;
 use crate::{form, ops, text, ui};
 
@@ -37,12 +38,12 @@ pub(super) fn routes() -> Router<Arc<Console>> {
         .route("/console/runs/{id}/notes", post(actions::add_note))
 }
 
-/// What of the run.
+/// Part of the run to show.
 #[derive(Debug, Default, Deserialize)]
 struct View {
     #[serde(default)]
     tab: String,
-    /// First step on the page, counted from 0.
+    /// First step or effect on the page, counted from 0.
     #[serde(default)]
     steps: String,
     #[serde(default)]
@@ -63,7 +64,7 @@ async fn show(
         visit.frame.live = Some(format!("{path}/live?seen={}", run.version));
     }
     let content = match view.tab.as_str() {
-        "effects" => effects(&visit, &id).await?,
+        "effects" => effects(&visit, &id, &view.steps).await?,
         "history" => history(&visit, &id, &view.cursor).await?,
         "notes" => notes(&visit, &id, &view.cursor).await?,
         _ => {
@@ -141,7 +142,7 @@ fn head(visit: &Visit, run: &Run, why: Option<&Why>) -> Markup {
     }
 }
 
-/// What a run waits for, in plain sentences, and what would move it.
+/// Says in plain sentences what a run waits for, with forms that end the wait.
 pub(super) fn waits(visit: &Visit, run: &WhyRun) -> Markup {
     html! {
         @if is_open(run.status) && !run.waits_for.is_empty() {
@@ -177,9 +178,11 @@ pub(super) fn family(runs: &[WhyRun], here: &str, is_cut: bool) -> Markup {
     }
 }
 
-async fn effects(visit: &Visit, id: &str) -> Result<Markup, Failure> {
+async fn effects(visit: &Visit, id: &str, given: &str) -> Result<Markup, Failure> {
     let ledger: Page<LedgerEntry> = visit.read(&ops::SHOW_RUN_LEDGER, &[id], &[]).await?;
-    let rows = ledger.items.iter().map(effect_row).collect();
+    let first = given.parse::<usize>().unwrap_or(0).min(ledger.items.len());
+    let shown = &ledger.items[first..ledger.items.len().min(first + MAX_STEPS_SHOWN)];
+    let more = (first + MAX_STEPS_SHOWN < ledger.items.len()).then(|| (first + MAX_STEPS_SHOWN).to_string());
     let columns = [
         "Step",
         "Effect key",
@@ -190,9 +193,18 @@ async fn effects(visit: &Visit, id: &str) -> Result<Markup, Failure> {
         "May have happened",
         "Decided",
     ];
+    let next = more.map(|more| {
+        format!("{}{}", ui::run_path(id), text::query(&[("tab", Some("effects")), ("steps", Some(&more))]))
+    });
     Ok(html! {
         p.hint { "Each effect this run had on the outside world. Happened says how often it is known to have happened." }
-        (ui::table(&columns, rows, "This run has had no effect."))
+        (ui::table(&columns, shown.iter().map(effect_row).collect(), "This run has had no effect."))
+        @if let Some(next) = next {
+            nav.pager aria-label="Pages of effects" {
+                span.dim { "Effects " (first + 1) " to " (first + shown.len()) " of " (ledger.items.len()) }
+                a.button.plain href=(next) rel="next" { "More effects" }
+            }
+        }
     })
 }
 
@@ -205,7 +217,9 @@ fn effect_row(entry: &LedgerEntry) -> Vec<Markup> {
         html! { @match entry.status { Some(status) => { (ui::of_step(status)) }, None => { (ui::none()) } } },
         html! { span.number { (entry.attempt_log.len()) } },
         html! { span.number { (entry.happened) } @if twice { " " (ui::badge(ui::State::Bad, "twice")) } },
-        html! { span.number { (entry.may_have_happened) } @if entry.may_have_happened_twice > 0 { " " (ui::badge(ui::State::Doubt, "perhaps twice")) } },
+        html! { span.number { (entry.may_have_happened) } @if entry.may_have_happened_twice > 0 {
+            " " @if entry.class == LedgerClass::Idempotent { (ui::tag("under one key")) } @else { (ui::badge(ui::State::Doubt, "perhaps twice")) }
+        } },
         html! { @for ruling in &entry.rulings { p { (ui::actor(&ruling.actor)) ": " (ruling.reason) } } @if entry.rulings.is_empty() { (ui::none()) } },
     ]
 }

@@ -3,7 +3,7 @@
 use hapax_api::{OperationStatus, RunStatus, StepStatus};
 use maud::{Markup, html};
 
-/// What a state means for whoever looks.
+/// Meaning of a state for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// It is done and well.
@@ -83,7 +83,7 @@ pub(crate) fn of_run(status: RunStatus) -> Markup {
     badge(state, word)
 }
 
-/// What the status of a step means.
+/// State and label for the status of a step.
 pub(crate) fn state(status: StepStatus) -> (State, &'static str) {
     match status {
         StepStatus::Pending => (State::Waiting, "Retrying"),

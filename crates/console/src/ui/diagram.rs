@@ -2,7 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-/// A picture that the API drew, in the style of the page. Its texts are escaped by whoever drew it, and it holds no script.
+/// Inlines an SVG picture of the API in the style of the page. The server escapes its texts, and it contains no script.
 pub(crate) fn diagram(svg: &str, present: Option<&str>) -> Markup {
     let (Some(style), Some(end)) = (svg.find("<style>"), svg.find("</style>")) else { return html! {} };
     let mut picture = format!("{}{}", &svg[..style], &svg[end + "</style>".len()..]);

@@ -1,9 +1,9 @@
-//! What happened, one line each: facts, decisions and notes.
+//! The journal: facts, decisions and notes, one line each.
 
 use hapax_api::{Actor, JournalEntry, JournalKind};
 use maud::{Markup, html};
 
-/// Whoever did something: their name, and the credential behind it.
+/// Name of an actor, with the credential in the title.
 pub(crate) fn actor(actor: &Actor) -> Markup {
     let name = actor.person.as_deref().unwrap_or(&actor.name);
     html! {
@@ -47,7 +47,7 @@ fn line(entry: &JournalEntry) -> Markup {
     }
 }
 
-/// What an entry tells, in plain words.
+/// Label for the kind of an entry.
 pub(crate) fn word(what: JournalKind) -> &'static str {
     match what {
         JournalKind::Claimed => "Claimed",

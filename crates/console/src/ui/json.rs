@@ -13,7 +13,7 @@ pub(crate) fn json(text: &str) -> Markup {
             p.hint { "Cut after " (MAX_SHOWN_JSON / 1024) " kB of " (text.len() / 1024) " kB. The API has all of it." }
         };
     }
-    // What was stored with line breaks of its own is shown with them.
+    // A stored text with line breaks keeps its own layout.
     let is_raw = text.len() > MAX_LAID_OUT_JSON || text.contains('\n');
     match is_raw {
         true => html! { pre.json.raw tabindex="0" { (text) } },
@@ -105,7 +105,7 @@ fn string_length(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// What a browser reads as the text of the element.
+    /// The text content that a browser computes.
     fn text_of(markup: &str) -> String {
         let mut text = String::new();
         let mut is_tag = false;

@@ -12,10 +12,10 @@ pub(crate) fn table(columns: &[&str], rows: Vec<Vec<Markup>>, nothing: &str) -> 
     html! {
         div.table {
             table {
-                thead { tr { @for column in columns { th scope="col" { (column) } } } }
+                thead { tr { @for column in columns { @if column.is_empty() { td {} } @else { th scope="col" { (column) } } } } }
                 tbody {
                     @for row in rows {
-                        tr { @for (place, cell) in row.into_iter().enumerate() { td data-column=(columns.get(place).unwrap_or(&"")) { div.cell { (cell) } } } }
+                        tr { @for (place, cell) in row.into_iter().enumerate() { td data-column=(columns.get(place).unwrap_or(&"")) { div { (cell) } } } }
                     }
                 }
             }
@@ -30,7 +30,7 @@ pub(crate) fn facts(facts: Vec<(&str, Markup)>) -> Markup {
     }
 }
 
-/// Names and values, without those that have none.
+/// Names and values; entries without a value are left out.
 pub(crate) fn known(known: Vec<(&str, Option<Markup>)>) -> Markup {
     facts(known.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))).collect())
 }

@@ -51,7 +51,7 @@ impl KeptSession {
     }
 }
 
-/// What a cookie carries: which credential, which of its sessions, and the proof.
+/// Value of a cookie: credential, session and secret.
 struct Token<'a> {
     credential: Name,
     id: &'a str,

@@ -45,6 +45,13 @@ async fn with_payout(server: &TestServer, silences: usize, effect: &str) -> Arc<
     entered
 }
 
+/// A payout whose bank never said whether it did it: only an override takes it further.
+pub async fn with_failed_payout(server: &TestServer) {
+    with_payout(server, TRIES, "idempotent").await;
+    let failed = post_as(server, &server.admin, &format!("{PAYOUT}/steps/send"), json!({})).await;
+    assert_eq!(failed.told(), (502, "action_failed".into()));
+}
+
 /// S2.46, S2.48: the existing operation is shown before anything may be done; a new key needs a manager's override, with a reason, which is audited.
 #[tokio::test]
 async fn an_irreversible_step_that_may_have_happened_is_repeated_by_a_manager_only() {

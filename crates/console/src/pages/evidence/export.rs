@@ -20,7 +20,7 @@ pub(super) struct Asked {
     cursor: String,
 }
 
-/// What the chain begins with.
+/// Hash before the first row.
 const BEGINNING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// One link of the chain: `hash` is the SHA-256 of `previous`, a line feed, and `entry` as it stands.
@@ -39,7 +39,7 @@ struct Export {
     effects: usize,
     /// Are these all effects that are kept, from the place asked for?
     is_complete: bool,
-    /// Hash of the last row: whoever knows it can check all rows.
+    /// Hash of the last row. It proves all rows.
     seal: String,
     rows: Vec<Link>,
 }

@@ -1,4 +1,4 @@
-//! What people can do with a run.
+//! Commands on a run.
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -12,7 +12,7 @@ use crate::ops::{self, Op};
 use crate::ui;
 use crate::visit::Visit;
 
-/// Buttons for what the run, and the role of whoever looks, allow now.
+/// Buttons that the state of the run and the role of the caller allow.
 pub(super) fn buttons(visit: &Visit, run: &Run) -> Markup {
     let path = ui::run_path(&run.id);
     let (is_open, is_paused) = (is_open(run.status), run.status == RunStatus::Paused);

@@ -1,5 +1,6 @@
 //! Tells an open page that its run moved. The page then asks for itself, so that what it shows has one maker.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
@@ -35,35 +36,38 @@ pub(super) async fn stream(
         .await
         .map_err(|problem| visit.refuse(problem))?;
     let token = visit.token.clone();
-    let events = stream::unfold((body, console, token), |(mut body, console, token)| async move {
-        loop {
-            let frame = body.frame().await?.ok()?;
-            let Ok(data) = frame.into_data() else { continue };
-            // Lines that keep the connection alive begin with a colon.
-            if data.starts_with(b":") {
-                continue;
+    let events = stream::unfold(Some(body), move |body| {
+        let (console, token) = (console.clone(), token.clone());
+        async move {
+            let mut body = body?;
+            loop {
+                let frame = body.frame().await?.ok()?;
+                let Ok(data) = frame.into_data() else { continue };
+                // Lines that keep the connection alive begin with a colon.
+                if data.starts_with(b":") {
+                    continue;
+                }
+                if !matches!(console.host.find_session(&token).await, Ok(Some(_))) {
+                    return None;
+                }
+                let moved = Ok::<_, Infallible>(Event::default().event("moved").data("yes"));
+                // A stream that has ended must not be asked again.
+                let goes_on = drain(&mut body).await;
+                return Some((moved, goes_on.then_some(body)));
             }
-            if !matches!(console.host.find_session(&token).await, Ok(Some(_))) {
-                return None;
-            }
-            drain(&mut body).await;
-            return Some((
-                Ok::<_, std::convert::Infallible>(Event::default().event("moved").data("yes")),
-                (body, console, token),
-            ));
         }
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(LIVE_KEEP_ALIVE)).into_response())
 }
 
-/// Takes what else comes within a moment, so that a busy run does not have its page built anew for each step.
-async fn drain(body: &mut axum::body::Body) {
+/// Takes what else comes within a moment, so that a busy run does not have its page built anew for each step. Answers whether more may come.
+async fn drain(body: &mut axum::body::Body) -> bool {
     let pause = sleep(LIVE_PAUSE);
     tokio::pin!(pause);
     loop {
         tokio::select! {
-            () = &mut pause => return,
-            frame = body.frame() => if frame.is_none() { return },
+            () = &mut pause => return true,
+            frame = body.frame() => if !matches!(frame, Some(Ok(_))) { return false },
         }
     }
 }

@@ -37,7 +37,7 @@ fn ms(at: &str) -> Option<i64> {
 pub(super) fn timeline(visit: &Visit, detail: &RunDetail, ledger: &[LedgerEntry], given: &str) -> Markup {
     let (run, steps) = (&detail.run, &detail.steps);
     let last_page = steps.len().saturating_sub(1) / MAX_STEPS_SHOWN * MAX_STEPS_SHOWN;
-    // What an open run does now is at its end.
+    // An open run works at its end, so its last page comes first.
     let first =
         given.parse::<usize>().unwrap_or(if is_open(run.status) { last_page } else { 0 }).min(last_page);
     let shown = &steps[first..steps.len().min(first + MAX_STEPS_SHOWN)];

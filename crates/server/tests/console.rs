@@ -1,0 +1,20 @@
+//! The console over HTTP and in a real browser: who gets in, what they see, and what their forms do.
+
+use crate::support;
+
+#[path = "console/browser.rs"]
+mod browser;
+#[path = "console/chromium.rs"]
+mod chromium;
+#[path = "console/escaping.rs"]
+mod escaping;
+#[path = "console/forms.rs"]
+mod forms;
+#[path = "console/pages.rs"]
+mod pages;
+#[path = "console/roles.rs"]
+mod roles;
+#[path = "console/sessions.rs"]
+mod sessions;
+#[path = "console/webdriver.rs"]
+mod webdriver;

@@ -1,0 +1,224 @@
+//! The console in a real browser.
+
+use serde_json::{Value, json};
+
+use super::super::entities::desk::{begin_closing, make, with_invoice};
+use super::support::{Role, TestServer};
+use super::webdriver::{Chromium, Look, axe};
+
+const DESK: &str = "/console/entities/invoice/inv-1";
+
+/// S2.3, the support desk: a refund is pending, the button is disabled and names the pending operation, notes are possible,
+/// and the open page follows what happens.
+#[tokio::test]
+async fn the_support_desk_shows_the_pending_operation_and_follows_it() {
+    let (server, gate) = with_invoice(TestServer::memory().await).await;
+    let operation = begin_closing(&server, &gate).await;
+    let support = server.key("acme", Role::Operator).await;
+    let page = Chromium::start(Look::DESK).await;
+    page.sign_in(&server.url, &support, DESK).await;
+    let said = page.until_says("is in progress since").await;
+    assert!(said.contains(&operation), "{said}");
+    assert_eq!(page.run("return document.querySelector('.withheld button').disabled").await, json!(true));
+    page.fill("textarea[name=text]", "the customer waits").await;
+    page.click(".compose button[type=submit]").await;
+    let said = page.until_says("The note was added.").await;
+    assert!(said.contains("the customer waits"), "{said}");
+    page.keep_picture("support-desk-pending").await;
+    gate.let_through(1);
+    // The page is not asked for again by anybody: it follows by itself.
+    page.until_says("it is closed; this step applies to").await;
+    assert_eq!(gate.entered(), 1);
+    assert_eq!(page.complaints().await, Vec::<String>::new());
+}
+
+/// S2.44: two clicks in a moment.
+#[tokio::test]
+async fn a_double_click_is_one_action_and_an_old_tab_is_told() {
+    let server = TestServer::memory().await;
+    let document = json!({ "name": "ask", "version": 1, "steps": [{ "name": "answer", "type": "signal", "signal": "answer" }] });
+    let definition = server.upload(&document).await;
+    let run = server.start(&definition, json!({})).await;
+    server.until(&run, "WAITING").await;
+    let page = Chromium::start(Look::DESK).await;
+    let here = format!("/console/runs/{run}");
+    page.sign_in(&server.url, &server.admin, &format!("{here}?tab=notes")).await;
+    page.fill("textarea[name=text]", "said once").await;
+    // Past the script that would hold the second click back: both forms go out, under one key.
+    let twice = "const form = document.querySelector('.compose form'); const body = new URLSearchParams(new FormData(form)); \
+                 const done = arguments[arguments.length - 1]; const send = () => fetch(form.action, { method: 'POST', body }); \
+                 Promise.all([send(), send()]).then(answers => done(answers.map(answer => answer.ok)));";
+    assert_eq!(page.run_until_done(twice).await, json!([true, true]));
+    page.open(&format!("{}{here}?tab=notes", server.url)).await;
+    assert_eq!(page.text().await.matches("said once").count(), 1);
+
+    page.open(&format!("{}{here}", server.url)).await;
+    // An open page follows its run; this is one that does not, as after a night asleep.
+    page.run("window.old = document.querySelector(\"form[action$='/cancel']\").cloneNode(true)").await;
+    let first = page.new_tab().await;
+    page.open(&format!("{}{here}", server.url)).await;
+    page.click("details.disclosed:nth-of-type(1) > summary").await;
+    page.click("form[action$='/pause'] button[type=submit]").await;
+    page.until_says("The run was asked to pause.").await;
+    server.until(&run, "PAUSED").await;
+    page.switch_to(&first).await;
+    page.run("document.body.append(window.old); window.old.submit()").await;
+    let said = page.until_says("This page is no longer up to date").await;
+    assert!(said.contains("See how it stands now"), "{said}");
+    assert_eq!(server.get(&format!("/api/v1/workflow-runs/{run}")).await.json()["run"]["status"], "PAUSED");
+    page.keep_picture("old-tab").await;
+}
+
+#[tokio::test]
+async fn everything_works_with_scripts_switched_off() {
+    let server = TestServer::memory().await;
+    let document = json!({ "name": "ask", "version": 1, "steps": [{ "name": "answer", "type": "signal", "signal": "answer" }] });
+    let definition = server.upload(&document).await;
+    let run = server.start(&definition, json!({})).await;
+    server.until(&run, "WAITING").await;
+    let page = Chromium::start(Look { scripts: false, width: 390, height: 844, ..Look::DESK }).await;
+    page.open(&format!("{}/console/runs/{run}", server.url)).await;
+    page.fill("input[name=api-key]", &server.admin).await;
+    page.click("button[type=submit]").await;
+    page.until_says("Cancel run").await;
+    page.click("details:has(form[action$='/pause']) > summary").await;
+    page.fill("form[action$='/pause'] textarea", "wait for the bank").await;
+    page.click("form[action$='/pause'] button[type=submit]").await;
+    page.until_says("The run was asked to pause.").await;
+    server.until(&run, "PAUSED").await;
+    page.open(&format!("{}/console/runs/{run}?tab=notes", server.url)).await;
+    let said = page.until_says("wait for the bank").await;
+    assert!(said.contains("Paused"), "{said}");
+    page.fill(".search input", &run).await;
+    page.click(".menu > summary").await;
+    page.keep_picture("without-scripts").await;
+}
+
+/// A run, an entity and a note that hold what should never run.
+async fn with_evil(server: &TestServer) -> Vec<String> {
+    let evil = "<img src=x onerror=alert(1)><script>alert(2)</script>";
+    let definition = server.echo().await;
+    let asked = json!({ "definitionId": definition, "input": { "text": evil, evil: 1 }, "subject": "<script>alert(3)</script>" });
+    let run = server.post("/api/v1/workflow-runs", &asked, &[]).await.json()["run"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    server.end(&run).await;
+    let note = json!({ "text": evil });
+    server.post(&format!("/api/v1/workflow-runs/{run}/notes"), &note, &[]).await;
+    make(server, "invoice", "inv-9", "approved").await;
+    server.post("/api/v1/entities/invoice/inv-9/notes", &note, &[]).await;
+    let paths = [
+        "/console/evidence",
+        "/console/runs",
+        "/console/doubts",
+        "/console/entities",
+        "/console/entities/invoice",
+        "/console/entities/invoice/inv-9",
+        "/console/sessions",
+        "/console/search?q=%3Cscript%3Ealert(3)%3C%2Fscript%3E",
+    ];
+    let of_run =
+        ["", "?tab=effects", "?tab=history", "?tab=notes"].map(|tab| format!("/console/runs/{run}{tab}"));
+    paths.into_iter().map(str::to_owned).chain(of_run).collect()
+}
+
+#[tokio::test]
+async fn no_page_breaks_the_rules_of_accessibility_or_runs_what_others_stored() {
+    let (server, _gate) = with_invoice(TestServer::memory().await).await;
+    let paths = with_evil(&server).await;
+    let axe = axe();
+    for (width, height, theme) in [(1440, 900, "light"), (390, 844, "dark")] {
+        let page = Chromium::start(Look { width, height, theme, scripts: true }).await;
+        page.sign_in(&server.url, &server.admin, "/console/runs").await;
+        for path in &paths {
+            page.open(&format!("{}{path}", server.url)).await;
+            let overflow = page.run("return document.documentElement.scrollWidth - innerWidth").await;
+            assert!(overflow.as_i64().unwrap() <= 0, "{path} is wider than {width}: {overflow}");
+            if let Some(axe) = &axe {
+                page.run(axe).await;
+                let judge = "const done = arguments[arguments.length - 1]; axe.run().then(result => done(result.violations.map(it => \
+                             it.id + ': ' + it.nodes.map(node => node.target + ' ' + node.failureSummary).join('; '))));";
+                let violations = page.run_until_done(judge).await;
+                assert_eq!(violations, json!([]), "{path} at {width}, {theme}");
+            }
+            let name: String =
+                path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+            let name = name.trim_matches('-').chars().take(40).collect::<String>();
+            page.keep_picture(&format!("{name}-{width}-{theme}")).await;
+        }
+        assert_eq!(page.complaints().await, Vec::<String>::new(), "at {width}, {theme}");
+    }
+}
+
+/// The time an instant has where the viewer is, with UTC in its title.
+#[tokio::test]
+async fn instants_are_in_the_viewer_s_zone_with_utc_on_hover() {
+    let server = TestServer::memory().await;
+    let definition = server.echo().await;
+    let run = server.start(&definition, json!({})).await;
+    server.end(&run).await;
+    let page = Chromium::start(Look::DESK).await;
+    page.sign_in(&server.url, &server.admin, "/console/runs").await;
+    let title = page.run("return document.querySelector('td time').title").await;
+    assert!(title.as_str().unwrap().ends_with(" UTC"), "{title}");
+    let is_local = "const it = document.querySelector('td time'); const at = new Date(it.dateTime); \
+                    return it.textContent.includes(String(at.getMinutes()).padStart(2, '0'))";
+    assert_eq!(page.run(is_local).await, Value::Bool(true));
+}
+
+/// The admin page of a shop, which passes what its element asks on to Hapax with a key of the shop's.
+async fn shop(server: &TestServer, key: String) -> String {
+    use axum::body::{Body, to_bytes};
+    use axum::extract::Request;
+    use axum::response::{Html, Response};
+    use axum::routing::get;
+    let (http, hapax) = (server.http.clone(), server.url.clone());
+    let pass = async move |request: Request| {
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path_and_query().unwrap().as_str().strip_prefix("/hapax").unwrap().to_owned();
+        let mut headers = parts.headers;
+        headers.remove("host");
+        let asked = http.request(parts.method, format!("{hapax}{path}")).headers(headers).bearer_auth(key);
+        let answer = asked.body(to_bytes(body, 65_536).await.unwrap()).send().await.unwrap();
+        let mut passed = Response::builder().status(answer.status());
+        *passed.headers_mut().unwrap() = answer.headers().clone();
+        passed.body(Body::from(answer.bytes().await.unwrap())).unwrap()
+    };
+    let page = "<!doctype html><title>Shop</title><script type=module src=/hapax/console/hapax-actions.js></script>\
+                <h1>Invoice 1</h1><hapax-actions type=invoice id=inv-1 label-close=\"Close the invoice\"></hapax-actions>";
+    let routes = axum::Router::new()
+        .route("/", get(move || async move { Html(page) }))
+        .fallback(move |request| pass.clone()(request));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    url
+}
+
+/// S2.3 on a page of the user's own: two lines, and the button is disabled with the pending operation while there is one.
+#[tokio::test]
+async fn the_element_on_a_page_of_the_user_s_own_is_safe_against_double_clicks() {
+    let (server, gate) = with_invoice(TestServer::memory().await).await;
+    let url = shop(&server, server.key("acme", Role::Operator).await).await;
+    let page = Chromium::start(Look::DESK).await;
+    page.open(&url).await;
+    page.until_says("Close the invoice").await;
+    let twice = "const button = document.querySelector('hapax-actions').shadowRoot.querySelector('button[data-step=close]'); \
+                 const element = document.querySelector('hapax-actions'); button.click(); element.take('close');";
+    page.run(twice).await;
+    gate.arrived().await;
+    let other = Chromium::start(Look::DESK).await;
+    other.open(&url).await;
+    let said = other.until_says("close is in progress: op_").await;
+    assert!(said.contains("another operation is already in progress"), "{said}");
+    let is_disabled = "return document.querySelector('hapax-actions').shadowRoot.querySelector('button[data-step=close]').disabled";
+    assert_eq!(other.run(is_disabled).await, json!(true));
+    other.keep_picture("element-pending").await;
+    gate.let_through(1);
+    other.until_says("it is closed; this step applies to").await;
+    page.until_says("it is closed; this step applies to").await;
+    assert_eq!(gate.entered(), 1);
+    let operations = server.get("/api/v1/entities/invoice/inv-1/operations").await.json();
+    assert_eq!(operations["items"].as_array().unwrap().len(), 1, "{operations}");
+}

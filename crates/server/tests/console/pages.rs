@@ -1,0 +1,300 @@
+//! Every page is there, says what it says, and carries what keeps a browser safe.
+
+use hapax_api::Role;
+use serde_json::{Value, json};
+
+use super::browser::Browser;
+use super::support::{Provider, TestServer};
+
+#[tokio::test]
+async fn every_page_has_the_headers_that_keep_a_browser_safe_and_loads_nothing_from_elsewhere() {
+    let server = TestServer::memory().await;
+    let browser = Browser::admin(&server).await;
+    for path in [
+        "/console/sign-in",
+        "/console/runs",
+        "/console/evidence",
+        "/console/doubts",
+        "/console/entities",
+        "/console/sessions",
+        "/console/search?q=x",
+        "/console/runs/run_x",
+    ] {
+        let answer = browser.get(path).await;
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'"),
+            "{path}: {policy}"
+        );
+        assert!(
+            policy.contains("frame-ancestors 'none'")
+                && policy.contains("base-uri 'none'")
+                && !policy.contains("unsafe"),
+            "{path}: {policy}"
+        );
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cache-control", "no-store"),
+            ("x-frame-options", "DENY"),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{path}");
+        }
+        let page = answer.text();
+        assert!(!page.contains("src=\"http") && !page.contains("href=\"http"), "{path}");
+        assert!(page.contains("<html lang=\"en\"") && page.contains("<title>"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_without_a_page_is_answered_with_a_page_that_leads_on() {
+    let server = TestServer::memory().await;
+    let browser = Browser::admin(&server).await;
+    for path in
+        ["/console/nothing", "/console/runs/run_x", "/console/entities/none/1", "/console/operations/op_x"]
+    {
+        let answer = browser.get(path).await;
+        assert_eq!(answer.status, 404, "{path}");
+        assert!(answer.text().contains("href=\"/console/runs\""), "{path}: the navigation is there");
+    }
+}
+
+#[tokio::test]
+async fn style_and_script_may_be_kept_for_ever_because_their_names_hold_a_hash() {
+    let server = TestServer::memory().await;
+    let browser = Browser::new(&server);
+    let page = browser.page("/console/sign-in").await;
+    let mut found = 0;
+    for part in page.split("/console/assets/").skip(1) {
+        let name = part.split('"').next().unwrap();
+        let asset = browser.get(&format!("/console/assets/{name}")).await;
+        assert_eq!(asset.status, 200, "{name}");
+        assert!(asset.header("cache-control").unwrap().contains("immutable"), "{name}");
+        found += 1;
+    }
+    assert_eq!(found, 3, "a style, a script, an icon");
+    assert_eq!(browser.get("/console/assets/console-0000000000000000.css").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_run_s_page_shows_its_steps_effects_history_and_what_it_waits_for() {
+    let server = TestServer::memory().await;
+    let document = json!({
+        "name": "order", "version": 1,
+        "steps": [
+            { "name": "say", "type": "task", "task": "echo", "input": { "cents": "{{ input.cents }}" } },
+            { "name": "packed", "type": "promise", "key": "packed:{{ input.order }}", "timeout": "3d" },
+        ],
+    });
+    let definition = server.upload(&document).await;
+    let asked = json!({ "definitionId": definition, "input": { "order": "4711", "cents": 9007199254740993_i64 }, "subject": "order-4711" });
+    let run = server.post("/api/v1/workflow-runs", &asked, &[]).await.json()["run"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    server.until(&run, "WAITING").await;
+    let browser = Browser::admin(&server).await;
+    let path = format!("/console/runs/{run}");
+    let page = browser.page(&path).await;
+    for expected in [
+        "order-4711",
+        "packed:4711",
+        "id=\"step-say\"",
+        "id=\"step-packed\"",
+        "9007199254740993",
+        "Cancel run",
+        "Resolve it",
+    ] {
+        assert!(page.contains(expected), "{expected}: {page}");
+    }
+    assert!(browser.page("/console/runs?status=WAITING").await.contains(&run));
+    assert!(!browser.page("/console/runs?status=FAILED").await.contains(&run));
+    assert!(browser.page(&format!("{path}?tab=history")).await.contains("started"));
+    assert!(browser.page(&format!("{path}?tab=effects")).await.contains(&format!("{run}:say")));
+    for query in ["order-4711", &run, "packed:4711"] {
+        let found = browser.page(&format!("/console/search?q={query}")).await;
+        assert!(found.contains(&run) && found.contains("waits for"), "{query}: {found}");
+    }
+    let form = browser.form(&path, &format!("{path}/settle")).await;
+    assert_eq!(form.field("how"), "resolve");
+    assert_eq!(browser.submit(&form.with("value", "{\"weight\":3}")).await.status, 303);
+    server.until(&run, "COMPLETED").await;
+    assert!(browser.page(&path).await.contains("Completed"));
+    assert!(browser.page("/console/search?q=nothing-has-this-name").await.contains("exactly this name"));
+}
+
+#[tokio::test]
+async fn a_retry_shows_first_which_effects_stay_and_which_run_again() {
+    let server = TestServer::memory().await;
+    let document = json!({
+        "name": "breaks", "version": 1,
+        "steps": [
+            { "name": "first", "type": "task", "task": "echo", "input": { "a": 1 } },
+            { "name": "second", "type": "task", "task": "fail" },
+        ],
+    });
+    let definition = server.upload(&document).await;
+    let run = server.start(&definition, json!({})).await;
+    server.end(&run).await;
+    let browser = Browser::admin(&server).await;
+    let path = format!("/console/runs/{run}/retry");
+    let plan = browser.page(&path).await;
+    let (stays, again) = plan.split_once("Runs again").unwrap();
+    assert!(stays.contains(&format!("{run}:first")) && !stays.contains(&format!("{run}:second")), "{plan}");
+    assert!(again.contains(&format!("{run}:second")), "{plan}");
+    assert!(browser.page(&format!("{path}?from=first")).await.contains("Stays done (0)"));
+    let form = browser.form(&path, &path).await;
+    let led = browser.submit(&form.with("reason", "the provider is back")).await;
+    assert_eq!(
+        (led.status, led.header("location")),
+        (303, Some(format!("/console/runs/{run}").as_str())),
+        "{}",
+        led.text()
+    );
+    let notes = browser.page(&format!("/console/runs/{run}?tab=notes")).await;
+    assert!(notes.contains("the provider is back"), "{notes}");
+}
+
+/// S2.48: a manual ruling follows the same state model.
+#[tokio::test]
+async fn a_doubt_is_listed_explained_and_decided_and_what_cannot_be_taken_back_takes_a_manager() {
+    let server = TestServer::memory().await;
+    let provider = Provider::start().await;
+    let document = json!({
+        "name": "wire", "version": 1,
+        "steps": [{
+            "name": "send", "type": "http", "method": "POST", "url": provider.url("/cut"), "body": { "cents": 5 },
+            "effect": "claimed", "nonIdempotent": true, "output": { "id": "{{ response.body.id }}" },
+        }],
+    });
+    let wire = server.upload(&document).await;
+    let run = server.start(&wire, json!({})).await;
+    server
+        .until_shown("/api/v1/doubts", |page: &Value| {
+            page["items"].as_array().is_some_and(|items| !items.is_empty())
+        })
+        .await;
+    let support = Browser::signed_in(&server, &server.key("acme", Role::Operator).await).await;
+    let path = format!("/console/doubts/{run}/send");
+    assert!(support.page("/console/doubts").await.contains(&path));
+    let page = support.page(&path).await;
+    assert!(page.contains(&format!("{run}:send")) && page.contains("takes a manager"), "{page}");
+    assert_eq!(
+        page.matches(&format!("action=\"{path}/resolve\"")).count(),
+        1,
+        "support may say that it happened"
+    );
+    let evidence = support.page("/console/evidence").await;
+    assert!(evidence.contains("Steps in doubt</span><span class=\"figure\">1<"), "{evidence}");
+    let manager = Browser::signed_in(&server, &server.key("acme", Role::Manager).await).await;
+    let page = manager.page(&path).await;
+    assert!(page.matches(&format!("action=\"{path}/resolve\"")).count() >= 3, "{page}");
+    let form = support.form(&path, &format!("{path}/resolve")).await;
+    assert_eq!(form.field("resolution"), "happened");
+    let form = form.with("output", "{\"id\":\"ch_1\"}").with("reason", "seen in the bank's portal");
+    let (first, second) = tokio::join!(support.submit(&form), support.submit(&form));
+    assert_eq!((first.status, second.status), (303, 303), "{} {}", first.text(), second.text());
+    server.until(&run, "COMPLETED").await;
+    let after = support.page(&path).await;
+    assert!(
+        after.contains("no longer in doubt") && after.contains("seen in the bank&#39;s portal")
+            || after.contains("seen in the bank's portal"),
+        "{after}"
+    );
+}
+
+#[tokio::test]
+async fn the_evidence_counts_what_the_ledger_holds_and_its_export_is_a_chain() {
+    let server = TestServer::memory().await;
+    let browser = Browser::admin(&server).await;
+    assert!(browser.page("/console/evidence").await.contains("Happened twice"));
+    let definition = server.echo().await;
+    for order in 0..3 {
+        let run = server.start(&definition, json!({ "order": order })).await;
+        server.end(&run).await;
+    }
+    let page = browser.page("/console/evidence").await;
+    assert_eq!(page.matches("<span class=\"figure\">0</span>").count() >= 2, true, "{page}");
+    assert!(page.contains("<b>3</b> effects"), "{page}");
+    let export = browser.get("/console/evidence/export?format=json").await.json();
+    let rows = export["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), &export["isComplete"]), (3, &json!(true)));
+    assert_eq!(rows[1]["previous"], rows[0]["hash"]);
+    assert_eq!(export["seal"], rows[2]["hash"]);
+    let csv = browser.get("/console/evidence/export?format=csv").await;
+    assert_eq!(csv.text().lines().count(), 4);
+    assert!(csv.header("content-disposition").unwrap().contains("hapax-evidence.csv"));
+}
+
+/// S2.42: replays, conflicts, effects that happened twice, the age of the oldest key, the outbox.
+#[tokio::test]
+async fn whoever_watches_the_installation_sees_replays_conflicts_duplicates_retention_and_the_outbox() {
+    let server = TestServer::memory().await;
+    let definition = server.echo().await;
+    for (order, expected) in [(1, 201), (1, 201), (2, 422)] {
+        let asked = json!({ "definitionId": definition, "input": { "order": order } });
+        let answer = server.post("/api/v1/workflow-runs", &asked, &[("idempotency-key", "k-1")]).await;
+        assert_eq!(answer.status, expected, "{}", answer.text());
+    }
+    let key = server.key("hapax-installation", Role::Viewer).await;
+    let watcher = Browser::signed_in(&server, &key).await;
+    let page = watcher.page("/console/evidence").await;
+    let figure = |name: &str| {
+        let after = page.split(&format!("<span class=\"name\">{name}</span><span class=\"figure\">")).nth(1);
+        after.unwrap_or_else(|| panic!("{name} is missing: {page}")).split('<').next().unwrap().to_owned()
+    };
+    assert_eq!((figure("Requests replayed"), figure("Key conflicts")), ("1".into(), "1".into()));
+    assert_eq!((figure("Happened twice"), figure("May have happened twice")), ("0".into(), "0".into()));
+    for name in [
+        "Outbox depth",
+        "Oldest in the outbox",
+        "Oldest live request key",
+        "Writes fenced",
+        "Janitor releases",
+    ] {
+        assert!(figure(name).parse::<u64>().is_ok(), "{name}: {}", figure(name));
+    }
+    let member = Browser::admin(&server).await.page("/console/evidence").await;
+    assert!(!member.contains("The whole server"), "figures of all workspaces are for the installation");
+}
+
+#[tokio::test]
+async fn an_open_page_is_told_when_its_run_moves() {
+    let server = TestServer::memory().await;
+    let document = json!({ "name": "ask", "version": 1, "steps": [{ "name": "answer", "type": "signal", "signal": "answer" }] });
+    let definition = server.upload(&document).await;
+    let run = server.start(&definition, json!({})).await;
+    server.until(&run, "WAITING").await;
+    let browser = Browser::admin(&server).await;
+    let page = browser.page(&format!("/console/runs/{run}")).await;
+    let live = page.split("data-live=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let cookie = browser
+        .cookies()
+        .into_iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect::<Vec<_>>()
+        .join("; ");
+    let mut stream =
+        server.http.get(format!("{}{live}", server.url)).header("cookie", cookie).send().await.unwrap();
+    assert_eq!(stream.headers()["content-type"], "text/event-stream");
+    let signal =
+        server.post(&format!("/api/v1/workflow-runs/{run}/signals"), &json!({ "name": "answer" }), &[]).await;
+    assert!(signal.status < 300);
+    let told = async {
+        let mut text = String::new();
+        while let Some(chunk) = stream.chunk().await.unwrap() {
+            text.push_str(&String::from_utf8_lossy(&chunk));
+            if text.contains("event: moved") {
+                return;
+            }
+        }
+        panic!("the stream ended: {text}");
+    };
+    tokio::time::timeout(super::support::PATIENCE, told).await.expect("it is told");
+    let ended = server.until(&run, "COMPLETED").await;
+    assert_eq!(ended["run"]["status"], "COMPLETED");
+    assert!(
+        !browser.page(&format!("/console/runs/{run}")).await.contains("data-live"),
+        "an ended run moves no more"
+    );
+}
