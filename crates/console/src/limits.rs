@@ -38,3 +38,7 @@ pub const MAX_DOUBT_PAGES: usize = 10;
 pub const MAX_KEY_CALLERS: usize = 50;
 /// Pages of the audit log in one export.
 pub const MAX_AUDIT_PAGES: usize = 50;
+/// Deepest nesting of an input that a form has fields for; what lies deeper is typed as JSON.
+pub const MAX_INPUT_DEPTH: usize = 4;
+/// Deepest nesting of steps that is drawn.
+pub const MAX_DRAWN_DEPTH: usize = 16;

@@ -12,6 +12,7 @@ mod run;
 mod runs;
 mod search;
 mod webhooks;
+mod workflows;
 
 use std::sync::Arc;
 
@@ -96,6 +97,13 @@ pub const PATHS: &[&str] = &[
     "/console/webhooks/subscriptions/{id}/rotate",
     "/console/webhooks/subscriptions/{id}/switch",
     "/console/webhooks/subscriptions/{id}/test",
+    "/console/workflows",
+    "/console/workflows/definitions/{id}",
+    "/console/workflows/definitions/{id}/change",
+    "/console/workflows/definitions/{id}/delete",
+    "/console/workflows/definitions/{id}/start",
+    "/console/workflows/entities",
+    "/console/workflows/entities/{name}",
     "/console/{*path}",
 ];
 
@@ -117,6 +125,7 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .merge(runs::routes())
         .merge(search::routes())
         .merge(webhooks::routes())
+        .merge(workflows::routes())
 }
 
 /// A page that nobody made: said as a page, with the way back.

@@ -2,6 +2,8 @@
 
 use crate::support;
 
+#[path = "console/admin.rs"]
+mod admin;
 #[path = "console/browser.rs"]
 mod browser;
 #[path = "console/chromium.rs"]
@@ -12,9 +14,15 @@ mod escaping;
 mod forms;
 #[path = "console/pages.rs"]
 mod pages;
+#[path = "console/records.rs"]
+mod records;
 #[path = "console/roles.rs"]
 mod roles;
 #[path = "console/sessions.rs"]
 mod sessions;
 #[path = "console/webdriver.rs"]
 mod webdriver;
+#[path = "console/webhooks.rs"]
+mod webhooks;
+#[path = "console/workflows.rs"]
+mod workflows;

@@ -167,17 +167,18 @@ fn rules(policy: &IdempotencyPolicy) -> Markup {
     html! {
         section {
             h2 { "The rules in force" }
-            (ui::facts(vec![
-                ("Request keys", html! { "header " code { (request.header) } ", unique for each " (request.scope.to_lowercase()) }),
-                ("Answers are kept for", html! { (request.retention.to_string()) ", then refused for " (request.grace.to_string()) }),
-                ("Keys of runs", html! { "field " code { (business.field) } @match business.retention {
-                    Some(kept) => { ", kept " (kept.to_string()) " after the end" },
-                    None => { ", kept for ever" },
-                } }),
-                ("A run that fails", html! { @if business.released_on_failure { "frees its key" } @else { "keeps its key" } }),
-                ("Keys of promises", html! { "at least " (policy.promise_keys.ttl.to_string()) }),
-                ("The same request is", html! { (policy.fingerprint) }),
+            (ui::known(vec![
+                ("Header of a request", Some(html! { code { (request.header) } })),
+                ("Answers are kept for", Some(html! { (request.retention.to_string()) ", then refused for " (request.grace.to_string()) })),
+                ("Field of a run", Some(html! { code { (business.field) } })),
+                ("Keys of runs live", Some(html! { @match business.retention {
+                    Some(kept) => { (kept.to_string()) " after the end" },
+                    None => { "for ever" },
+                } })),
+                ("A run that fails", Some(html! { @if business.released_on_failure { "frees its key" } @else { "keeps its key" } })),
+                ("Keys of promises live", Some(html! { "at least " (policy.promise_keys.ttl.to_string()) })),
             ]))
+            p.hint { a href="/console/admin" { "All settings in force" } }
         }
     }
 }
@@ -306,6 +307,9 @@ fn conflicts(record: &KeyRecord) -> Markup {
 }
 
 fn freeing(visit: &Visit, record: &KeyRecord, scope: &str, credential: &str) -> Markup {
+    if record.status == KeyStatus::Expired {
+        return html! {};
+    }
     if record.scope == KeyScope::Operation {
         return html! { p.hint { "The key of an operation is not freed: it stands for what is recorded of that. Take the step again under a new key." } };
     }

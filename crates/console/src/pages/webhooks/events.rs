@@ -172,7 +172,7 @@ pub(super) async fn show(
             ("Signature", Some(signature(believed.as_ref()))),
             ("Received", Some(ui::time(&summary.received_at))),
             ("Last changed", Some(ui::time(&summary.changed_at))),
-            ("Came again", Some(html! { (summary.duplicates) " times; nothing was done about those." })),
+            ("Came again", Some(html! { @if summary.duplicates == 0 { "never" } @else { (summary.duplicates) " times; nothing was done then" } })),
             ("Processed", Some(html! { (summary.attempts) " times" })),
         ]))
         section {
