@@ -166,7 +166,8 @@ describe('a worker', () => {
     // The hold of the answers so far is over at once.
     const run = server.start('once', null)
     await server.until(() => run.activation?.inFlight.size === 1)
-    await server.until(() => true)
+    const seen = server.requests.length
+    await server.until(() => server.requests.length >= seen + 3)
     assert.equal(entered, 0)
     server.holdFor = '20s'
     server.wake()
