@@ -364,6 +364,10 @@ export class Machine {
     if (this.outstanding.delete(operation) && operation.id.startsWith('~')) this.closing--
     this.scopes.delete(operation)
     operation.state = state
+    // A long run keeps only what may still be needed.
+    if (state !== 'done') return
+    this.byId.delete(operation.id)
+    if (operation.step?.compensate === undefined) this.operations.delete(operation.op)
   }
 
   // Ends.
