@@ -57,6 +57,29 @@ describe('crashEverywhere', () => {
     await assert.rejects(crashEverywhere(wire, 5), /`wire` ran twice, though it is claimed/)
   })
 
+  test('one denial of a probe is not believed', async () => {
+    let asked = 0
+    let fewest = Infinity
+    const wire = workflow('wire', (ctx, _: null) =>
+      ctx.step(
+        'wire',
+        attempt => {
+          if (attempt.attempt > 1) fewest = Math.min(fewest, asked)
+          return 1
+        },
+        {
+          claimed: true,
+          probe: () => {
+            asked++
+            return didNotHappen
+          },
+        },
+      ),
+    )
+    await crashReport(wire, null, { providers: [{ reset: () => (asked = 0) }] })
+    assert.equal(fewest, 2)
+  })
+
   test('a run that never completes is red', async () => {
     const stuck = workflow('stuck', (ctx, _: null) => ctx.signal('never'))
     await assert.rejects(crashEverywhere(stuck, null), /without a crash → the run is waiting: it waits for never \(signal\); give it what it waits for/)

@@ -166,7 +166,8 @@ describe('a worker', () => {
     // The hold of the answers so far is over at once.
     const run = server.start('once', null)
     await server.until(() => run.activation?.inFlight.size === 1)
-    await server.until(() => true)
+    const seen = server.requests.length
+    await server.until(() => server.requests.length >= seen + 3)
     assert.equal(entered, 0)
     server.holdFor = '20s'
     server.wake()
@@ -225,6 +226,47 @@ describe('a worker', () => {
     const run = await server.ended(server.start('foreign', null))
     assert.equal(run.status, 'PAUSED')
     assert.match(run.violation ?? '', /asked for step "a" outside of its turn: between steps it awaited something that is not the context's/)
+  })
+
+  test('an effect that ends while it is undone is evidence, and no outcome of the undo', async t => {
+    const inside = latch()
+    const undoing = latch()
+    const goOn = latch()
+    const undo = latch()
+    const flow = workflow('flow', (ctx, _: null) =>
+      ctx.step(
+        'a',
+        async () => {
+          inside.open()
+          await goOn.opened
+          return 'happened'
+        },
+        {
+          compensate: async () => {
+            undoing.open()
+            await undo.opened
+          },
+        },
+      ),
+    )
+    const { server } = await world(t, { workflows: [flow] })
+    const run = server.start('flow', null)
+    await inside.opened
+    // The server gives the attempt up, and begins to undo what it may have done.
+    const about = { run: run.id, activation: 'a1', op: 1 }
+    server.extra.push(
+      { type: 'abort', ...about, attempt: 1, why: 'timeout' },
+      { type: 'attempt', ...about, id: 'a~undo', do: 'undo', attempt: 1, key: `${run.id}:a~undo`, fence: 1, output: new RawJson('null') },
+    )
+    server.wake()
+    await undoing.opened
+    goOn.open()
+    await server.until(() => server.results.length === 1)
+    assert.equal((server.results[0]?.late as { key: string }).key, `${run.id}:a`)
+    const outcomes = () => server.requests.flatMap(({ body }) => body.runs ?? []).flatMap(entry => entry.items).filter(item => 'outcome' in item)
+    assert.equal(outcomes().length, 0)
+    undo.open()
+    await server.until(() => outcomes().length === 1)
   })
 
   test('runs tasks and actions', async t => {

@@ -155,13 +155,19 @@ export class Machine {
     return this.collect()
   }
 
-  /** Takes the outcome of an attempt. The code goes on at once if the protocol lets it. */
+  /**
+   * Takes the outcome of an attempt. The code goes on at once if the protocol lets it. Without an item for the outcome, it can only
+   * be handed in as evidence.
+   */
   async attemptEnded({ op, attempt, do: kind, outcome }: AttemptEnded): Promise<Turn> {
     const operation = this.operations.get(op)
-    const isCurrent = operation?.running === attempt && operation.aborted !== attempt
-    if (operation?.running === attempt) operation.running = undefined
+    const running = operation?.running
+    // The number of an undo may be that of an effect that was given up. The outcome of the effect must not pass for its own.
+    if (running !== undefined && running.do !== kind) return this.collect()
+    const isCurrent = running?.attempt === attempt && operation?.aborted !== attempt
+    if (operation !== undefined && running?.attempt === attempt) operation.running = undefined
     this.items.push({ outcome: op, attempt, ...outcome })
-    const goesOn = isCurrent && kind === 'effect' && 'output' in outcome && this.mayGoOn(operation)
+    const goesOn = isCurrent && operation !== undefined && kind === 'effect' && 'output' in outcome && this.mayGoOn(operation)
     if (goesOn) await this.give(operation, outcome)
     return this.collect()
   }
@@ -349,7 +355,7 @@ export class Machine {
   private async resolved(message: ResolvedMessage): Promise<void> {
     const operation = this.operations.get(message.op)
     if (operation?.state !== 'open' || this.isOver) return
-    this.abortAttempt(operation, operation.running)
+    this.abortAttempt(operation)
     this.log.use(operation.id)
     await this.give(operation, message)
     this.checkThatAllIsAsked()
@@ -364,6 +370,10 @@ export class Machine {
     if (this.outstanding.delete(operation) && operation.id.startsWith('~')) this.closing--
     this.scopes.delete(operation)
     operation.state = state
+    // A long run keeps only what may still be needed.
+    if (state !== 'done') return
+    this.byId.delete(operation.id)
+    if (operation.step?.compensate === undefined) this.operations.delete(operation.op)
   }
 
   // Ends.
@@ -398,7 +408,7 @@ export class Machine {
   private forget(): void {
     this.forgotten = true
     this.root.lost = true
-    for (const operation of this.operations.values()) this.abortAttempt(operation, operation.running)
+    for (const operation of this.operations.values()) this.abortAttempt(operation)
   }
 
   // Checks.
@@ -434,14 +444,15 @@ export class Machine {
       this.items.push({ outcome: message.op, attempt: message.attempt, failure: toWire(failure) })
       return
     }
-    operation.running = message.attempt
+    operation.running = message
     const run = (attempt: Attempt) => runAttempt(code, message, attempt, this.numbers)
     this.begin.push({ op: message.op, do: message.do, message, run })
   }
 
-  private abortAttempt(operation: Operation | undefined, attempt: number | undefined): void {
-    if (operation?.running === undefined || (attempt !== undefined && attempt !== operation.running)) return
-    operation.aborted = operation.running
+  /** Stops an attempt: the one of this number, or the one that runs. */
+  private abortAttempt(operation: Operation | undefined, attempt = operation?.running?.attempt): void {
+    if (operation?.running === undefined || attempt !== operation.running.attempt) return
+    operation.aborted = attempt
     this.abort.push(operation.op)
   }
 

@@ -1,5 +1,6 @@
 import type { StepCode } from './attempt.js'
 import type { Branch } from './branch.js'
+import type { AttemptKind } from './messages.js'
 
 /** Why an operation has no outcome yet, or no longer waits for one. */
 export type OperationState = 'open' | 'done' | 'abandoned'
@@ -14,8 +15,8 @@ export class Operation {
   step: StepCode | undefined
   /** Whether the code may go on by itself when an attempt succeeds. */
   goesOnByItself = false
-  /** Number of the attempt that runs, if one does. */
-  running: number | undefined
+  /** The attempt that runs, if one does. */
+  running: { readonly attempt: number; readonly do: AttemptKind } | undefined
   /** Number of the last attempt that was told to stop. */
   aborted: number | undefined
 

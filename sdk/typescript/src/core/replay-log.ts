@@ -16,8 +16,8 @@ export function recordedKind(kind: string): string {
 
 /** The records of a run: looked up by id when the code asks, and given to it in their order. */
 export class ReplayLog {
+  /** Records that the code has not asked for. */
   private readonly records = new Map<string, LogRecord>()
-  private readonly unasked = new Map<string, LogRecord>()
   /** Outcomes that the code has not been given, in their order. */
   private readonly outcomes = new Map<string, LogRecord>()
 
@@ -26,7 +26,6 @@ export class ReplayLog {
       // Undos belong to the server.
       if (record.id.includes('~')) continue
       this.records.set(record.id, record)
-      this.unasked.set(record.id, record)
       const hasOutcome = record.status === 'COMPLETED' || record.status === 'FAILED'
       if (hasOutcome && record.kind !== 'value') this.outcomes.set(record.id, record)
     }
@@ -34,8 +33,9 @@ export class ReplayLog {
 
   /** The record of an operation that the code asks for. */
   ask(id: string): LogRecord | undefined {
-    this.unasked.delete(id)
-    return this.records.get(id)
+    const record = this.records.get(id)
+    this.records.delete(id)
+    return record
   }
 
   /** The next outcome to give to the code. */
@@ -50,6 +50,6 @@ export class ReplayLog {
 
   /** The first record that the code has not asked for. */
   firstUnasked(): LogRecord | undefined {
-    return this.unasked.values().next().value
+    return this.records.values().next().value
   }
 }

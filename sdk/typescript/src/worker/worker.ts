@@ -394,6 +394,7 @@ export class Worker {
       return
     }
     const attempt = new RunningAttempt(begin.message, this.hold, slot.message.trace)
+    slot.attempts.get(begin.op)?.abort('another attempt took its place', 'aborted')
     slot.attempts.set(begin.op, attempt)
     this.running++
     const fields = { run: slot.message.run, step: begin.message.id, effectKey: begin.message.key, attempt: begin.message.attempt, do: begin.do }
@@ -419,6 +420,7 @@ export class Worker {
       const turn = await slot.machine.attemptEnded({ op, attempt: attempt.attempt, do: kind, outcome: provable })
       const reported = turn.items.find(item => 'outcome' in item)
       if (reported && kind === 'effect') this.evidence.set(reported, attempt)
+      if (!reported && kind === 'effect' && 'output' in outcome) this.pushLate(attempt, outcome)
       this.apply(slot, turn)
       this.makeRoom()
     })
