@@ -40,6 +40,9 @@ MAX_CACHED_RUNS: Final = 2_000
 MAX_CACHED_THREADS: Final = 200
 """Suspended plain functions that a worker keeps. Each has a thread."""
 
+MAX_EARLY_MESSAGES: Final = 1_000
+"""Activations whose messages may come before the activation itself."""
+
 MAX_LATE_OUTCOMES: Final = 1_000
 """Late outcomes that a worker keeps until a session takes them."""
 

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -18,16 +18,16 @@ from .._core.machine import Machine, RunInfo
 from .._definitions import Action, Task, Workflow
 from .._durations import to_seconds
 from .._json import dumps, loads
-from .._limits import MAX_BODY_BYTES, MAX_CACHED_THREADS, MAX_ITEMS, MAX_LATE_OUTCOMES, MAX_RUNS_PER_COMMIT
+from .._limits import MAX_CACHED_THREADS, MAX_EARLY_MESSAGES
 from .._problems import Problem, SessionReplaced, Unreachable, problem_of
 from .attempts import CodeRunner, RunningCode
 from .clock import held_clock
+from .outbox import Outbox, Slot
 from .telemetry import log_fields, logger
 
 Json = dict[str, Any]
 FIRST_BACKOFF = 0.05
 LONGEST_BACKOFF = 2.0
-MAX_EARLY_MESSAGES = 1_000
 
 
 _LOGGED = ("type", "run", "activation", "op", "id", "do", "attempt", "why", "reason", "call", "name")
@@ -36,20 +36,6 @@ _LOGGED = ("type", "run", "activation", "op", "id", "do", "attempt", "why", "rea
 
 class SessionGone(Exception):
     """The server does not know the session any more."""
-
-
-@dataclass(eq=False)
-class Slot:
-    """A run that the worker keeps."""
-
-    run: str
-    activation: str
-    machine: Machine
-    trace: str | None
-    uses_thread: bool = False
-    running: dict[tuple[int, str, int], RunningCode] = field(default_factory=dict[tuple[int, str, int], RunningCode])
-    waiting: list[Json] | None = None
-    """Messages that came while the log was read, or `None` if it is read."""
 
 
 @dataclass
@@ -87,33 +73,18 @@ class Session:
         self._concurrency = concurrency
         self._max_cached_runs = max_cached_runs
         self._poll_for = to_seconds(opened["pollFor"])
-        limits: Json = opened.get("limits", {})
-        self._max_body = min(MAX_BODY_BYTES, limits.get("maxBodyBytes", MAX_BODY_BYTES))
-        self._max_items = min(MAX_ITEMS, limits.get("maxItems", MAX_ITEMS))
-        self._max_runs = min(MAX_RUNS_PER_COMMIT, limits.get("maxRunsPerCommit", MAX_RUNS_PER_COMMIT))
         self._slots: OrderedDict[str, Slot] = OrderedDict()
         self._threads = 0
         self._early: OrderedDict[tuple[str, str], list[Json]] = OrderedDict()
         """Messages of activations that are still on their way in the other lane."""
-        self._dirty: OrderedDict[str, Slot] = OrderedDict()
-        self._leaving: list[tuple[str, str, list[Json]]] = []
-        self._late = late
-        """What succeeded and was not taken by a session. It outlives this one."""
-        self._results: list[Json] = [{"late": each} for each in late]
-        late.clear()
-        self._unconfirmed: dict[tuple[Any, ...], Json] = {}
-        """Successes whose commit the server has not confirmed."""
+        self._outbox = Outbox(opened.get("limits", {}), late)
         self._code: set[RunningCode] = set()
         self._held_back: list[tuple[Callable[[], None], RunningCode]] = []
-        self._work = asyncio.Event()
         self._quiet = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
         self._is_ending = False
-        self._is_closed = False
         self._is_committing = False
-        if self._results:
-            self._work.set()
 
     # Lanes.
 
@@ -140,17 +111,16 @@ class Session:
 
     async def _commit(self) -> None:
         while not self._is_ending:
-            await self._work.wait()
-            self._work.clear()
-            body = self._collect()
-            while (body["runs"] or "results" in body) and not self._is_ending:
+            await self._outbox.work.wait()
+            body = self._outbox.collect()
+            while body is not None and not self._is_ending:
                 self._is_committing = True
                 try:
                     await self._exchange("commit", body, 30.0)
-                    self._confirm(body)
+                    self._outbox.confirm(body)
                 finally:
                     self._is_committing = False
-                body = self._collect()
+                body = self._outbox.collect()
             self._look_quiet()
 
     async def _exchange(self, verb: str, body: Json, timeout: float) -> None:
@@ -162,22 +132,24 @@ class Session:
         while True:
             try:
                 answer = await self._client.send_once("POST", path, data, timeout=timeout)
-            except Unreachable as error:
-                logger.warning("%s: no answer, sending it again: %s", verb, error)
-            else:
                 if answer.status < 400:
+                    found = cast("Json", loads(answer.body))
                     break
                 problem = problem_of(answer.status, answer.body)
                 self._judge(problem, body)
                 logger.warning("%s refused, sending it again: %s", verb, problem)
                 backoff = max(backoff, problem.retry_after or 0.0)
+            except (Unreachable, ValueError) as error:
+                logger.warning("%s: no answer, sending it again: %s", verb, error)
             await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
             backoff = min(LONGEST_BACKOFF, backoff * 2)
-        found = cast("Json", loads(answer.body))
         self.heard_at = held_clock()
         self.hold_until = max(self.hold_until, sent_at + to_seconds(found["holdFor"]))
         for message in found["messages"]:
-            self._receive(message)
+            try:
+                self._receive(message)
+            except Exception:
+                logger.exception("a message cannot be understood")
         self._begin_held_back()
         self._evict()
 
@@ -187,37 +159,10 @@ class Session:
         is_over = problem.code in ("session_unknown", "session_replaced") or problem.status == 404
         if is_passing and not is_over:
             return
-        self._late.extend(result["late"] for result in body.get("results", []) if "late" in result)
+        self._outbox.refused(body)
         if problem.code == "session_replaced":
             raise SessionReplaced(str(problem))
         raise SessionGone(str(problem)) from problem
-
-    def _collect(self) -> Json:
-        """What is to be committed now, within the limits of one request."""
-        runs: list[Json] = []
-        size = items = 0
-        while self._leaving and len(runs) < self._max_runs:
-            run, activation, left = self._leaving.pop(0)
-            runs.append({"run": run, "activation": activation, "items": left})
-            items += len(left)
-        while self._dirty and len(runs) < self._max_runs and size < self._max_body // 2 and items < self._max_items:
-            _, slot = self._dirty.popitem(last=False)
-            taken = slot.machine.take_items()
-            if taken:
-                runs.append({"run": slot.run, "activation": slot.activation, "items": taken})
-                items += len(taken)
-                size += sum(_size_of(item) for item in taken)
-        results, self._results = self._results[: self._max_runs], self._results[self._max_runs :]
-        return {"runs": runs, **({"results": results} if results else {})}
-
-    def _confirm(self, body: Json) -> None:
-        for run in body["runs"]:
-            for item in run["items"]:
-                if "outcome" in item:
-                    name = (run["run"], run["activation"], item["outcome"], item["attempt"])
-                    self._unconfirmed.pop(name, None)
-        for result in body.get("results", []):
-            self._unconfirmed.pop((result.get("call"),), None)
 
     async def _watch_hold(self) -> None:
         """Tells running code when the hold has passed."""
@@ -266,8 +211,7 @@ class Session:
         workflow = self._offer.workflows.get((message["workflow"], message["version"]))
         if workflow is None:
             logger.error("the server sent a run of %s@%s", message["workflow"], message["version"])
-            self._leaving.append((run, message["activation"], [{"evicted": True}]))
-            self._work.set()
+            self._outbox.leave(run, message["activation"], [{"evicted": True}])
             return
         info = RunInfo(
             run,
@@ -352,14 +296,10 @@ class Session:
             act()
         except Exception:
             logger.exception("the SDK failed in %s", slot.run)
-            self._leaving.append((slot.run, slot.activation, [{"violation": "the worker's SDK failed; see its log"}]))
+            failed = {"violation": "the worker's SDK failed; see its log"}
+            self._outbox.leave(slot.run, slot.activation, [failed])
             self._forget(slot, "violation")
-        self._mark(slot)
-
-    def _mark(self, slot: Slot) -> None:
-        if slot.machine.has_items:
-            self._dirty[slot.run + slot.activation] = slot
-            self._work.set()
+        self._outbox.mark(slot)
 
     def _forget(self, slot: Slot, why: str) -> None:
         """Drops a run. What its running code still brings is evidence."""
@@ -384,7 +324,7 @@ class Session:
             if is_idle and is_one_too_many and not slot.machine.is_over:
                 slot.machine.evict()
                 self._remove(slot)
-                self._mark(slot)
+                self._outbox.mark(slot)
                 if not self._is_crowded():
                     return
 
@@ -406,7 +346,7 @@ class Session:
             logger.error("an attempt of %s names operation %s, which has no code", slot.run, message["op"])
             failure = {"message": "the worker has no code for this operation", "class": "retryable"}
             slot.machine.ended(*name, {"failure": failure})
-            self._mark(slot)
+            self._outbox.mark(slot)
             return
         message = {"id": f"op {message['op']}", "trace": slot.trace, **message}
         running = self._running_code(message, {"run": slot.run, "step": message["id"]})
@@ -425,25 +365,14 @@ class Session:
         is_current = self._slots.get(slot.run) is slot
         is_evidence = "output" in outcome and do == "effect"
         if is_evidence:
-            self._remember((slot.run, slot.activation, op, number), running, outcome)
+            self._outbox.remember((slot.run, slot.activation, op, number), running, outcome["output"])
         if running.is_unwanted and not is_evidence:
             slot.machine.attempts.pop((op, do, number), None)
         elif is_current:
             self._guarded(slot, lambda: slot.machine.ended(op, do, number, outcome))
         else:
-            self._leaving.append((slot.run, slot.activation, [{"outcome": op, "attempt": number, **outcome}]))
-        self._work.set()
+            self._outbox.leave(slot.run, slot.activation, [{"outcome": op, "attempt": number, **outcome}])
         self._look_quiet()
-
-    def _remember(self, name: tuple[Any, ...], running: RunningCode, outcome: Json) -> None:
-        """Keeps a success until the server has confirmed it."""
-        message = running.message
-        late = {"key": message["key"], "attempt": running.attempt.number, "fence": running.attempt.fence}
-        late["output"] = outcome["output"]
-        if self._is_closed:
-            self._late.append(late)
-        else:
-            self._unconfirmed[name] = late
 
     def _call(self, message: Json) -> None:
         """A task or an action."""
@@ -451,8 +380,7 @@ class Session:
         offered = self._offer.tasks.get(name) if message["type"] == "task" else self._offer.actions.get(name)
         if offered is None:
             failure = {"message": f"this worker has no {message['type']} {name}", "class": "retryable"}
-            self._results.append({"call": message["call"], "failure": failure})
-            self._work.set()
+            self._outbox.add_result({"call": message["call"], "failure": failure})
             return
         running = self._running_code(message, {"step": name})
 
@@ -463,9 +391,8 @@ class Session:
                 outcome = await self._runner.action(offered, running)
             self._code.discard(running)
             if "output" in outcome:
-                self._remember((message["call"],), running, outcome)
-            self._results.append({"call": message["call"], **outcome})
-            self._work.set()
+                self._outbox.remember((message["call"],), running, outcome["output"])
+            self._outbox.add_result({"call": message["call"], **outcome})
             self._look_quiet()
 
         self._begin(running, run)
@@ -526,7 +453,6 @@ class Session:
     async def drain(self, timeout: float) -> None:
         """Takes no more work, and waits until what runs has ended and is handed in."""
         self._is_stopping = True
-        self._work.set()
         self._look_quiet()
         try:
             await asyncio.wait_for(self._quiet.wait(), timeout)
@@ -534,8 +460,7 @@ class Session:
             logger.warning("%d attempts did not end in time", len(self._code))
 
     def _look_quiet(self) -> None:
-        pending = self._dirty or self._leaving or self._results or self._is_committing
-        if self._is_stopping and not self._code and not pending:
+        if self._is_stopping and not self._code and self._outbox.is_empty and not self._is_committing:
             self._quiet.set()
 
     async def delete(self) -> None:
@@ -548,14 +473,8 @@ class Session:
 
     def close(self) -> None:
         """Stops everything. What succeeded and is not confirmed becomes late."""
-        self._is_closed = True
         for slot in list(self._slots.values()):
             self._forget(slot, "the session is over")
         for running in list(self._code):
             running.stop("the session is over")
-        self._late.extend(self._unconfirmed.values())
-        del self._late[:-MAX_LATE_OUTCOMES]
-
-
-def _size_of(item: Json) -> int:
-    return 64 + sum(len(value.text) for value in item.values() if hasattr(value, "text"))
+        self._outbox.close()
