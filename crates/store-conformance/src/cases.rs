@@ -107,6 +107,7 @@ macro_rules! with_every_case {
                 an_owner_takes_over_from_itself_under_a_new_fence
                 a_released_run_is_granted_at_once
                 a_run_that_keeps_losing_its_worker_is_put_aside
+                a_run_put_aside_with_a_pause_pending_goes_on_when_resumed
                 progress_forgives_lost_leases
                 a_timer_wakes_a_waiting_run
                 the_longest_due_run_is_known_whoever_serves_it
