@@ -107,6 +107,7 @@ macro_rules! with_every_case {
                 an_owner_takes_over_from_itself_under_a_new_fence
                 a_released_run_is_granted_at_once
                 a_run_that_keeps_losing_its_worker_is_quarantined
+                a_quarantined_run_with_a_pause_pending_continues_when_resumed
                 progress_forgives_lost_leases
                 a_timer_wakes_a_waiting_run
                 the_most_overdue_run_is_known_for_every_workflow

@@ -160,6 +160,11 @@ fn resume(head: &RunHead, now: Timestamp) -> Result<CommandResult, Refusal> {
             // The run gets a fresh allowance of stalls. The count stays at 1 if it was above 0, because the
             // next driver must know that a holder vanished and count the attempt it may have cut off.
             steered.head.stalls = head.stalls.min(1);
+            // A run that was quarantined while a pause was pending still has that request. It must not pause
+            // again.
+            if head.asked == PendingRequest::Pause {
+                steered.head.asked = PendingRequest::Nothing;
+            }
             Ok(steered)
         }
         RunState::Closed { .. } => Err(Refusal::Ended(head.status())),
@@ -286,6 +291,17 @@ mod tests {
     }
 
     /// A resume that was acknowledged must not be followed by the pause it cancelled.
+    #[test]
+    fn a_resume_of_a_quarantined_run_withdraws_the_pause_that_it_never_carried_out() {
+        let asked = steer(&leased(), RunCommand::Pause).unwrap().head;
+        let quarantined = RunHead { state: RunState::Paused, ..asked };
+        let resumed = steer(&quarantined, RunCommand::Resume).unwrap().head;
+        assert_eq!((resumed.asked, resumed.state.wake_at()), (PendingRequest::Nothing, Some(NOW)));
+        let cancelled = RunHead { asked: PendingRequest::Cancel, ..quarantined };
+        let resumed = steer(&cancelled, RunCommand::Resume).unwrap().head;
+        assert_eq!(resumed.asked, PendingRequest::Cancel, "a cancellation is not taken back");
+    }
+
     #[test]
     fn a_resume_withdraws_a_pause_that_is_still_pending() {
         let asked = steer(&leased(), RunCommand::Pause).unwrap().head;

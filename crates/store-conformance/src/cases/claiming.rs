@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use hapax_engine::limits::MAX_STALLS;
 use hapax_engine::model::{
-    EventKind, Fence, Grant, Priority, RunCommand, RunId, RunState, RunStatus, ServedWorkflows,
+    EventKind, Fence, Grant, PendingRequest, Priority, RunCommand, RunId, RunState, RunStatus,
+    ServedWorkflows,
 };
 use hapax_engine::store::{ClaimRuns, StartOutcome};
 
@@ -242,6 +243,23 @@ pub(super) async fn a_run_that_keeps_losing_its_worker_is_quarantined(t: &Stage)
         again.stalls, 1,
         "its stalls are forgiven, but not that its last worker vanished in the middle"
     );
+}
+
+/// A pause that no worker carried out before the quarantine is over when people resume the run.
+pub(super) async fn a_quarantined_run_with_a_pause_pending_continues_when_resumed(t: &Stage) {
+    let held = t.driven().await;
+    t.steered(&held, RunCommand::Pause).await;
+    for _ in 0..MAX_STALLS {
+        t.pass(LEASE);
+        t.claim_one(BOB).await;
+    }
+    t.pass(LEASE);
+    assert!(t.claim_upto(1, BOB).await.runs.is_empty());
+    assert_eq!(t.head(&held).await.status(), RunStatus::Paused);
+    let resumed = t.steered(&held, RunCommand::Resume).await;
+    assert_eq!(resumed.asked, PendingRequest::Nothing);
+    let again = t.claim_one(ANN).await;
+    assert_eq!((again.id(), again.asked), (held.id(), PendingRequest::Nothing));
 }
 
 /// Progress resets the count of lost leases.
