@@ -2,6 +2,7 @@
 
 mod export;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -206,13 +207,9 @@ fn server_wide(figures: &str) -> Markup {
             .sum()
     };
     let shown = [
-        (
-            "Requests replayed",
-            sum("hapax_request_key_events_total", "event=\"replayed\""),
-            "Answered from the record, not done again.",
-        ),
+        ("Requests replayed", sum(KEY_USES, "use=\"replayed\""), "Answered from the record, not done again."),
         ("Starts replayed", sum("hapax_starts_replayed_total", ""), "Runs that were there already."),
-        ("Key conflicts", sum("hapax_conflicts_total", ""), "The same key for something else: refused."),
+        ("Key conflicts", sum(KEY_USES, "use=\"conflicted\""), "The same key for something else: refused."),
         ("Claims lost", sum("hapax_claims_lost_total", ""), "Somebody else was first."),
         ("Writes fenced", sum("hapax_fenced_writes_total", ""), "Writers that no longer held their run."),
         ("Janitor releases", sum("hapax_janitor_releases_total", ""), "Claims given back after a crash."),
@@ -225,6 +222,34 @@ fn server_wide(figures: &str) -> Markup {
             h2 { "The whole server" }
             p.hint { "All workspaces, since this node started." }
             div.tiles { @for (name, value, about) in shown { (tile(name, &format!("{}", value.round()), None, html! { (about) })) } }
+            (by_credential(figures))
         }
     }
+}
+
+/// The metric that counts uses of keys by credential.
+const KEY_USES: &str = "hapax_credential_key_uses_total";
+
+/// How each credential uses its keys. A client that repeats itself much, or changes what it sends under a key, stands out.
+fn by_credential(figures: &str) -> Markup {
+    let mut uses: BTreeMap<(&str, &str), [u64; 3]> = BTreeMap::new();
+    for line in figures.lines().filter_map(|line| line.strip_prefix(KEY_USES)) {
+        let label = |name: &str| line.split_once(&format!("{name}=\""))?.1.split('"').next();
+        let place = ["new", "replayed", "conflicted"].iter().position(|usage| label("use") == Some(usage));
+        let count = line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok());
+        if let (Some(workspace), Some(credential), Some(place), Some(count)) =
+            (label("workspace"), label("credential"), place, count)
+        {
+            uses.entry((workspace, credential)).or_default()[place] = count as u64;
+        }
+    }
+    let rows = uses.iter().map(|((workspace, credential), [new, replayed, conflicted])| {
+        let rate = (*replayed as f64 / (*new).max(1) as f64 * 100.0).round();
+        let mut cells = vec![html! { (workspace) }, ui::id(credential)];
+        cells.extend([new, replayed, conflicted].map(|count| html! { span.number { (count) } }));
+        cells.push(html! { span.number { (rate) " %" } });
+        cells
+    });
+    let columns = ["Workspace", "Credential", "New", "Replayed", "Conflicts", "Replayed per new"];
+    html! { section { h3 { "Keys by credential" } (ui::table(&columns, rows.collect(), "No key was used yet.")) } }
 }

@@ -254,6 +254,9 @@ async fn whoever_watches_the_installation_sees_replays_conflicts_duplicates_rete
     ] {
         assert!(figure(name).parse::<u64>().is_ok(), "{name}: {}", figure(name));
     }
+    let credential = format!("cred_{}", server.admin.split('_').nth(1).unwrap());
+    let row = page.split(&credential).nth(1).expect("who used keys is listed");
+    assert!(row.split("</tr>").next().unwrap().contains("100 %"), "replays stand out: {row}");
     let member = Browser::admin(&server).await.page("/console/evidence").await;
     assert!(!member.contains("The whole server"), "figures of all workspaces are for the installation");
 }
