@@ -139,6 +139,9 @@ async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<Response, Fa
     };
     let nothing = match found.next {
         Some(_) => "None of these effects matches. Look at the older ones.",
+        None if filter.is_empty() => {
+            "There is no effect yet. Each is here from the moment its code is entered."
+        }
         None => "No effect matches.",
     };
     let content = html! {

@@ -132,7 +132,19 @@ pub(super) async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<R
     Ok(visit.page("Audit log", content))
 }
 
+/// What was done, and why: a reason stands by itself, or after what was done.
+fn told(entry: &JournalEntry) -> (Option<&str>, Option<&str>) {
+    match (entry.command.as_deref(), entry.reason.as_deref()) {
+        (Some(command), None) => match command.split_once(": ") {
+            Some((command, reason)) => (Some(command), Some(reason)),
+            None => (Some(command), None),
+        },
+        both => both,
+    }
+}
+
 fn row(entry: &JournalEntry) -> Vec<Markup> {
+    let (command, reason) = told(entry);
     vec![
         ui::time(&entry.at),
         html! {
@@ -141,11 +153,11 @@ fn row(entry: &JournalEntry) -> Vec<Markup> {
         },
         html! {
             b { (ui::word(entry.what)) }
-            @if let Some(command) = &entry.command { " " (command) }
+            @if let Some(command) = command { " " (command) }
             @if let Some(resolution) = entry.resolution { " " (ui::tag(&text::spelled(&resolution))) }
         },
         about(entry),
-        html! { @match &entry.reason { Some(reason) => { (reason) }, None => { (ui::none()) } } },
+        html! { @match reason { Some(reason) => { (reason) }, None => { (ui::none()) } } },
     ]
 }
 
@@ -190,11 +202,12 @@ fn csv(entries: &[JournalEntry]) -> String {
     );
     for entry in entries {
         let actor = entry.actor.as_ref();
+        let (command, reason) = told(entry);
         let plain = |text: Option<&String>| text.cloned().unwrap_or_default();
         let cells = [
             entry.at.clone(),
             text::spelled(&entry.what),
-            plain(entry.command.as_ref()),
+            command.unwrap_or_default().to_owned(),
             plain(actor.map(|it| &it.name)),
             plain(actor.and_then(|it| it.person.as_ref())),
             actor.map(|it| it.role.as_str().to_owned()).unwrap_or_default(),
@@ -205,7 +218,7 @@ fn csv(entries: &[JournalEntry]) -> String {
             entry.entity.as_ref().map(|it| format!("{}/{}", it.kind, it.id)).unwrap_or_default(),
             plain(entry.operation_id.as_ref()),
             plain(entry.target.as_ref()),
-            plain(entry.reason.as_ref()),
+            reason.unwrap_or_default().to_owned(),
         ];
         csv.push_str(&cells.map(|cell| text::csv_cell(&cell)).join(","));
         csv.push('\n');
