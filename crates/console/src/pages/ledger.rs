@@ -103,7 +103,7 @@ fn word(class: LedgerClass) -> &'static str {
     }
 }
 
-/// What was found, how many effects were looked at for that, and where the rest begins.
+/// Matching effects, the number of effects read, and the cursor of the rest.
 struct Found {
     entries: Vec<LedgerEntry>,
     seen: usize,
@@ -212,7 +212,7 @@ fn happened(entry: &LedgerEntry) -> Markup {
     }
 }
 
-/// What people decided about it.
+/// Rulings of people about the effect.
 fn ruled(entry: &LedgerEntry) -> Markup {
     html! {
         @for ruling in &entry.rulings {

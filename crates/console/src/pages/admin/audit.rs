@@ -1,4 +1,4 @@
-//! The audit log: what people did, with which credential, and why.
+//! The audit log: decisions of people, with their credential and reason.
 
 use axum::extract::Query;
 use axum::response::{IntoResponse, Response};
@@ -43,7 +43,7 @@ pub(super) struct Filter {
     format: String,
 }
 
-/// What the filter offers.
+/// Kinds of entries that the filter offers.
 const ACTIONS: &[JournalKind] = &[
     JournalKind::Resolved,
     JournalKind::RepeatAllowed,
@@ -132,7 +132,7 @@ pub(super) async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<R
     Ok(visit.page("Audit log", content))
 }
 
-/// What was done, and why: a reason stands by itself, or after what was done.
+/// Splits an entry into its command and its reason. Some entries keep both in one text.
 fn told(entry: &JournalEntry) -> (Option<&str>, Option<&str>) {
     match (entry.command.as_deref(), entry.reason.as_deref()) {
         (Some(command), None) => match command.split_once(": ") {
@@ -187,7 +187,7 @@ pub(super) async fn export(visit: Visit, Query(filter): Query<Filter>) -> Result
     let (kind, ending, body) = match filter.format.as_str() {
         "csv" => ("text/csv; charset=utf-8", "csv", csv(&entries)),
         _ => {
-            // What is left out begins at the cursor.
+            // The cursor leads to the rest.
             let all = Page { items: entries, next_cursor: next };
             ("application/json", "json", serde_json::to_string_pretty(&all).unwrap_or_default())
         }
