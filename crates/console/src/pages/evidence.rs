@@ -167,10 +167,10 @@ fn basis(sums: &Sums, entries: &[LedgerEntry], is_older: bool, next: Option<&str
     html! {
         div.basis {
             p {
-                "Computed now from " b { (sums.effects) } " effects with " b { (sums.attempts) } " attempts"
+                "Computed now from " b { (text::count(sums.effects, "effect")) } " with " b { (text::count(sums.attempts, "attempt")) }
                 @if let Some(first) = first { ", the oldest from " (ui::time(first)) }
                 @if is_older { ", older than those on the first page" }
-                ". " b { (sums.happened) } " are known to have happened."
+                ". " b { (sums.happened) } @if sums.happened == 1 { " is" } @else { " are" } " known to have happened."
                 @if sums.again_under_key > 0 { " Beyond that, " a href="/console/ledger?class=idempotent" { (sums.again_under_key) " requests" } " of the class idempotent were sent again under the same key, which their provider answers without doing it again." }
                 @if next.is_none() && !is_older { " These are all effects that are kept." }
             }

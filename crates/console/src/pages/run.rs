@@ -112,7 +112,7 @@ fn head(visit: &Visit, run: &Run, why: Option<&Why>) -> Markup {
     html! {
         div.heading {
             p.crumb { a href="/console/runs" { "Runs" } " / " a href={ "/console/runs" (text::query(&[("workflow", run.workflow.split('@').next())])) } { (run.workflow) } }
-            h1 { (run.subject.as_deref().or(run.idempotency_key.as_deref()).unwrap_or(&run.id)) " " (ui::of_run(run.status)) }
+            h1 { (run.subject.as_deref().or(run.idempotency_key.as_deref()).unwrap_or(&run.workflow)) " " (ui::of_run(run.status)) }
             p.about { (ui::id(&run.id)) }
         }
         @if let Some(own) = own { (waits(visit, own)) }

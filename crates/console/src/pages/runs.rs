@@ -53,7 +53,9 @@ const VIEWS: &[(&str, &str)] = &[
     ("Cancelled", "CANCELLED"),
 ];
 
-async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<Response, Failure> {
+async fn list(mut visit: Visit, Query(filter): Query<Filter>) -> Result<Response, Failure> {
+    // Later pages stand still, so that nobody loses their place.
+    visit.frame.refresh = filter.cursor.is_empty();
     let is_attention = !filter.attention.is_empty();
     let query = [
         ("status", Some(filter.status.as_str())),
@@ -73,7 +75,9 @@ async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<Response, Fa
             label { span { "Workflow" } input type="search" name="workflow" value=(filter.workflow) placeholder="any" autocomplete="off"; }
             button.plain type="submit" { "Filter" }
         }
-        (ui::table(&["Run", "Status", "Workflow", "Subject or key", "At", "Started", "Took"], rows, "No run matches. Take a filter away, or start one."))
+        div #runs data-fragment {
+            (ui::table(&["Run", "Status", "Workflow", "Subject or key", "At", "Started", "Took"], rows, "No run matches. Take a filter away, or start one."))
+        }
         (ui::pager(PATH, &pairs, filter.cursor.is_empty(), page.next_cursor.as_deref()))
     };
     Ok(visit.page("Runs", content))

@@ -14,7 +14,7 @@ pub(crate) fn json(text: &str) -> Markup {
         };
     }
     // A stored text with line breaks keeps its own layout.
-    let is_raw = text.len() > MAX_LAID_OUT_JSON || text.contains('\n');
+    let is_raw = text.len() > MAX_LAID_OUT_JSON || text.contains('\n') || matches!(text, "{}" | "[]");
     match is_raw {
         true => html! { pre.json.raw tabindex="0" { (text) } },
         false => html! { pre.json tabindex="0" { (PreEscaped(lay_out(text))) } },
