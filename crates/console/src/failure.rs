@@ -113,6 +113,12 @@ fn particulars(problem: &Problem) -> Markup {
     }
 }
 
+/// Does the key name a run, a promise or an operation?
+fn names_something(problem: &Problem) -> bool {
+    let kind = problem.more.get("storedRequest").and_then(|it| it.get("kind")).and_then(|kind| kind.as_str());
+    kind.is_some_and(|kind| kind != "request")
+}
+
 /// Title and advice, where a page can say more than the API.
 fn in_words(problem: &Problem) -> (String, Option<&'static str>) {
     match problem.code {
@@ -120,6 +126,13 @@ fn in_words(problem: &Problem) -> (String, Option<&'static str>) {
             "This page is no longer up to date".to_owned(),
             Some(
                 "Something changed since the page was shown, so nothing was done. Look at how it stands now, then decide again.",
+            ),
+        ),
+        // A key that somebody chose, and not the one that was made with the form.
+        Code::IdempotencyKeyConflict if names_something(problem) => (
+            "The key belongs to another request".to_owned(),
+            Some(
+                "What was sent first under it counts, and this was not done. Use another key if you mean something else.",
             ),
         ),
         Code::IdempotencyKeyConflict => (

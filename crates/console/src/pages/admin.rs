@@ -30,7 +30,7 @@ pub(super) fn routes() -> Router<Arc<Console>> {
         .route("/console/admin/workspaces", get(workspaces::list).post(workspaces::create))
 }
 
-/// The views of the administration, for those who may see them.
+/// Views of the administration. Each needs an operation.
 const VIEWS: &[(&str, &str, Op)] = &[
     ("Server", PATH, ops::SHOW_READINESS),
     ("Audit log", "/console/admin/audit", ops::LIST_AUDIT),

@@ -1,4 +1,4 @@
-//! Approvals: what people are asked, of whom, since when, and the answer.
+//! Approvals: open questions to people, and their answers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ struct Question {
     signal: String,
 }
 
-/// Who may answer.
+/// Roles and requesters that may answer.
 #[derive(Debug, Default, Deserialize)]
 struct Askees {
     #[serde(default)]
@@ -155,7 +155,7 @@ fn buttons(visit: &Visit, waiting: &Waiting) -> Markup {
     if !visit.may(&ops::ANSWER_APPROVAL) {
         return form::disabled("Decide", html! { "Your role may look, and not decide." });
     }
-    // Whom a credential acts for is not told here, so whoever is asked by name may try.
+    // The session does not know its requester, so a question to a requester is open to everybody. The API decides.
     let by = waiting.question.by.as_ref();
     let is_asked = by.is_none_or(|by| {
         let anybody = by.roles.is_empty() && by.requesters.is_empty();
@@ -194,7 +194,7 @@ fn buttons(visit: &Visit, waiting: &Waiting) -> Markup {
     }
 }
 
-/// What an edit begins with: the fields it may set, with what was shown of them.
+/// Initial text of an edit: its fields with the values that the question shows.
 fn edited(fields: &[String], show: Option<&RawJson>) -> String {
     let shown: HashMap<String, RawJson> =
         show.and_then(|show| serde_json::from_str(show.text()).ok()).unwrap_or_default();

@@ -138,7 +138,7 @@ fn badge(status: KeyStatus) -> Markup {
     ui::badge(state, word)
 }
 
-/// What the status means for whoever sends the key now.
+/// Effect of the status on the next request under the key.
 fn meaning(status: KeyStatus) -> &'static str {
     match status {
         KeyStatus::InFlight => "The first request under it is under way. Another one waits for its answer.",
@@ -223,7 +223,7 @@ async fn show(
     Ok(visit.page(&format!("Key {key}"), content))
 }
 
-/// What the audit log has about the key.
+/// Entries of the audit log about the key.
 async fn history(visit: &Visit, scope: &str, key: &str) -> Result<Vec<JournalEntry>, Failure> {
     if scope == "operation" || !visit.may(&ops::LIST_AUDIT) {
         return Ok(Vec::new());
@@ -234,7 +234,7 @@ async fn history(visit: &Visit, scope: &str, key: &str) -> Result<Vec<JournalEnt
     Ok(page.items)
 }
 
-/// A credential by its name, for those who may know it.
+/// Name and id of a credential. Without the right to list credentials, the id alone.
 async fn caller(visit: &Visit, id: &str) -> Result<Markup, Failure> {
     let all = credentials(visit).await?.unwrap_or_default();
     let name = all.into_iter().find(|it| it.id == id).map(|it| it.name);
@@ -268,7 +268,7 @@ fn facts(visit: &Visit, record: &KeyRecord, used_by: Option<Markup>) -> Markup {
     ])
 }
 
-/// What the key names, with what was asked for under it.
+/// The holder of the key, with the input of the first request.
 async fn stands_for(visit: &Visit, record: &KeyRecord) -> Result<Markup, Failure> {
     let Some(holder) = &record.holder else { return Ok(html! {}) };
     Ok(match holder.kind {
@@ -294,7 +294,7 @@ async fn stands_for(visit: &Visit, record: &KeyRecord) -> Result<Markup, Failure
     })
 }
 
-/// What is known of requests that were refused.
+/// A notice about conflicting requests.
 fn conflicts(record: &KeyRecord) -> Markup {
     html! {
         @if record.conflicts.is_some_and(|count| count > 0) {

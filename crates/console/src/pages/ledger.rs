@@ -103,7 +103,7 @@ fn word(class: LedgerClass) -> &'static str {
     }
 }
 
-/// What was found, how many effects were looked at for that, and where the rest begins.
+/// Matching effects, the number of effects read, and the cursor of the rest.
 struct Found {
     entries: Vec<LedgerEntry>,
     seen: usize,
@@ -139,6 +139,9 @@ async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<Response, Fa
     };
     let nothing = match found.next {
         Some(_) => "None of these effects matches. Look at the older ones.",
+        None if filter.is_empty() => {
+            "There is no effect yet. Each is here from the moment its code is entered."
+        }
         None => "No effect matches.",
     };
     let content = html! {
@@ -209,7 +212,7 @@ fn happened(entry: &LedgerEntry) -> Markup {
     }
 }
 
-/// What people decided about it.
+/// Rulings of people about the effect.
 fn ruled(entry: &LedgerEntry) -> Markup {
     html! {
         @for ruling in &entry.rulings {

@@ -1,4 +1,4 @@
-//! Webhooks: what came in and what it did, what was sent out, and who is told.
+//! Webhooks: received events with their outcome, sources, deliveries, subscriptions.
 
 mod deliveries;
 mod early;
@@ -46,7 +46,7 @@ pub(super) fn routes() -> Router<Arc<Console>> {
         .route("/console/webhooks/sources/{name}/delete", post(sources::delete))
 }
 
-/// The views of webhooks, for those who may see them.
+/// Views of webhooks. Each needs an operation.
 const VIEWS: &[(&str, &str, Op)] = &[
     ("Received", PATH, ops::LIST_WEBHOOK_EVENTS),
     ("Early settlements", "/console/webhooks/early", ops::LIST_EARLY_SETTLEMENTS),

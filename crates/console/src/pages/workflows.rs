@@ -60,7 +60,7 @@ struct Place {
     cursor: String,
 }
 
-/// What a new workflow looks like, to be changed.
+/// Example of a workflow, to start from.
 const EXAMPLE: &str = r#"{
   "name": "hello",
   "version": 1,

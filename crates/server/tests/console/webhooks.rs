@@ -1,4 +1,4 @@
-//! Webhooks in the console: what came in and what it did, processing it again, and who is told.
+//! Webhooks in the console: received events, reprocessing, sources and subscriptions.
 
 use serde_json::json;
 

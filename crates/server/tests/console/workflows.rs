@@ -19,7 +19,7 @@ async fn with_order(server: &TestServer) -> String {
             },
         },
         "steps": [
-            { "name": "both", "type": "parallel", "branches": [[{ "name": "say", "type": "task", "task": "echo", "effect": "claimed" }], []] },
+            { "name": "both", "type": "parallel", "branches": [[{ "name": "say", "type": "task", "task": "echo", "effect": "claimed" }], [{ "name": "rest", "type": "wait", "for": "1ms" }]] },
             { "name": "hear", "type": "signal" },
         ],
     });

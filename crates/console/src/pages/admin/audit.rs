@@ -1,4 +1,4 @@
-//! The audit log: what people did, with which credential, and why.
+//! The audit log: decisions of people, with their credential and reason.
 
 use axum::extract::Query;
 use axum::response::{IntoResponse, Response};
@@ -43,7 +43,7 @@ pub(super) struct Filter {
     format: String,
 }
 
-/// What the filter offers.
+/// Kinds of entries that the filter offers.
 const ACTIONS: &[JournalKind] = &[
     JournalKind::Resolved,
     JournalKind::RepeatAllowed,
@@ -132,7 +132,19 @@ pub(super) async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<R
     Ok(visit.page("Audit log", content))
 }
 
+/// Splits an entry into its command and its reason. Some entries keep both in one text.
+fn told(entry: &JournalEntry) -> (Option<&str>, Option<&str>) {
+    match (entry.command.as_deref(), entry.reason.as_deref()) {
+        (Some(command), None) => match command.split_once(": ") {
+            Some((command, reason)) => (Some(command), Some(reason)),
+            None => (Some(command), None),
+        },
+        both => both,
+    }
+}
+
 fn row(entry: &JournalEntry) -> Vec<Markup> {
+    let (command, reason) = told(entry);
     vec![
         ui::time(&entry.at),
         html! {
@@ -141,11 +153,11 @@ fn row(entry: &JournalEntry) -> Vec<Markup> {
         },
         html! {
             b { (ui::word(entry.what)) }
-            @if let Some(command) = &entry.command { " " (command) }
+            @if let Some(command) = command { " " (command) }
             @if let Some(resolution) = entry.resolution { " " (ui::tag(&text::spelled(&resolution))) }
         },
         about(entry),
-        html! { @match &entry.reason { Some(reason) => { (reason) }, None => { (ui::none()) } } },
+        html! { @match reason { Some(reason) => { (reason) }, None => { (ui::none()) } } },
     ]
 }
 
@@ -175,7 +187,7 @@ pub(super) async fn export(visit: Visit, Query(filter): Query<Filter>) -> Result
     let (kind, ending, body) = match filter.format.as_str() {
         "csv" => ("text/csv; charset=utf-8", "csv", csv(&entries)),
         _ => {
-            // What is left out begins at the cursor.
+            // The cursor leads to the rest.
             let all = Page { items: entries, next_cursor: next };
             ("application/json", "json", serde_json::to_string_pretty(&all).unwrap_or_default())
         }
@@ -190,11 +202,12 @@ fn csv(entries: &[JournalEntry]) -> String {
     );
     for entry in entries {
         let actor = entry.actor.as_ref();
+        let (command, reason) = told(entry);
         let plain = |text: Option<&String>| text.cloned().unwrap_or_default();
         let cells = [
             entry.at.clone(),
             text::spelled(&entry.what),
-            plain(entry.command.as_ref()),
+            command.unwrap_or_default().to_owned(),
             plain(actor.map(|it| &it.name)),
             plain(actor.and_then(|it| it.person.as_ref())),
             actor.map(|it| it.role.as_str().to_owned()).unwrap_or_default(),
@@ -205,7 +218,7 @@ fn csv(entries: &[JournalEntry]) -> String {
             entry.entity.as_ref().map(|it| format!("{}/{}", it.kind, it.id)).unwrap_or_default(),
             plain(entry.operation_id.as_ref()),
             plain(entry.target.as_ref()),
-            plain(entry.reason.as_ref()),
+            reason.unwrap_or_default().to_owned(),
         ];
         csv.push_str(&cells.map(|cell| text::csv_cell(&cell)).join(","));
         csv.push('\n');

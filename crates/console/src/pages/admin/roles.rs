@@ -13,7 +13,7 @@ use crate::visit::Visit;
 
 const PATH: &str = "/console/admin/roles";
 
-/// What people want to do, and the operation that stands for it.
+/// Permissions in words, each with an operation that needs it.
 const ALL: &[(&str, Op)] = &[
     ("See runs, entities, doubts, keys and webhooks", ops::LIST_RUNS),
     ("See the ledger and the audit log", ops::LIST_AUDIT),

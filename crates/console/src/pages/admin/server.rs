@@ -1,4 +1,4 @@
-//! The server: is it well, what runs in it, and the rules in force.
+//! The server: its health and its settings.
 
 use axum::response::Response;
 use hapax_api::{Health, HealthStatus, IdempotencyPolicy, Readiness, Workspace};

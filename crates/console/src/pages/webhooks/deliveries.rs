@@ -1,4 +1,4 @@
-//! Deliveries: what was sent to whom, how receivers answered, and sending it once more.
+//! Deliveries of outgoing webhooks: their attempts, the answers of receivers, and redelivery.
 
 use axum::extract::{Path, Query};
 use axum::response::Response;
@@ -77,7 +77,7 @@ fn row(visit: &Visit, delivery: &WebhookDelivery, names: &[(&str, &str)]) -> Vec
     ]
 }
 
-/// How the receiver answered last, and what comes next.
+/// The last answer of the receiver, and the time of the next attempt.
 fn answer(visit: &Visit, delivery: &WebhookDelivery) -> Markup {
     html! {
         @if let Some(failure) = &delivery.failure { div { (ui::sentence(&failure.message)) @if let Some(code) = &failure.code { " " code { (code) } } } }
@@ -165,7 +165,7 @@ pub(super) async fn discard(mut form: Submitted) -> Result<Response, Failure> {
     Ok(done_with(&form, &done, "discard", "were forgotten"))
 }
 
-/// What became of many, and the way to the rest of them.
+/// The result of a bulk action, with a button for the rest.
 fn done_with(form: &Submitted, done: &Page<WebhookDelivery>, action: &str, what: &str) -> Response {
     let visit = &form.visit;
     let rows = done.items.iter().map(|delivery| row(visit, delivery, &[])).collect();

@@ -1,4 +1,4 @@
-//! Early settlements: what came before the promise it is for.
+//! Early settlements: settlements that wait for their promise.
 
 use axum::extract::Query;
 use axum::response::Response;

@@ -55,7 +55,7 @@ pub(super) async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<R
         }
         (ui::table(&["Event", "Source", "Status", "Received", "Came again", "Processed", "What it did"], rows, "No webhook matches. Make a source, and give its address to the provider."))
         (ui::pager(PATH, &filters, filter.cursor.is_empty(), page.next_cursor.as_deref()))
-        @if visit.may(&ops::REPROCESS_EVENTS) { (many(&visit, &filter, &names)) }
+        @if visit.may(&ops::REPROCESS_EVENTS) && !page.items.is_empty() { (many(&visit, &filter, &names)) }
     };
     Ok(visit.page("Webhooks", content))
 }
@@ -172,8 +172,8 @@ pub(super) async fn show(
             ("Signature", Some(signature(believed.as_ref()))),
             ("Received", Some(ui::time(&summary.received_at))),
             ("Last changed", Some(ui::time(&summary.changed_at))),
-            ("Came again", Some(html! { @if summary.duplicates == 0 { "never" } @else { (summary.duplicates) " times; nothing was done then" } })),
-            ("Processed", Some(html! { (summary.attempts) " times" })),
+            ("Came again", Some(html! { (times(summary.duplicates)) @if summary.duplicates > 0 { "; nothing was done then" } })),
+            ("Processed", Some(html! { (times(summary.attempts.into())) })),
         ]))
         section {
             h2 { "What it did" }
@@ -194,6 +194,14 @@ pub(super) async fn show(
         section { h2 { "Headers" } p.hint { "Without signatures and secrets, which are not kept." } (ui::table(&["Name", "Value"], headers.collect(), "None was kept.")) }
     };
     Ok(visit.page(&format!("Webhook {event}"), content))
+}
+
+fn times(count: u64) -> String {
+    match count {
+        0 => "never".to_owned(),
+        1 => "once".to_owned(),
+        _ => format!("{count} times"),
+    }
 }
 
 fn signature(source: Option<&WebhookSource>) -> Markup {

@@ -27,7 +27,7 @@ pub(super) struct Place {
     cursor: String,
 }
 
-/// What a new source looks like, to be changed.
+/// Example of a source, to start from.
 const EXAMPLE: &str = r#"{
   "name": "stripe-payments",
   "preset": "stripe",

@@ -1,4 +1,4 @@
-//! Subscriptions: who is told by webhook what becomes of runs.
+//! Subscriptions: receivers of outgoing webhooks.
 
 use axum::extract::Query;
 use axum::response::Response;
@@ -58,7 +58,7 @@ pub(super) fn badge(status: SubscriptionStatus) -> Markup {
     ui::badge(state, word)
 }
 
-/// Boxes for what can be told.
+/// A box for each event.
 pub(super) fn events(chosen: &[WebhookEvent]) -> Markup {
     html! {
         fieldset {

@@ -1,4 +1,4 @@
-//! Workflows of entities: the statuses, who frees what a crash leaves, and what somebody should look at.
+//! Workflows of entities: diagram, claims, warnings.
 
 use axum::extract::{Path, Query};
 use axum::response::Response;

@@ -30,7 +30,7 @@ enum Kind {
     Json,
 }
 
-/// What was typed into the field of this name; `None` before anything was sent.
+/// Text of a field by its name; `None` before the form was sent.
 pub(super) type Typed<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The fields of an object, the required ones first; none if the schema names no properties.
@@ -149,7 +149,7 @@ fn one(field: &Field, typed: Typed<'_>, is_demanded: bool) -> Markup {
     }
 }
 
-/// What the field holds before anybody typed.
+/// Initial text of the field.
 fn default(field: &Field) -> String {
     match (&field.kind, &field.default) {
         (_, None) => String::new(),

@@ -50,7 +50,7 @@ fn effect(step: &Value) -> Option<&str> {
     }
 }
 
-/// What the step does, in one line.
+/// Summary of the step, in one line.
 fn told(step: &Value, kind: &str) -> Option<Markup> {
     let code =
         |before: &str, name: &str| text(step, name).map(|it| html! { span.dim { (before) } code { (it) } });
