@@ -7,12 +7,14 @@ use serde_json::Value;
 
 /// Schemas that are specified elsewhere and keep the types of their specification: problems (RFC 9457), durable promises, and what
 /// the worker protocol carries.
-const SPECIFIED_ELSEWHERE: [&str; 8] = [
+const SPECIFIED_ELSEWHERE: [&str; 10] = [
     "Problem",
     "CreateDurablePromise",
     "CompleteDurablePromise",
     "DurablePromise",
     "DurableValue",
+    "OpenWorkerSession",
+    "WorkerSession",
     "WorkerRunItems",
     "CommitWorkerSession",
     "WorkerWorkflow",
