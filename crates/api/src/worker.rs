@@ -185,8 +185,8 @@ pub struct WorkerSession {
     /// When the worker was last heard of.
     #[schema(format = DateTime)]
     pub heard_at: String,
-    /// Runs whose code it has in memory.
-    pub runs: usize,
+    /// Number of runs whose code it has in memory.
+    pub run_count: usize,
     /// Attempts, tasks and actions under way.
     pub under_way: usize,
 }

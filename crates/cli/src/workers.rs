@@ -67,7 +67,7 @@ fn table(found: &[WorkerSession]) -> String {
             for_people::plain(&workflows.join(", ")),
             for_people::plain(&session.tasks.join(", ")),
             for_people::plain(&session.actions.join(", ")),
-            session.runs.to_string(),
+            session.run_count.to_string(),
             format!("{} of {}", session.under_way, session.concurrency),
         ]);
     }

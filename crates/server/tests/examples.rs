@@ -18,3 +18,5 @@ mod server;
 mod webhooks_in;
 #[path = "examples/webhooks_out.rs"]
 mod webhooks_out;
+#[path = "examples/workers.rs"]
+mod workers;

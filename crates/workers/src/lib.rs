@@ -12,6 +12,7 @@ pub mod limits;
 mod link;
 mod mailbox;
 mod messages;
+mod open_operations;
 mod operations;
 mod remote_workflow;
 mod session;

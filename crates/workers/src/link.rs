@@ -487,7 +487,9 @@ impl Drop for RunLink {
         self.session.remove_link(&self.activation);
         let (is_severed, has_ended) = {
             let state = self.state();
-            (state.severed.is_some(), state.has_ended)
+            // A run that was cancelled ends once its effects are undone.
+            let is_undone = state.has_stopped && state.attempts.is_empty();
+            (state.severed.is_some(), state.has_ended || is_undone)
         };
         match is_severed {
             true => self.be_quiet(),

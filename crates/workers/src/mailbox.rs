@@ -373,7 +373,7 @@ mod tests {
         mailbox.request(Lane::Poll, 1);
         let taken = mailbox.take(Lane::Poll, Duration::from_secs(1), LONG);
         assert_eq!((taken.hold_for, taken.messages.len()), (Duration::from_secs(4), 0));
-        mailbox.end(1);
+        mailbox.take_back(1, Envelope::new("abort 1".into()));
         let renewed = Hold::until(Arc::new(SystemClock::new()), Duration::from_secs(20));
         mailbox.hand_out(2, renewed, Envelope::new("begin 2".into()));
         mailbox.request(Lane::Poll, 1);

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::items::{AttemptOutcome, SleepEnd, StepOptions, What, null};
 use crate::link::{AttemptCall, AttemptKind, RunLink};
-use crate::remote_workflow::{OpFuture, Outcome};
+use crate::open_operations::{OpFuture, Outcome};
 
 /// An operation that was begun.
 pub(crate) enum Begun {

@@ -4,14 +4,11 @@
 //! the part of the code: it holds a computation guard whenever the worker owes a batch, and gives outcomes one by one, in
 //! the order in which the engine delivers them.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::collections::{HashSet, VecDeque};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use hapax_api::RawJson;
 use hapax_engine::{Ctx, Failure};
 
@@ -20,14 +17,9 @@ use crate::limits::{BATCH_WITHIN, MAX_LOG_PAGE, MAX_LOG_PAGE_BYTES, MAX_OPEN_OPE
 use crate::link::{Batch, BatchItem, RunLink, Severed};
 use crate::mailbox::Envelope;
 use crate::messages::{Activate, Resolved, record_of, text_of};
+use crate::open_operations::{OpenOperations, Outcome};
 use crate::operations::{Begun, OpenedScope, begin};
 use crate::session::Session;
-
-/// Outcome of an operation.
-pub(crate) type Outcome = Result<RawJson, Failure>;
-
-/// Future of an operation that is no scope.
-pub(crate) type OpFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// Runs the function of a run in the worker of `session`.
 pub(crate) async fn run_remotely(
@@ -113,16 +105,11 @@ struct OpenScope {
     opened: OpenedScope,
 }
 
-/// An operation under way: its number, and its outcome unless it was dropped before.
-type OpenOperation = Pin<Box<dyn Future<Output = (u32, Option<Outcome>)> + Send>>;
-
 /// Operations of one activation. Fields are dropped in their order: operations before the scopes they are in.
 struct RemoteWorkflow {
     /// Outcomes that were there at once, in the order of their requests.
     ready: VecDeque<(u32, Outcome)>,
-    open: FuturesUnordered<OpenOperation>,
-    /// Ways to drop an operation before it has an outcome, with the scope it is in.
-    drops: HashMap<u32, (DropSlot, Option<u32>)>,
+    open: OpenOperations,
     scopes: Vec<OpenScope>,
     link: Arc<RunLink>,
     ctx: Ctx,
@@ -137,37 +124,10 @@ struct RemoteWorkflow {
     starting: HashSet<u32>,
 }
 
-/// Place of an operation's future, shared with the future that polls it. Emptying it drops the operation.
-type DropSlot = Arc<std::sync::Mutex<Option<OpFuture>>>;
-
-/// Polls an operation until it has an outcome, or was dropped.
-struct Droppable {
-    op: u32,
-    slot: DropSlot,
-}
-
-impl Future for Droppable {
-    type Output = (u32, Option<Outcome>);
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // Only the driver of the run polls and empties it, one after the other.
-        let mut slot = self.slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let Some(future) = slot.as_mut() else { return Poll::Ready((self.op, None)) };
-        match future.as_mut().poll(cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(outcome) => {
-                *slot = None;
-                Poll::Ready((self.op, Some(outcome)))
-            }
-        }
-    }
-}
-
 impl Drop for RemoteWorkflow {
     fn drop(&mut self) {
         // Effects of an inner scope belong to the outer one once the inner one is dropped.
         self.open.clear();
-        self.drops.clear();
         while self.scopes.pop().is_some() {}
     }
 }
@@ -176,8 +136,7 @@ impl RemoteWorkflow {
     fn new(ctx: Ctx, link: Arc<RunLink>, left_to_replay: usize) -> Self {
         RemoteWorkflow {
             ready: VecDeque::new(),
-            open: FuturesUnordered::new(),
-            drops: HashMap::new(),
+            open: OpenOperations::default(),
             scopes: Vec::new(),
             link,
             ctx,
@@ -271,12 +230,9 @@ impl RemoteWorkflow {
         if let Some(ready) = self.ready.pop_front() {
             return Poll::Ready(ready);
         }
-        while let Poll::Ready(Some((op, outcome))) = self.open.poll_next_unpin(cx) {
-            self.drops.remove(&op);
+        if let Poll::Ready((op, outcome)) = self.open.poll(cx) {
             self.starting.remove(&op);
-            if let Some(outcome) = outcome {
-                return Poll::Ready((op, outcome));
-            }
+            return Poll::Ready((op, outcome));
         }
         // A scope whose body failed has its outcome when its effects are undone.
         for place in (0..self.scopes.len()).rev() {
@@ -387,7 +343,7 @@ impl RemoteWorkflow {
         if op != self.last_op + 1 {
             return Err(format!("operation {op} follows operation {}.", self.last_op));
         }
-        if self.drops.len() + self.ready.len() + self.scopes.len() >= MAX_OPEN_OPERATIONS {
+        if self.open.len() + self.ready.len() + self.scopes.len() >= MAX_OPEN_OPERATIONS {
             return Err(format!("{MAX_OPEN_OPERATIONS} operations are open at once."));
         }
         self.last_op = op;
@@ -410,9 +366,7 @@ impl RemoteWorkflow {
                         if is_step {
                             self.starting.insert(op);
                         }
-                        let slot: DropSlot = Arc::new(std::sync::Mutex::new(Some(future)));
-                        self.drops.insert(op, (slot.clone(), scope));
-                        self.open.push(Box::pin(Droppable { op, slot }));
+                        self.open.insert(op, future, scope);
                     }
                 }
                 Ok(())
@@ -438,9 +392,8 @@ impl RemoteWorkflow {
             return Err(format!("operation {op} was never asked for."));
         }
         self.ready.retain(|(ready, _)| *ready != op);
-        if let Some((slot, _)) = self.drops.remove(&op) {
+        if let Some(future) = self.open.remove(op) {
             self.starting.remove(&op);
-            let future = slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
             self.ctx.abandon(future);
         } else if let Some(place) = self.scopes.iter().position(|scope| scope.op == op) {
             self.drop_inside(op);
@@ -452,13 +405,9 @@ impl RemoteWorkflow {
 
     /// Drops what is still open in a scope.
     fn drop_inside(&mut self, scope: u32) {
-        let inside: Vec<u32> =
-            self.drops.iter().filter(|(_, (_, of))| *of == Some(scope)).map(|(op, _)| *op).collect();
-        for op in inside {
-            let Some((slot, _)) = self.drops.remove(&op) else { continue };
+        for op in self.open.list_in(scope) {
             self.starting.remove(&op);
-            let future = slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-            self.ctx.abandon(future);
+            self.ctx.abandon(self.open.remove(op));
         }
         while let Some(place) = self.scopes.iter().rposition(|inner| inner.parent == Some(scope)) {
             let inner = self.scopes[place].op;

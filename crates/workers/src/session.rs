@@ -382,7 +382,7 @@ impl Session {
             actions,
             opened_at: self.opened_at.to_string(),
             heard_at,
-            runs: self.links().len(),
+            run_count: self.links().len(),
             under_way: self.mailbox().load(),
         }
     }

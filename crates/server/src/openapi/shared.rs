@@ -14,6 +14,20 @@ const RUN: &str = "run_01997c2e5b7a7c3f8d21a4e6b9c0d312";
 
 /// The longest prefix of a path that has the name decides.
 const PATH_PARAMETERS: &[PathParameter] = &[
+    (
+        "/api/v1/worker-sessions",
+        "id",
+        "WorkerSessionId",
+        "Id of the session.",
+        "wks_0f3c5a7e9b1d2f4a6c8e0b2d4f6a8c0e",
+    ),
+    (
+        "/api/v1/worker-sessions",
+        "run",
+        "WorkerRunId",
+        "Id of the run.",
+        "run_019ac3d2f8e87d3ab0c1d2e3f4a5b6c7",
+    ),
     ("/api/v1/workflow-runs", "id", "RunId", "Id of the run.", RUN),
     (
         "/api/v1/workflow-runs",

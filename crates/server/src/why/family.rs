@@ -125,6 +125,8 @@ async fn explain_run(
         document: definition.as_deref().map(|definition| definition.document()),
         attention: attention.as_ref(),
         commanded_by,
+        lacks_worker: app.workers.is_of_workers(&facts.workspace, &facts.workflow)
+            && !app.workers.is_offered(&facts.workspace, &facts.workflow),
         now: app.store.now(),
     };
     let shown = api::WhyRun {

@@ -22,6 +22,8 @@ pub(super) struct Situation<'a> {
     pub(super) attention: Option<&'a Attention>,
     /// The person who paused or cancelled it, with the time and the reason.
     pub(super) commanded_by: Option<(Actor, Timestamp, String)>,
+    /// True if workers have its code, and none that has it is connected to this node.
+    pub(super) lacks_worker: bool,
     pub(super) now: Timestamp,
 }
 
@@ -66,6 +68,14 @@ impl Situation<'_> {
     }
 
     fn queued(&self, due_at: Timestamp) -> WhyWait {
+        if self.lacks_worker {
+            let workflow = &self.view.head.facts.workflow;
+            let sentence = format!(
+                "waits for a worker that has {workflow}{}; none is connected to this node",
+                since(due_at, self.now)
+            );
+            return WhyWait { since: Some(due_at.to_string()), ..wait(WhyReason::Queued, sentence) };
+        }
         let sentence = format!(
             "is queued for a worker{}; a node that has its workflow takes it up",
             since(due_at, self.now)

@@ -5,9 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use hapax_server::openapi;
 use serde_json::Value;
 
-/// Schemas that are specified elsewhere and keep the types of their specification: problems (RFC 9457) and durable promises.
-const SPECIFIED_ELSEWHERE: [&str; 5] =
-    ["Problem", "CreateDurablePromise", "CompleteDurablePromise", "DurablePromise", "DurableValue"];
+/// Schemas that are specified elsewhere and keep the types of their specification: problems (RFC 9457), durable promises, and what
+/// the worker protocol carries.
+const SPECIFIED_ELSEWHERE: [&str; 10] = [
+    "Problem",
+    "CreateDurablePromise",
+    "CompleteDurablePromise",
+    "DurablePromise",
+    "DurableValue",
+    "OpenWorkerSession",
+    "WorkerSession",
+    "WorkerRunItems",
+    "CommitWorkerSession",
+    "WorkerWorkflow",
+];
 
 /// JSON of users: any value where it is shown, an object where it is sent.
 const USER_JSON: [&str; 2] = ["data", "input"];

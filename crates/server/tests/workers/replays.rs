@@ -35,6 +35,13 @@ fn replayed() -> Value {
     ])
 }
 
+/// Wakes a run that is parked: a forgotten function is called again when there is something for the run.
+async fn nudge(server: &TestServer, run: &str) {
+    let signals = format!("/api/v1/workflow-runs/{run}/signals");
+    let sent = server.post(&signals, &json!({ "name": "nudge", "value": 1 }), &[]).await;
+    assert_eq!(sent.status, 200, "{}", sent.text());
+}
+
 async fn finish(server: &TestServer, worker: &TestWorker<'_>, again: &Activation) {
     let signals = format!("/api/v1/workflow-runs/{}/signals", again.run);
     server.post(&signals, &json!({ "name": "go", "value": 1 }), &[]).await;
@@ -55,6 +62,7 @@ async fn an_evicted_function_gets_its_log_in_the_order_in_which_outcomes_came() 
     let worker = TestWorker::open(&server).await;
     let run = half_way(&worker).await;
     worker.commit(&run, json!([{ "evicted": true }])).await;
+    nudge(&server, &run.run).await;
     let again = worker.activated().await;
     let log: Vec<_> = told_log(&again);
     let told: Vec<(&str, &str)> = log.iter().map(|(id, status)| (id.as_str(), status.as_str())).collect();
@@ -98,6 +106,7 @@ async fn code_that_does_not_fit_its_history_pauses_the_run_until_it_does() {
     let worker = TestWorker::open(&server).await;
     let run = half_way(&worker).await;
     worker.commit(&run, json!([{ "evicted": true }])).await;
+    nudge(&server, &run.run).await;
     let path = format!("/api/v1/workflow-runs/{}", run.run);
     let swapped = json!([
         { "op": 1, "do": "step", "name": "a" }, { "op": 2, "do": "step", "name": "b" }, { "took": 1 }, { "took": 2 },

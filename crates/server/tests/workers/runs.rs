@@ -156,12 +156,18 @@ async fn a_cancelled_run_undoes_its_effects_in_the_worker() {
     let asked = json!({ "reason": "changed my mind" });
     let answer = server.post(&format!("{}/cancel", run_path(&run.run)), &asked, &[]).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    worker.told(&run, "stop").await;
-    let undo = worker.attempt(&run, 1).await;
-    assert_eq!(undo["do"], "undo");
-    worker.commit(&run, json!([{ "outcome": 1, "attempt": 1, "output": null }])).await;
+    // The run was parked. It is taken up from its log.
+    let again = worker.activated().await;
+    let items = json!([
+        { "op": 1, "do": "step", "name": "book", "compensate": true }, { "took": 1 }, { "op": 2, "do": "signal", "name": "go" },
+    ]);
+    worker.commit(&again, items).await;
+    worker.told(&again, "stop").await;
+    let undo = worker.attempt(&again, 1).await;
+    assert_eq!((&undo["do"], &undo["output"]), (&json!("undo"), &json!("B1")));
+    worker.commit(&again, json!([{ "outcome": 1, "attempt": 1, "output": null }])).await;
     server.until(&run.run, "CANCELLED").await;
-    assert_eq!(worker.dropped(&run).await, "closed");
+    assert_eq!(worker.dropped(&again).await, "closed");
 }
 
 /// A start is accepted while no worker is connected, and goes on when one comes.
