@@ -127,7 +127,7 @@ class Machine:
         self._violation: str | None = None
         self._guard = GuardLoop(self._foreign)
 
-    # What the server says.
+    # Messages of the server.
 
     def start(self, log: list[Message]) -> None:
         """Calls the function from the top and gives it the outcomes of the log, in their order."""
@@ -206,7 +206,7 @@ class Machine:
         """The operations that the code waits for, as text."""
         return [f"{operation.kind} `{operation.id}`" for operation in self._open.values()]
 
-    # What the code asks.
+    # Requests of the code.
 
     def ask(
         self,

@@ -350,7 +350,7 @@ class MemoryServer(Endings):
     def _tell_next(self, run: Run, activation: Activation) -> None:
         is_gone = run.activation is not activation or activation.ended is not None or activation.is_in_batch
         while activation.due and activation.telling is None and not is_gone:
-            # What was told in an earlier activation comes first, in its order.
+            # Outcomes of earlier activations come first, in their order.
             order, op, outcome = min(activation.due, key=_place)
             activation.due.remove((order, op, outcome))
             record = run.records.get(activation.ops.get(op, ""))
