@@ -127,7 +127,7 @@ class Machine:
         self._violation: str | None = None
         self._guard = GuardLoop(self._foreign)
 
-    # What the server says.
+    # Messages of the server.
 
     def start(self, log: list[Message]) -> None:
         """Calls the function from the top and gives it the outcomes of the log, in their order."""
@@ -206,7 +206,7 @@ class Machine:
         """The operations that the code waits for, as text."""
         return [f"{operation.kind} `{operation.id}`" for operation in self._open.values()]
 
-    # What the code asks.
+    # Requests of the code.
 
     def ask(
         self,
@@ -400,10 +400,10 @@ class Machine:
         if _is_passed_over(record) or record["status"] not in ("COMPLETED", "FAILED") or record["kind"] == "value":
             return
         operation = self._by_id.get(record["id"])
-        if operation is None or self.is_over:
+        if operation is None:
             self._violate(record)
-        elif operation.is_abandoned or operation.is_done:
-            return
+        elif operation.is_abandoned or operation.is_done or self.is_over:
+            return  # the code asked for it, and went on without it
         elif operation.number not in self._open:
             self._violate(record)
         else:

@@ -7,17 +7,18 @@ from typing import Any, cast
 
 from .._durations import to_millis
 from .._json import dumps, loads
+from .endings import Endings
 from .records import Activation, Json, Record, Run, Scope, may_retry, retry_wait
 
 START_MS = 1_790_000_000_000
 
 
-class MemoryServer:
+class MemoryServer(Endings):
     """Keeps runs and decides about them, as a Hapax server does. It serves one worker."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.now = START_MS
-        self.runs: dict[str, Run] = {}
         self.promises: dict[str, Json] = {}
         """Settled or open promises by id."""
         self.promise_keys: dict[str, str] = {}
@@ -99,11 +100,13 @@ class MemoryServer:
             self.stale_commits += 1
             return
         taken = {item["took"] for item in items if "took" in item}
+        activation.is_in_batch = True
         for item in items:
             if run.activation is not activation:
                 break
             self._carry_out(run, activation, item, taken)
-        self._tell_recorded(run, activation)
+        activation.is_in_batch = False
+        self._tell_next(run, activation)
         if run.stop is not None and run.activation is activation and activation.ended is None:
             self._begin_stop(run)
 
@@ -151,7 +154,9 @@ class MemoryServer:
         elif "evicted" in item:
             run.activation, run.is_ready = None, bool(activation.in_flight)
         elif "took" in item:
-            activation.told.add(activation.ops.get(item["took"], ""))
+            activation.told.add(item["took"])
+            if activation.telling == item["took"]:
+                activation.telling = None
         else:
             activation.ended = item
             self._end(run, activation)
@@ -159,7 +164,7 @@ class MemoryServer:
     def _ask(self, run: Run, activation: Activation, item: Json) -> None:
         op, kind = item["op"], item["do"]
         if kind in ("scope", "shield"):
-            activation.scopes[op] = Scope(op, kind, item.get("scope"))
+            activation.scopes[op] = Scope(op, kind, item.get("scope"), id=activation.next_id("~scope"))
             return
         names = {"awaitPromise": "promise", "afterEffect": item.get("target"), "sleep": item.get("name") or "sleep"}
         child = str(item.get("workflow", "")).partition("@")[0]
@@ -198,6 +203,12 @@ class MemoryServer:
 
     def _resume(self, run: Run, activation: Activation, record: Record) -> None:
         """Goes on with what a replay has asked for again."""
+        op = activation.op_of(record.id)
+        if record.has_outcome and record.kind != "value" and op is not None:
+            # The worker takes it from the log, unless a failed scope stands before it.
+            failed = record.status == "FAILED"
+            outcome = {"failure": record.failure} if failed else {"output": record.output}
+            activation.due.append((record.order, op, outcome))
         if record.kind != "step":
             return
         if record.status == "IN_DOUBT":
@@ -313,35 +324,48 @@ class MemoryServer:
 
     def _complete(self, run: Run, record: Record, output: Any, *, is_taken: bool = False) -> None:
         record.status, record.output, record.due_at = "COMPLETED", output, None
-        record.order = run.next_order()
-        self._resolve(run, record, {"output": output}, is_taken=is_taken)
+        if is_taken:
+            record.order = run.next_order()
+        else:
+            self._resolve(run, record, {"output": output})
 
     def _fail(self, run: Run, record: Record, failure: Json) -> None:
         record.status, record.failure, record.due_at = "FAILED", failure, None
-        record.order = run.next_order()
         self._resolve(run, record, {"failure": failure})
 
-    def _resolve(self, run: Run, record: Record, outcome: Json, *, is_taken: bool = False) -> None:
+    def _resolve(self, run: Run, record: Record, outcome: Json) -> None:
         activation = run.activation
         if activation is None:
             run.is_ready = True
             return
         op = activation.op_of(record.id)
-        is_stopping = run.stop is not None and not self._is_shielded(activation, record.scope)
-        if op is not None and not is_taken and not is_stopping and activation.ended is None:
-            activation.told.add(record.id)
-            self._tell(run, {"type": "resolved", "op": op, **outcome})
+        if op is not None:
+            self._tell_outcome(run, activation, op, outcome)
 
-    def _tell_recorded(self, run: Run, activation: Activation) -> None:
-        """Behind a failed scope a replay takes nothing from the log, so each outcome is told, in its order."""
-        if not activation.has_failed_scope or activation.undoing or run.activation is not activation:
-            return
-        asked = [run.records[step] for step in activation.ops.values()]
-        due = [r for r in asked if r.order and r.has_outcome and r.id not in activation.told]
-        if due:
-            record = min(due, key=lambda record: record.order)
-            failed = record.status == "FAILED"
-            self._resolve(run, record, {"failure": record.failure} if failed else {"output": record.output})
+    def _tell_outcome(self, run: Run, activation: Activation, op: int, outcome: Json, order: int = 0) -> None:
+        """Tells an outcome when all before it are taken, so that a replay can give them in the same order."""
+        activation.due.append((order, op, outcome))
+        self._tell_next(run, activation)
+
+    def _tell_next(self, run: Run, activation: Activation) -> None:
+        is_gone = run.activation is not activation or activation.ended is not None or activation.is_in_batch
+        while activation.due and activation.telling is None and not is_gone:
+            # Outcomes of earlier activations come first, in their order.
+            order, op, outcome = min(activation.due, key=_place)
+            activation.due.remove((order, op, outcome))
+            record = run.records.get(activation.ops.get(op, ""))
+            scope = activation.scopes.get(op)
+            is_lost = record is not None and record.status == "CANCELLED"
+            is_stopping = run.stop is not None and not self._is_shielded(activation, record.scope if record else op)
+            if op in activation.told or is_lost or is_stopping or (record is None and scope is None):
+                continue
+            if record is not None:
+                record.order = record.order or run.next_order()
+            elif scope is not None:
+                run.scope_orders.setdefault(scope.id, run.next_order())
+            activation.told.add(op)
+            activation.telling = op
+            self._tell(run, {"type": "resolved", "op": op, **outcome})
 
     def _waiting(self, run: Run, kind: str) -> list[Record]:
         return [r for r in run.records.values() if r.kind == kind and r.status == "WAITING" and not run.is_closed]
@@ -371,6 +395,7 @@ class MemoryServer:
             self._send_attempt(run, run.activation, record, "undo" if record.kind == "undo" else "effect")
 
     def _abandon(self, run: Run, activation: Activation, op: int) -> None:
+        activation.told.add(op)
         scope = activation.scopes.get(op)
         if scope is not None:
             self._merge(run, activation, scope)
@@ -380,148 +405,6 @@ class MemoryServer:
             record.status, record.due_at = "CANCELLED", None
             if record.id in activation.in_flight:
                 self._tell(run, {"type": "abort", "op": op, "attempt": record.attempts, "why": "abandoned"})
-
-    # Inside: scopes, undoing and the end.
-
-    def _is_shielded(self, activation: Activation, scope: int | None) -> bool:
-        while scope is not None:
-            found = activation.scopes[scope]
-            if found.kind == "shield":
-                return True
-            scope = found.parent
-        return False
-
-    def _merge(self, run: Run, activation: Activation, scope: Scope) -> None:
-        """The effects of a scope that is over belong to the scope around it."""
-        for record in run.records.values():
-            if record.scope == scope.op:
-                record.scope = scope.parent
-        for other in activation.scopes.values():
-            if other.parent == scope.op:
-                other.parent = scope.parent
-        del activation.scopes[scope.op]
-
-    def _close_scope(self, run: Run, activation: Activation, item: Json) -> None:
-        scope = activation.scopes[item["closeScope"]]
-        if item.get("ok"):
-            self._merge(run, activation, scope)
-            return
-        scope.failure = item["failure"]
-        activation.has_failed_scope = True
-        activation.undoing.append((scope.op, self._to_undo(run, activation, scope.op)))
-        self._undo_next(run, activation)
-
-    def _to_undo(self, run: Run, activation: Activation, scope: int | None) -> list[str]:
-        """Steps whose effects are to be undone, the last first."""
-
-        def is_inside(record: Record) -> bool:
-            at = record.scope
-            while scope is not None and at is not None and at != scope:
-                at = activation.scopes[at].parent
-            return scope is None or at == scope
-
-        done = [
-            record
-            for record in run.records.values()
-            if record.fields.get("compensate") and record.status == "COMPLETED" and is_inside(record)
-        ]
-        done.sort(key=lambda record: record.order, reverse=True)
-        return [r.id for r in done if not self._is_undone(run, r.id)]
-
-    def _is_undone(self, run: Run, step: str) -> bool:
-        undo = run.records.get(f"{step}~undo")
-        return undo is not None and undo.has_outcome
-
-    def _undo_next(self, run: Run, activation: Activation) -> None:
-        while activation.undoing:
-            scope, steps = activation.undoing[-1]
-            if steps:
-                step = steps[0]
-                fields = {"retry": run.records[step].fields.get("compensateRetry")}
-                made = Record(f"{step}~undo", "undo", "RUNNING", fields, first_at=self.now)
-                undo = run.records.setdefault(made.id, made)
-                if undo.id not in activation.in_flight:
-                    undo.attempts += 1
-                    self._send_attempt(run, activation, undo, "undo")
-                return
-            activation.undoing.pop()
-            if scope is not None:
-                failure = activation.scopes[scope].failure
-                self._tell(run, {"type": "resolved", "op": scope, "failure": failure})
-            else:
-                self._close(run)
-                return
-
-    def _undo_ended(self, run: Run, activation: Activation, undo: Record, item: Json) -> None:
-        activation.in_flight.discard(undo.id)
-        failure = item.get("failure")
-        if failure is None:
-            undo.status = "COMPLETED"
-            activation.undoing[-1][1].remove(undo.id.removesuffix("~undo"))
-            self._undo_next(run, activation)
-        elif failure.get("class") != "permanent" and may_retry(undo.fields, undo.attempts, undo.first_at, self.now):
-            undo.due_at = self.now + retry_wait(undo.fields, undo.attempts)
-        else:
-            # An undo that failed for good needs people.
-            undo.status, undo.failure = "IN_DOUBT", failure
-
-    def _begin_stop(self, run: Run) -> None:
-        activation = run.activation
-        if activation is not None and not any(scope.kind == "shield" for scope in activation.scopes.values()):
-            activation.ended = {"stop": run.stop}
-            self._go_on_ending(run, activation)
-
-    def _end(self, run: Run, activation: Activation) -> None:
-        for record in run.records.values():
-            if not record.has_outcome and record.kind != "undo" and record.id not in activation.in_flight:
-                record.status = record.status if record.status == "IN_DOUBT" else "CANCELLED"
-                record.due_at = None
-        self._go_on_ending(run, activation)
-
-    def _go_on_ending(self, run: Run, activation: Activation) -> None:
-        """Undoes what is to be undone, once no effect is under way, and closes the run."""
-        ended = activation.ended
-        if ended is None or run.is_closed or activation.undoing:
-            return
-        compensable = [step for step in activation.in_flight if run.records[step].fields.get("compensate")]
-        if compensable:
-            return
-        if "throw" in ended or "stop" in ended:
-            activation.undoing.append((None, self._to_undo(run, activation, None)))
-            self._undo_next(run, activation)
-        else:
-            self._close(run)
-
-    def _close(self, run: Run) -> None:
-        activation = run.activation
-        ended = activation.ended if activation is not None else None
-        assert ended is not None
-        if "continueAsNew" in ended:
-            run.input, run.records, run.orders = ended["continueAsNew"], {}, 0
-            run.generation += 1
-            self._drop(run, "released")
-            run.is_ready = True
-            return
-        if "return" in ended:
-            run.status, run.output = "COMPLETED", ended["return"]
-        elif "throw" in ended:
-            run.status, run.failure = "FAILED", ended["throw"]
-        else:
-            run.status = "CANCELLED"
-            run.failure = {"message": "the run was cancelled", "class": "permanent", "code": "cancelled"}
-        self._drop(run, "closed")
-        if run.parent is not None:
-            parent = self.runs[run.parent[0]]
-            record = parent.records.get(run.parent[1])
-            if record is not None and record.status == "WAITING":
-                if run.status == "COMPLETED":
-                    self._complete(parent, record, run.output)
-                else:
-                    self._fail(parent, record, cast("Json", run.failure))
-
-    def _drop(self, run: Run, why: str) -> None:
-        self._tell(run, {"type": "drop", "why": why})
-        run.activation = None
 
     def _activate(self, run: Run) -> None:
         self._activations += 1
@@ -548,6 +431,10 @@ class MemoryServer:
         activation = run.activation
         if activation is not None:
             self._outbox.append({**message, "run": run.id, "activation": activation.id})
+
+
+def _place(due: tuple[int, int, Json]) -> int:
+    return due[0] or 1 << 62
 
 
 def _instant(text: str) -> int:

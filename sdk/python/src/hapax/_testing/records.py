@@ -65,7 +65,7 @@ class Scope:
     kind: str
     parent: int | None
     failure: Json | None = None
-    steps: list[str] = field(default_factory=list[str])
+    id: str = ""
 
 
 @dataclass
@@ -81,9 +81,13 @@ class Activation:
     """Steps with an attempt in the worker."""
     undoing: list[tuple[int | None, list[str]]] = field(default_factory=list[tuple[int | None, list[str]]])
     """Undos to do: for which scope, or for the run, and which steps, the last first."""
-    told: set[str] = field(default_factory=set[str])
-    """Steps whose outcome the code has, or is being told."""
-    has_failed_scope: bool = False
+    told: set[int] = field(default_factory=set[int])
+    """Operations whose outcome the code has, or is being told."""
+    telling: int | None = None
+    """The operation whose outcome is on its way. The next is told when the code has taken it."""
+    is_in_batch: bool = False
+    due: list[tuple[int, int, Json]] = field(default_factory=list[tuple[int, int, Json]])
+    """Outcomes to tell: their place in the order (0: not told before), operation, outcome."""
     ended: Json | None = None
 
     def next_id(self, name: str) -> str:
@@ -116,6 +120,8 @@ class Run:
     signals: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     seen_signals: set[str] = field(default_factory=set[str])
     activation: Activation | None = None
+    scope_orders: dict[str, int] = field(default_factory=dict[str, int])
+    """Place of the outcome of each failed scope."""
     is_ready: bool = True
     """There is a reason to activate it."""
     orders: int = 0
@@ -135,7 +141,10 @@ class Run:
 
     def log(self) -> list[Json]:
         """Values first, then outcomes in their order, then what is open."""
-        shown = [record for record in self.records.values() if not record.id.endswith("~undo")]
+        for record in self.records.values():
+            if record.has_outcome and record.order == 0 and record.kind not in ("value", "undo"):
+                record.order = self.next_order()
+        shown = [record for record in self.records.values() if record.kind != "undo"]
         values = [record for record in shown if record.kind == "value"]
         others = [record for record in shown if record.kind != "value"]
         others.sort(key=lambda record: record.order or 1 << 62)
