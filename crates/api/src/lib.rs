@@ -94,4 +94,4 @@ pub use webhook_source::{
     ChangeWebhookSource, PutWebhookSource, SourceStatus, WebhookSource, WebhookSourceSummary,
 };
 pub use why::{Why, WhyMatch, WhyMatchKind, WhyReason, WhyRun, WhyWait};
-pub use workspace::{CreateWorkspace, UpdateWorkspace, Workspace};
+pub use workspace::{CreateWorkspace, Workspace};
