@@ -99,4 +99,4 @@ pub use worker::{
     CommitWorkerSession, OpenWorkerSession, OpenedWorkerSession, PollWorkerSession, WorkerLimits,
     WorkerLogPage, WorkerMessages, WorkerRunItems, WorkerSession, WorkerWorkflow,
 };
-pub use workspace::{CreateWorkspace, UpdateWorkspace, Workspace};
+pub use workspace::{CreateWorkspace, Workspace};

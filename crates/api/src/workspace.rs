@@ -16,16 +16,6 @@ pub struct CreateWorkspace {
     pub description: Option<String>,
 }
 
-/// Changes a workspace.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct UpdateWorkspace {
-    /// Description for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 1024)]
-    pub description: Option<String>,
-}
-
 /// One workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -45,6 +45,7 @@ pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
                 workspace: None,
                 statuses: Vec::new(),
                 workflow: None,
+                filter: Default::default(),
                 before,
                 limit: PAGE,
             })

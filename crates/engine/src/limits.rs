@@ -32,6 +32,8 @@ pub const KEEP_INBOUND_EVENTS_FOR: Duration = Duration::from_secs(7 * 24 * 3600)
 pub const MAX_PAGE: usize = 1_000;
 /// Maximum number of promises scanned for one page with a status filter. If few match, the page is short.
 pub const MAX_PROMISES_SCANNED: usize = 10_000;
+/// Maximum number of runs scanned for one page with a filter on steps. If few match, the page is short.
+pub const MAX_RUNS_SCANNED: usize = 10_000;
 /// Maximum number of journal entries that one page of doubts reads to find who made the attempts.
 pub const MAX_JOURNAL_ENTRIES_SCANNED: usize = 10_000;
 /// Maximum number of outbox messages counted for the size of the backlog.

@@ -133,6 +133,7 @@ impl Store for MemoryStore {
     }
 
     async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage> {
+        request.check()?;
         Ok(self.state().list_runs(&request))
     }
 

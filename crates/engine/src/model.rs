@@ -121,7 +121,7 @@ pub use settle_time::{Denial, SettleTime, decide_denial};
 pub use signal::Signal;
 use start::quarantine_note;
 pub use start::{ClaimDecision, Grant, NewRun, decide_claim, decide_start};
-pub use step::{StepKind, StepRecord, StepState, StepStatus};
+pub use step::{StepKind, StepRecord, StepState, StepStatus, current_step, step_base_name};
 pub use step_transition::{STEP_TRANSITIONS, StepTransition, draw_step_lifecycle};
 pub use time::Timestamp;
 pub use transition::{

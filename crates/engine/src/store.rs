@@ -17,6 +17,7 @@ mod purge;
 mod read;
 mod renew_leases;
 mod request_key_store;
+mod run_filter;
 mod schema;
 mod send_signal;
 mod settle_promise;
@@ -58,6 +59,7 @@ pub use renew_leases::{HeldLease, RenewLeases};
 pub use request_key_store::{
     KeyRef, KeyUsage, KeyUsageDelta, ReleaseKey, ReleaseOutcome, RequestKeyStore, check_usage_batch,
 };
+pub use run_filter::{RunFilter, WaitsFor};
 pub use schema::SchemaState;
 pub use send_signal::{SendSignal, SignalOutcome};
 pub use settle_promise::{SettleOutcome, SettlePromise};
@@ -270,7 +272,7 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     /// timeout can be written over it.
     async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>>;
 
-    /// Lists runs, newest first, one bounded page at a time.
+    /// Lists runs, newest first, one bounded page at a time. Refuses a [`RunFilter`] without a workspace.
     async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage>;
 
     /// Lists the history of a run after version `after`, oldest first, at most [`crate::limits::MAX_PAGE`]
@@ -376,7 +378,14 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
         let (mut longest, mut before) = (None, None);
         loop {
             let statuses = vec![RunStatus::Pending, RunStatus::Running, RunStatus::Waiting];
-            let request = ListRuns { workspace: None, statuses, workflow: None, before, limit: MAX_PAGE };
+            let request = ListRuns {
+                workspace: None,
+                statuses,
+                workflow: None,
+                filter: Default::default(),
+                before,
+                limit: MAX_PAGE,
+            };
             let page = self.list_runs(request).await?;
             let due = page.runs.iter().filter_map(|run| run.head.state.wake_at());
             longest = due.chain(longest).min();

@@ -37,6 +37,7 @@ async fn run() -> std::result::Result<String, Box<dyn std::error::Error>> {
         workspace: None,
         statuses: vec![hapax::RunStatus::Completed],
         workflow: None,
+        filter: Default::default(),
         before: None,
         limit: 100,
     });

@@ -156,7 +156,14 @@ fn check(folder: &Path, runs: usize) {
         let store = open_store(&url, std::sync::Arc::new(SystemClock::new())).await.unwrap();
         let report = fsck(&*store).await.unwrap();
         assert!(report.violations.is_empty(), "{:#?}", report.violations);
-        let all = ListRuns { workspace: None, statuses: vec![], workflow: None, before: None, limit: 1000 };
+        let all = ListRuns {
+            workspace: None,
+            statuses: vec![],
+            workflow: None,
+            filter: Default::default(),
+            before: None,
+            limit: 1000,
+        };
         let found = store.list_runs(all).await.unwrap().runs;
         assert_eq!(found.len(), runs);
         assert!(found.iter().all(|run| run.head.status() == RunStatus::Completed));

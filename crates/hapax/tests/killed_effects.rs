@@ -203,7 +203,14 @@ async fn kill_and_recover(url: &str, point: &str, nth: u32, folder: &Path, ledge
 async fn until_all_stand_still(hapax: &Hapax, runs: &[hapax::RunId]) -> Vec<hapax::Doubt> {
     for _ in 0..2_000 {
         let doubts = hapax.list_doubts(None, 100).await.unwrap().doubts;
-        let list = ListRuns { workspace: None, statuses: vec![], workflow: None, before: None, limit: 100 };
+        let list = ListRuns {
+            workspace: None,
+            statuses: vec![],
+            workflow: None,
+            filter: Default::default(),
+            before: None,
+            limit: 100,
+        };
         let open = hapax.list(list).await.unwrap().runs;
         let open = open.iter().filter(|view| !view.head.status().is_closed()).map(|view| view.head.id());
         let moving = open.filter(|run| !doubts.iter().any(|doubt| doubt.run == *run)).count();

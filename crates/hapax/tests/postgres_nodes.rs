@@ -247,7 +247,14 @@ async fn completed(url: &str) -> Option<usize> {
     let mut before = None;
     loop {
         let statuses = vec![RunStatus::Completed];
-        let page = ListRuns { workspace: None, statuses, workflow: None, before, limit: 1_000 };
+        let page = ListRuns {
+            workspace: None,
+            statuses,
+            workflow: None,
+            filter: Default::default(),
+            before,
+            limit: 1_000,
+        };
         let page = store.list_runs(page).await.ok()?;
         count += page.runs.len();
         before = page.next;

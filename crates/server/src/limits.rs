@@ -10,8 +10,6 @@ pub const MAX_WHY_RUNS: usize = 100;
 pub const MAX_WHY_ANCESTORS: usize = 16;
 /// Most generations of descendants that one explanation shows.
 pub const MAX_WHY_DEPTH: u32 = 4;
-/// Most recent runs that are searched for a subject.
-pub const MAX_WHY_SEARCHED_RUNS: usize = 5_000;
 /// Most webhook sources that are searched for an event.
 pub const MAX_WHY_SOURCES: usize = 200;
 /// Most characters of an output or a failure that a sentence repeats.

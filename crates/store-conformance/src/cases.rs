@@ -292,6 +292,10 @@ macro_rules! with_every_case {
                 a_page_shows_inputs_and_results
                 lists_are_narrowed
                 narrowed_pages_go_on_where_they_ended
+                lists_are_filtered_by_subject_key_version_and_time
+                lists_are_filtered_by_current_step_and_wait
+                combined_filters_go_on_page_by_page
+                a_filter_needs_a_workspace
                 a_history_is_read_from_any_version_on
                 a_long_history_comes_in_pages
                 everything_is_cut_to_its_limit

@@ -208,7 +208,14 @@ async fn same_effects(model: &dyn Store, subject: &dyn Store, place: &str, exerc
 
 /// Checks that everything readable is equal, and breaks no invariant.
 async fn same_whole(model: &dyn Store, subject: &dyn Store, place: &str, exercised: &mut Exercised) {
-    let all = ListRuns { workspace: None, statuses: Vec::new(), workflow: None, before: None, limit: 1000 };
+    let all = ListRuns {
+        workspace: None,
+        statuses: Vec::new(),
+        workflow: None,
+        filter: Default::default(),
+        before: None,
+        limit: 1000,
+    };
     let runs = model.list_runs(all.clone()).await.unwrap();
     assert!(runs.next.is_none(), "the universe is small");
     assert_eq!(runs, subject.list_runs(all).await.unwrap(), "{place}");

@@ -253,7 +253,14 @@ impl Stage {
     /// One page of runs of the default workspace.
     pub async fn list(&self, limit: usize, before: Option<RunId>) -> RunPage {
         let workspace = Some(WorkspaceId::default());
-        let request = ListRuns { workspace, statuses: Vec::new(), workflow: None, before, limit };
+        let request = ListRuns {
+            workspace,
+            statuses: Vec::new(),
+            workflow: None,
+            filter: Default::default(),
+            before,
+            limit,
+        };
         self.store.list_runs(request).await.unwrap()
     }
 

@@ -1,5 +1,6 @@
 -- COMPLETED is the usual end, so nearly every row that is walked over fits.
 SELECT workspace, id FROM runs
-WHERE workspace = $1 AND id <= $2 AND ($3::int4 IS NULL OR workflow = $3) AND status = $5
+WHERE workspace = $1 AND id <= $2 AND ($3::int4 IS NULL OR workflow = $3)
+    AND ($6::int4 IS NULL OR workflow_version = $6) AND status = $5
 ORDER BY id DESC
 LIMIT $4

@@ -50,3 +50,6 @@ pub(crate) const MIN_SERVER: i32 = 140_000;
 /// How often two sessions are compared to detect a pooler that does not keep them. With a busy
 /// pooler, one round can pass by chance.
 pub(crate) const SESSION_PROBES: usize = 24;
+
+/// Runs whose steps one query of a filtered list looks at.
+pub(crate) const RUNS_SCANNED_AT_ONCE: usize = 500;

@@ -66,6 +66,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0008_families.sql"),
         oldest_program: 4,
     },
+    Migration {
+        name: "0009_runs_by_subject",
+        sql: include_str!("../migrations/0009_runs_by_subject.sql"),
+        oldest_program: 4,
+    },
 ];
 
 /// The version this program works with.

@@ -468,6 +468,7 @@ impl Store for PostgresStore {
     }
 
     async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage> {
+        request.check()?;
         let numbers = self.numbers.clone();
         self.read(|held| list_runs::list_runs(held, numbers, request)).await
     }

@@ -33,3 +33,6 @@ pub(crate) const STARVED_FRAMES: i64 = 16 * CHECKPOINT_FRAMES;
 pub(crate) const MIN_SQLITE: i32 = 3_051_003;
 /// Pages that a backup copies between two progress reports.
 pub(crate) const BACKUP_PAGES: i32 = 4_096;
+
+/// Runs whose steps one query of a filtered list looks at.
+pub(crate) const RUNS_SCANNED_AT_ONCE: usize = 500;

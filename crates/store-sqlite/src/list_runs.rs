@@ -1,22 +1,28 @@
-//! Lists of runs, newest first. Each status has a query that does not walk over the others.
+//! Lists of runs, newest first. Each status has a query that does not walk over the others; a filter picks the
+//! query that leads to the fewest runs.
 
-use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{RunId, RunStatus};
-use hapax_engine::store::{ListRuns, RunPage};
-use rusqlite::{Connection, params};
+use hapax_engine::limits::{MAX_PAGE, MAX_RUNS_SCANNED};
+use hapax_engine::model::{KeyKind, KeyTarget, RunId, RunStatus, StepId};
+use hapax_engine::store::{ListRuns, RunPage, RunView, WaitsFor};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::find;
+use crate::limits::RUNS_SCANNED_AT_ONCE;
 use crate::read::{find_workflow, find_workspace};
 use crate::rows::{self, bytes};
 use crate::session::{WorkflowRowId, WorkspaceRowId};
+use crate::statements::Statements;
 
 /// Common parameters of the page's queries.
 struct Wanted {
     /// Only ids below this one; longer than any id if all are wanted.
     below: Vec<u8>,
     workflow: Option<WorkflowRowId>,
+    version: Option<u32>,
+    /// `None` means any.
+    statuses: Option<Vec<RunStatus>>,
     limit: i64,
 }
 
@@ -32,42 +38,138 @@ pub(crate) fn list_runs(connection: &Connection, request: &ListRuns) -> Result<R
             number => number,
         },
     };
-    let below = request.before.map_or(vec![u8::MAX; 17], |run| bytes(run).to_vec());
-    let wanted = Wanted { below, workflow, limit: limit as i64 + 1 };
-    let mut places = match &request.workspace {
-        None => list_everywhere(connection, &request.statuses, &wanted)?,
+    let workspace = match &request.workspace {
+        None => None,
         Some(name) => match find_workspace(connection, name)? {
             None => return Ok(RunPage::default()),
-            Some(workspace) => list_in(connection, workspace, &request.statuses, &wanted)?,
+            number => number,
         },
     };
-    let more = places.len() > limit;
-    places.truncate(limit);
-    let next = places.last().filter(|_| more).map(|(run, _)| *run);
-    let mut runs = Vec::with_capacity(places.len());
-    for (run, workspace) in places {
-        let view = find::view(connection, WorkspaceRowId(workspace), run)?;
-        runs.push(view.ok_or_else(|| Fault::Broken(format!("{run} is listed but has no facts")))?);
+    let mut wanted = Wanted {
+        below: request.upper_bound().map_or(vec![u8::MAX; 17], |run| bytes(run).to_vec()),
+        workflow,
+        version: request.filter.version,
+        statuses: request.wanted_statuses(),
+        limit: limit as i64 + 1,
+    };
+    if request.filter.needs_steps() {
+        wanted.limit = wanted.limit.max(RUNS_SCANNED_AT_ONCE as i64);
     }
-    Ok(RunPage { runs, next })
+    let (mut runs, mut scanned) = (Vec::new(), 0);
+    loop {
+        let mut places = match workspace {
+            None => list_everywhere(connection, &wanted)?,
+            Some(workspace) => list_in(connection, workspace, request, &wanted)?,
+        };
+        let is_whole = (places.len() as i64) < wanted.limit;
+        let in_reach = places.partition_point(|(run, _)| *run >= request.lower_bound());
+        let is_end = is_whole || in_reach < places.len();
+        places.truncate(in_reach);
+        scanned += places.len();
+        let last = places.last().map(|(run, _)| *run);
+        for (run, workspace) in places {
+            let view = find::view(connection, WorkspaceRowId(workspace), run)?;
+            let view = view.ok_or_else(|| Fault::Broken(format!("{run} is listed but has no facts")))?;
+            if request.admits(&view.head)
+                && fits_steps(connection, WorkspaceRowId(workspace), request, &view)?
+            {
+                runs.push(view);
+            }
+            if runs.len() > limit {
+                runs.truncate(limit);
+                let next = runs.last().map(|run| run.head.id());
+                return Ok(RunPage { runs, next });
+            }
+        }
+        match last {
+            None => return Ok(RunPage { runs, next: None }),
+            Some(_) if is_end => return Ok(RunPage { runs, next: None }),
+            Some(last) if scanned >= MAX_RUNS_SCANNED => return Ok(RunPage { runs, next: Some(last) }),
+            Some(last) => wanted.below = bytes(last).to_vec(),
+        }
+    }
 }
 
-/// One query per status, merged.
+/// Returns true if the conditions about steps hold. Waiters of a standalone promise were found by it.
+fn fits_steps(
+    connection: &Connection,
+    workspace: WorkspaceRowId,
+    request: &ListRuns,
+    view: &RunView,
+) -> Result<bool, Fault> {
+    let filter = &request.filter;
+    let (head, run) = (&view.head, bytes(view.head.id()));
+    if filter.current_step.is_some() {
+        let mut find = connection.prepare_cached(include_str!("../sql/find_current_step.sql"))?;
+        let step: Option<String> = find.query_row(params![workspace.0, run], |row| row.get(0)).optional()?;
+        if !filter.fits_current_step(step.map(|step| StepId::from_stored(&step)).as_ref()) {
+            return Ok(false);
+        }
+    }
+    let Some(wait) = &filter.waits_for else { return Ok(true) };
+    let mut list = connection.prepare_cached(include_str!("../sql/list_waiting_steps.sql"))?;
+    let steps = list.query(params![workspace.0, run, wait.step_kind().code()])?;
+    let steps: Vec<String> = rows::collect(steps, |mut row| row.get())?;
+    Ok(steps.iter().any(|step| wait.is_of_step(head, &StepId::from_stored(step))))
+}
+
+/// Candidates for the page, by the condition that leaves the fewest.
 fn list_in(
     connection: &Connection,
     workspace: WorkspaceRowId,
-    statuses: &[RunStatus],
+    request: &ListRuns,
     wanted: &Wanted,
 ) -> Result<Vec<Place>, Fault> {
-    let Wanted { below, workflow, limit } = wanted;
-    let workflow = workflow.map(|workflow| workflow.0);
-    if statuses.is_empty() {
-        let mut list = connection.prepare_cached(include_str!("../sql/list_runs.sql"))?;
-        let found = list.query(params![workspace.0, below, workflow, limit])?;
-        return rows::collect(found, |mut row| Ok((row.run()?, workspace.0)));
+    let filter = &request.filter;
+    let place = |mut row: rows::Columns<'_>| Ok((row.run()?, workspace.0));
+    let is_below = |run: &RunId| bytes(*run).as_slice() < wanted.below.as_slice();
+    if let Some(key) = &filter.key {
+        let record = find::key(&Statements::new(connection), workspace, KeyKind::Run, key)?;
+        let run = record.and_then(|record| match record.target {
+            KeyTarget::Run { run, .. } => Some(run),
+            KeyTarget::Promise(_) | KeyTarget::Nothing => None,
+        });
+        // The key of a deleted run may still be there.
+        let run =
+            run.filter(is_below).map(|run| find::view(connection, workspace, run)).transpose()?.flatten();
+        return Ok(run.map(|view| (view.head.id(), workspace.0)).into_iter().collect());
     }
+    if let Some(WaitsFor::Promise(promise)) = &filter.waits_for {
+        if let Some(run) = promise.run() {
+            let run = if is_below(&run) { find::view(connection, workspace, run)? } else { None };
+            return Ok(run.map(|view| (view.head.id(), workspace.0)).into_iter().collect());
+        }
+        let mut list = connection.prepare_cached(include_str!("../sql/list_runs_awaiting_promise.sql"))?;
+        return rows::collect(
+            list.query(params![workspace.0, promise.as_str(), wanted.below, wanted.limit])?,
+            place,
+        );
+    }
+    if let Some(subject) = &filter.subject {
+        let mut list = connection.prepare_cached(include_str!("../sql/list_runs_with_subject.sql"))?;
+        return rows::collect(
+            list.query(params![workspace.0, subject.as_str(), wanted.below, wanted.limit])?,
+            place,
+        );
+    }
+    list_by_status(connection, workspace, wanted)
+}
+
+/// One query per status, merged.
+fn list_by_status(
+    connection: &Connection,
+    workspace: WorkspaceRowId,
+    wanted: &Wanted,
+) -> Result<Vec<Place>, Fault> {
+    let Wanted { below, workflow, version, statuses, limit } = wanted;
+    let workflow = workflow.map(|workflow| workflow.0);
+    let Some(statuses) = statuses else {
+        let mut list = connection.prepare_cached(include_str!("../sql/list_runs.sql"))?;
+        let found = list.query(params![workspace.0, below, workflow, limit, version])?;
+        return rows::collect(found, |mut row| Ok((row.run()?, workspace.0)));
+    };
     let mut places = Vec::new();
-    for status in RunStatus::ALL.into_iter().filter(|status| statuses.contains(status)) {
+    for status in statuses {
         let sql = match status {
             RunStatus::Pending | RunStatus::Running | RunStatus::Waiting => {
                 include_str!("../sql/list_open_runs.sql")
@@ -78,19 +180,16 @@ fn list_in(
             RunStatus::Completed => include_str!("../sql/list_completed_runs.sql"),
         };
         let mut list = connection.prepare_cached(sql)?;
-        let found = list.query(params![workspace.0, below, workflow, limit, status.code()])?;
+        let found = list.query(params![workspace.0, below, workflow, limit, status.code(), version])?;
         places.extend(rows::collect(found, |mut row| Ok((row.run()?, workspace.0)))?);
     }
     places.sort_unstable_by(|a, b| b.cmp(a));
+    places.truncate(*limit as usize);
     Ok(places)
 }
 
-fn list_everywhere(
-    connection: &Connection,
-    statuses: &[RunStatus],
-    wanted: &Wanted,
-) -> Result<Vec<Place>, Fault> {
-    let all = if statuses.is_empty() { &RunStatus::ALL[..] } else { statuses };
+fn list_everywhere(connection: &Connection, wanted: &Wanted) -> Result<Vec<Place>, Fault> {
+    let all = wanted.statuses.as_deref().unwrap_or(&RunStatus::ALL);
     let bits = all.iter().fold(0, |bits, status| bits | 1i64 << status.code());
     let mut list = connection.prepare_cached(include_str!("../sql/list_runs_of_all_workspaces.sql"))?;
     let workflow = wanted.workflow.map(|workflow| workflow.0);

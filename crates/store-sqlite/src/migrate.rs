@@ -17,6 +17,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0007_audit_filters", include_str!("../migrations/0007_audit_filters.sql")),
     ("0008_families", include_str!("../migrations/0008_families.sql")),
     ("0009_pending_operations", include_str!("../migrations/0009_pending_operations.sql")),
+    ("0010_runs_by_subject", include_str!("../migrations/0010_runs_by_subject.sql")),
 ];
 
 /// The version this program writes.

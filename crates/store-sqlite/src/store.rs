@@ -288,6 +288,7 @@ impl Store for SqliteStore {
     }
 
     async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage> {
+        request.check()?;
         self.readers.read(move |connection| list_runs::list_runs(connection, &request)).await
     }
 

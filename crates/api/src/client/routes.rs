@@ -75,8 +75,20 @@ impl AuditFilter {
 pub struct RunFilter {
     /// With one of these statuses; all if empty.
     pub statuses: Vec<RunStatus>,
-    /// Of this workflow.
+    /// Of this workflow: `order` for all versions, `order@2` for version 2.
     pub workflow: Option<String>,
+    /// With this subject.
+    pub subject: Option<String>,
+    /// Named by this idempotency key.
+    pub key: Option<String>,
+    /// Created at this time or later.
+    pub since: Option<String>,
+    /// Created before this time.
+    pub until: Option<String>,
+    /// With this current step.
+    pub current_step: Option<String>,
+    /// That wait for this: `promise:KEY`, `promise:ID`, `signal:NAME`, `child` or `timer`.
+    pub waits_for: Option<String>,
     /// Only runs that wait for a person to act.
     pub needs_attention: bool,
 }
@@ -176,7 +188,16 @@ impl Client {
         if !statuses.is_empty() {
             query.push(("status", statuses.join(",")));
         }
-        query.extend(filter.workflow.clone().map(|workflow| ("workflow", workflow)));
+        let texts = [
+            ("workflow", &filter.workflow),
+            ("subject", &filter.subject),
+            ("key", &filter.key),
+            ("since", &filter.since),
+            ("until", &filter.until),
+            ("currentStep", &filter.current_step),
+            ("waitsFor", &filter.waits_for),
+        ];
+        query.extend(texts.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))));
         query.extend(filter.needs_attention.then(|| ("needsAttention", "true".to_owned())));
         self.page("/api/v1/workflow-runs".into(), paging, &query).await
     }

@@ -152,8 +152,16 @@ async fn visit_open_runs(engine: &Engine, pause: bool) -> Result<OpenRuns> {
     loop {
         let statuses = OPEN.to_vec();
         let limit = hapax::limits::MAX_PAGE;
-        let page =
-            store.list_runs(ListRuns { workspace: None, statuses, workflow: None, before, limit }).await?;
+        let page = store
+            .list_runs(ListRuns {
+                workspace: None,
+                statuses,
+                workflow: None,
+                filter: Default::default(),
+                before,
+                limit,
+            })
+            .await?;
         for run in &page.runs {
             seen.all += 1;
             // A cancellation must finish: a pause would leave half of its effects undone.

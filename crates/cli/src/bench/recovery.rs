@@ -171,7 +171,14 @@ async fn completed_runs(engine: &Engine) -> Result<u64> {
     let (mut before, mut count) = (None, 0);
     loop {
         let statuses = vec![RunStatus::Completed];
-        let page = ListRuns { workspace: None, statuses, workflow: None, before, limit: usize::MAX };
+        let page = ListRuns {
+            workspace: None,
+            statuses,
+            workflow: None,
+            filter: Default::default(),
+            before,
+            limit: usize::MAX,
+        };
         let page = engine.list(page).await?;
         count += page.runs.len() as u64;
         before = page.next;

@@ -239,5 +239,12 @@ async fn count_runs(engine: &Engine, after: Option<RunId>) -> Result<u64> {
 
 fn of_this_workflow(before: Option<RunId>, limit: usize) -> Result<ListRuns> {
     let workflow = Some(Name::new("workflow", WORKFLOW)?);
-    Ok(ListRuns { workspace: None, statuses: Vec::new(), workflow, before, limit })
+    Ok(ListRuns {
+        workspace: None,
+        statuses: Vec::new(),
+        workflow,
+        filter: Default::default(),
+        before,
+        limit,
+    })
 }

@@ -109,8 +109,14 @@ impl Worker {
         let mut all = Vec::new();
         let mut before = None;
         loop {
-            let request =
-                ListRuns { workspace: None, statuses: Vec::new(), workflow: None, before, limit: usize::MAX };
+            let request = ListRuns {
+                workspace: None,
+                statuses: Vec::new(),
+                workflow: None,
+                filter: Default::default(),
+                before,
+                limit: usize::MAX,
+            };
             let page = self.hapax.list(request).await?;
             all.extend(page.runs);
             before = page.next;

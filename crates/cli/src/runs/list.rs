@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use hapax_api::client::RunFilter;
-use hapax_api::{Page, Run, RunStatus};
+use hapax_api::{Run, RunStatus};
 use jiff::Timestamp;
 
 use crate::listing::{LimitOptions, each_page};
@@ -18,6 +18,8 @@ Examples:
   hapax runs list --status FAILED,PAUSED --workflow order
   hapax runs list --subject ORDER-4711
   hapax runs list --since 2h --all
+  hapax runs list --status FAILED --step charge
+  hapax runs list --waits-for promise:carrier:ch_19
   hapax runs list --needs-attention             runs that stand still until somebody acts, and why
   hapax runs list --status FAILED --all --json | jq -r .id";
 
@@ -27,18 +29,27 @@ pub(super) struct Options {
     /// Only runs with one of these statuses, separated by commas.
     #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = status)]
     status: Vec<RunStatus>,
-    /// Only runs of this workflow.
+    /// Only runs of this workflow: order, or order@2 for version 2.
     #[arg(long, value_name = "NAME", value_parser = word)]
     workflow: Option<String>,
-    /// Only the run with this idempotency key.
+    /// Only the run that this idempotency key names. A key that expired or was released names none.
     #[arg(long, value_name = "KEY", value_parser = word)]
     key: Option<String>,
     /// Only runs with this subject.
     #[arg(long, value_name = "TEXT", value_parser = word)]
     subject: Option<String>,
     /// Only runs created since then: 2h for the last two hours, or 2026-01-31T12:00:00Z.
-    #[arg(long, value_name = "TIME", value_parser = since)]
+    #[arg(long, value_name = "TIME", value_parser = instant)]
     since: Option<Timestamp>,
+    /// Only runs created before then: 2h for two hours ago, or 2026-01-31T12:00:00Z.
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    until: Option<Timestamp>,
+    /// Only runs whose current step is this one.
+    #[arg(long, value_name = "NAME", value_parser = word)]
+    step: Option<String>,
+    /// Only runs that wait for this: promise:KEY, promise:ID, signal:NAME, child or timer.
+    #[arg(long, value_name = "WAIT", value_parser = word)]
+    waits_for: Option<String>,
     /// Only runs that wait for a person to act.
     #[arg(long)]
     needs_attention: bool,
@@ -58,7 +69,7 @@ fn status(text: &str) -> Result<RunStatus, String> {
 }
 
 /// An instant, or how long ago it was.
-fn since(text: &str) -> Result<Timestamp, String> {
+fn instant(text: &str) -> Result<Timestamp, String> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Ok(at);
     }
@@ -67,41 +78,20 @@ fn since(text: &str) -> Result<Timestamp, String> {
     Timestamp::now().checked_sub(ago).map_err(|_| "it is too long ago".into())
 }
 
-/// Filters that are applied to each page.
-struct PageFilter {
-    key: Option<String>,
-    subject: Option<String>,
-    since: Option<Timestamp>,
-}
-
-impl PageFilter {
-    /// Keeps the runs that fit. Runs come newest first, so the first one that is too old ends the list.
-    fn apply(&self, mut page: Page<Run>) -> Page<Run> {
-        let is_older = |run: &Run| match (self.since, run.created_at.parse::<Timestamp>()) {
-            (Some(since), Ok(created_at)) => created_at < since,
-            _ => false,
-        };
-        if page.items.last().is_some_and(is_older) {
-            page.next_cursor = None;
-        }
-        page.items.retain(|run| {
-            !is_older(run)
-                && self.key.as_ref().is_none_or(|key| run.idempotency_key.as_ref() == Some(key))
-                && self.subject.as_ref().is_none_or(|subject| run.subject.as_ref() == Some(subject))
-        });
-        page
-    }
-}
-
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     let client = server.connect()?;
-    let page_filter = PageFilter { key: options.key, subject: options.subject, since: options.since };
     let filter = RunFilter {
         statuses: options.status,
         workflow: options.workflow,
+        subject: options.subject,
+        key: options.key,
+        since: options.since.map(|at| at.to_string()),
+        until: options.until.map(|at| at.to_string()),
+        current_step: options.step,
+        waits_for: options.waits_for,
         needs_attention: options.needs_attention,
     };
-    let fetch = async |paging| Ok(page_filter.apply(client.list_runs(&filter, &paging).await?));
+    let fetch = async |paging| Ok(client.list_runs(&filter, &paging).await?);
     let runs = match options.all {
         true => {
             let mut runs = Vec::new();
@@ -145,9 +135,9 @@ mod tests {
 
     #[test]
     fn a_time_is_an_instant_or_a_duration_ago() {
-        assert_eq!(since("2026-01-01T00:00:00Z"), Ok("2026-01-01T00:00:00Z".parse().unwrap()));
-        assert!(since("2h").unwrap() < Timestamp::now());
-        assert!(since("yesterday").unwrap_err().contains("2h"));
+        assert_eq!(instant("2026-01-01T00:00:00Z"), Ok("2026-01-01T00:00:00Z".parse().unwrap()));
+        assert!(instant("2h").unwrap() < Timestamp::now());
+        assert!(instant("yesterday").unwrap_err().contains("2h"));
     }
 
     #[test]

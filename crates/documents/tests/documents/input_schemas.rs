@@ -55,7 +55,14 @@ fn order_schema() -> Value {
 }
 
 fn all_runs() -> ListRuns {
-    ListRuns { workspace: None, statuses: vec![], workflow: None, before: None, limit: 100 }
+    ListRuns {
+        workspace: None,
+        statuses: vec![],
+        workflow: None,
+        filter: Default::default(),
+        before: None,
+        limit: 100,
+    }
 }
 
 async fn started(input: &Value) -> Result<(), Vec<InputProblem>> {

@@ -5,10 +5,10 @@ use std::ops::Bound::{Excluded, Unbounded};
 use super::state::{Row, State};
 use crate::limits::MAX_PAGE;
 use crate::model::{
-    IdempotencyKey, KeyKind, KeyRecord, Promise, PromiseId, RunEvent, RunId, RunResult, StepRecord,
-    StepStatus, Timestamp, Version, WorkspaceId,
+    IdempotencyKey, KeyKind, KeyRecord, KeyTarget, Promise, PromiseId, RunEvent, RunId, RunResult,
+    StepRecord, StepStatus, Timestamp, Version, WorkspaceId,
 };
-use crate::store::{ListRuns, RunLog, RunPage, RunView, StoredKey};
+use crate::store::{ListRuns, RunLog, RunPage, RunView, StoredKey, WaitsFor};
 
 impl State {
     pub(super) fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> Option<RunView> {
@@ -40,12 +40,33 @@ impl State {
     pub(super) fn list_runs(&self, request: &ListRuns) -> RunPage {
         let limit = request.limit.clamp(1, MAX_PAGE);
         let older = (Unbounded, request.before.map_or(Unbounded, Excluded));
-        let matching = self.rows().range(older).rev().map(|(_, row)| row).filter(|row| fits(row, request));
+        let matching =
+            self.rows().range(older).rev().map(|(_, row)| row).filter(|row| self.fits(row, request));
         let mut runs: Vec<RunView> = matching.take(limit + 1).map(view).collect();
         let more = runs.len() > limit;
         runs.truncate(limit);
         let next = runs.last().filter(|_| more).map(|run| run.head.id());
         RunPage { runs, next }
+    }
+
+    fn fits(&self, row: &Row, request: &ListRuns) -> bool {
+        let (id, workspace) = (row.head.id(), &row.head.facts.workspace);
+        let mut steps: Vec<StepRecord> = Vec::new();
+        if request.filter.needs_steps() {
+            steps.extend(row.steps.values().cloned());
+            steps.sort_by_key(|step| step.started_version);
+        }
+        let is_waiter = match &request.filter.waits_for {
+            Some(WaitsFor::Promise(promise)) => self.waiters(workspace, promise).contains(&id),
+            _ => false,
+        };
+        let names_it = |key: &IdempotencyKey| {
+            let record = self.find_key(workspace, KeyKind::Run, key);
+            record.is_some_and(|record| matches!(record.target, KeyTarget::Run { run, .. } if run == id))
+        };
+        request.admits(&row.head)
+            && request.filter.fits_steps(&row.head, &steps, is_waiter)
+            && request.filter.key.as_ref().is_none_or(names_it)
     }
 
     pub(super) fn list_events(&self, workspace: &WorkspaceId, run: RunId, after: Version) -> Vec<RunEvent> {
@@ -83,11 +104,4 @@ impl State {
 
 fn view(row: &Row) -> RunView {
     RunView { head: row.head.clone(), input: row.input.clone(), result: row.result.clone() }
-}
-
-fn fits(row: &Row, request: &ListRuns) -> bool {
-    let facts = &row.head.facts;
-    request.workspace.as_ref().is_none_or(|workspace| facts.workspace == *workspace)
-        && (request.statuses.is_empty() || request.statuses.contains(&row.head.status()))
-        && request.workflow.as_ref().is_none_or(|workflow| facts.workflow.name == *workflow)
 }

@@ -24,6 +24,12 @@ impl RunId {
         RunId(uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid().as_u128())
     }
 
+    /// The lowest id of a run created at `at`. A time before 1970 counts as 1970.
+    pub fn first_at(at: Timestamp) -> Self {
+        let ms = u64::try_from(at.as_millis()).unwrap_or(0).min((1 << 48) - 1);
+        RunId(u128::from(ms) << 80)
+    }
+
     /// No run. Journal entries about the workspace as a whole carry this id.
     pub const NONE: RunId = RunId(0);
 

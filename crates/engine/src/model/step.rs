@@ -225,3 +225,25 @@ pub struct StepRecord {
     /// The child run it waits for, if it is a [`StepKind::Child`].
     pub child: Option<RunId>,
 }
+
+impl StepRecord {
+    /// Returns true if the step waits for something outside.
+    pub const fn is_waiting(&self) -> bool {
+        matches!(self.state, StepState::Waiting { .. })
+    }
+}
+
+/// The step that a run is at: the first that is not final, or else the last. `steps` are in the order they
+/// started.
+pub fn current_step(steps: &[StepRecord]) -> Option<&StepRecord> {
+    steps.iter().find(|step| !step.state.status().is_final()).or(steps.last())
+}
+
+/// Name of a step without the numbers that count its repetitions: `charge` for `charge#2` and `charge.0`.
+pub fn step_base_name(id: &str) -> &str {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    match id.rsplit_once(['.', '#']) {
+        Some((name, number)) if is_number(number) => step_base_name(name),
+        _ => id,
+    }
+}

@@ -72,16 +72,15 @@ impl Engine {
                 found.next = found.runs.last().map(|(view, _)| view.head.id());
                 return Ok(found);
             }
-            let view = match self.get(run).await {
-                Ok(view) => view,
+            let (view, log) = match (self.get(run).await, self.get_log(run).await) {
+                (Ok(view), Ok(log)) => (view, log),
                 // The run was deleted since the page was read.
-                Err(Error::NoSuchRun(_)) => continue,
-                Err(error) => return Err(error),
+                (Err(Error::NoSuchRun(_)), _) | (_, Err(Error::NoSuchRun(_))) => continue,
+                (Err(error), _) | (_, Err(error)) => return Err(error),
             };
-            let is_of = request.workflow.as_ref().is_none_or(|name| *name == view.head.facts.workflow.name);
-            if is_of
-                && is_wanted(view.head.status())
-                && let Some(attention) = self.look_at(run).await?
+            if request.admits(&view.head)
+                && request.admits_log(&log)
+                && let Some(attention) = self.find_attention(&log).await?
             {
                 found.runs.push((view, Some(attention)));
             }

@@ -134,7 +134,14 @@ impl Engine {
         entries: &mut Vec<LedgerEntry>,
     ) -> Result<(usize, Option<LedgerPlace>), Error> {
         let workspace = Some(self.workspace.clone());
-        let request = ListRuns { workspace, statuses: vec![], workflow: None, before, limit };
+        let request = ListRuns {
+            workspace,
+            statuses: vec![],
+            workflow: None,
+            filter: Default::default(),
+            before,
+            limit,
+        };
         let page = self.inner.call_store(self.inner.store.list_runs(request)).await?;
         for view in &page.runs {
             match self.ledger(view.head.id()).await {

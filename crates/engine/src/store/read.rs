@@ -4,6 +4,7 @@ use crate::model::{
     IdempotencyKey, KeyKind, Name, Payload, Promise, RunHead, RunId, RunResult, RunStatus, Signal, StepId,
     StepRecord, WorkspaceId,
 };
+use crate::store::RunFilter;
 
 /// A run with its input and result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,13 +46,16 @@ pub struct ListRuns {
     pub statuses: Vec<RunStatus>,
     /// Only this workflow.
     pub workflow: Option<Name>,
+    /// Further conditions. A list of all workspaces takes none.
+    pub filter: RunFilter,
     /// Only runs older than this one, the last of the previous page.
     pub before: Option<RunId>,
     /// Page size, at most [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }
 
-/// One page of runs, newest first.
+/// One page of runs, newest first. If few runs fit the filter, a page may be short although more follow; check
+/// `next`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunPage {
     /// The runs.

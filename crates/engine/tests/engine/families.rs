@@ -28,7 +28,14 @@ async fn all_runs(bench: &Bench) -> Vec<RunHead> {
     let mut all = Vec::new();
     let mut before = None;
     loop {
-        let list = ListRuns { workspace: None, statuses: vec![], workflow: None, before, limit: 1_000 };
+        let list = ListRuns {
+            workspace: None,
+            statuses: vec![],
+            workflow: None,
+            filter: Default::default(),
+            before,
+            limit: 1_000,
+        };
         let page = bench.store.list_runs(list).await.unwrap();
         all.extend(page.runs.into_iter().map(|run| run.head));
         before = page.next;

@@ -61,7 +61,14 @@ pub fn at_once<T>(answer: impl Future<Output = Result<T, hapax_engine::store::St
 }
 
 pub fn every_run(store: &MemoryStore) -> Vec<RunView> {
-    let all = ListRuns { workspace: None, statuses: vec![], workflow: None, before: None, limit: usize::MAX };
+    let all = ListRuns {
+        workspace: None,
+        statuses: vec![],
+        workflow: None,
+        filter: Default::default(),
+        before: None,
+        limit: usize::MAX,
+    };
     at_once(store.list_runs(all)).runs
 }
 

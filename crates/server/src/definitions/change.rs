@@ -80,6 +80,7 @@ impl Definitions {
                 workspace: Some(workspace.clone()),
                 statuses: OPEN.into(),
                 workflow: Some(of.selector().name),
+                filter: Default::default(),
                 before,
                 limit: MAX_PAGE,
             };

@@ -133,6 +133,7 @@ impl Figures {
                 workspace: Some(item.workspace),
                 statuses: vec![RunStatus::Paused],
                 workflow: None,
+                filter: Default::default(),
                 before: None,
                 limit: MAX_PAUSED_MEASURED,
             };

@@ -92,7 +92,7 @@ fn action(text: &str) -> Result<String, Refused> {
     kind.and_then(action_of).map(ToOwned::to_owned).ok_or_else(refused)
 }
 
-fn time(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refused> {
+pub(super) fn time(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refused> {
     let Some(text) = text else { return Ok(None) };
     match text.parse::<jiff::Timestamp>() {
         Ok(at) => Ok(Some(Timestamp::from_millis(at.as_millisecond()))),

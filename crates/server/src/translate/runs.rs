@@ -3,7 +3,7 @@
 use hapax_api as api;
 use hapax_engine::model::{
     Attention, AttentionReason, EventKind, PendingRequest, Priority, RunEvent, RunHead, RunId, RunResult,
-    RunState, RunStatus, StepStatus, WorkflowSelector,
+    RunState, RunStatus, WorkflowSelector, current_step,
 };
 use hapax_engine::store::{RunLog, RunView};
 
@@ -116,9 +116,7 @@ pub(crate) fn shown_run_with_steps(
     definition: Option<String>,
 ) -> api::RunDetail {
     let mut run = shown_run(view, definition);
-    let is_open = |status: StepStatus| !status.is_final();
-    let current = log.steps.iter().find(|step| is_open(step.state.status())).or(log.steps.last());
-    run.current_step_name = current.map(|step| step.id.to_string());
+    run.current_step_name = current_step(&log.steps).map(|step| step.id.to_string());
     api::RunDetail { run, steps: shown_steps(log) }
 }
 

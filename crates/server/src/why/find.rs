@@ -5,7 +5,7 @@ use hapax_engine::model::{
     EntityId, IdempotencyKey, InboundEvent, InboundEventId, KeyKind, KeyTarget, Name, Operation,
     OperationState, Promise, PromiseId, PromiseRef, PromiseState, RunId, Settlement, Subject, Timestamp,
 };
-use hapax_engine::store::ListRuns;
+use hapax_engine::store::{ListRuns, RunFilter};
 use hapax_engine::{Engine, Error};
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use super::sentence::{excerpt, instant, since, until};
 use crate::app::App;
 use crate::errors::{of_store, problem_of};
 use crate::identity::Identity;
-use crate::limits::{MAX_WHY_MATCHES, MAX_WHY_SEARCHED_RUNS, MAX_WHY_SOURCES};
+use crate::limits::{MAX_WHY_MATCHES, MAX_WHY_SOURCES};
 
 /// One object that the text names.
 #[derive(Debug)]
@@ -95,26 +95,17 @@ impl Lookup<'_> {
 
     async fn runs_by_subject(&self, text: &str) -> Result<Vec<Found>, Problem> {
         let Ok(subject) = Subject::new(text) else { return Ok(Vec::new()) };
-        let (mut found, mut before, mut searched) = (Vec::new(), None, 0);
-        while searched < MAX_WHY_SEARCHED_RUNS && found.len() < MAX_WHY_MATCHES {
-            let request = ListRuns {
-                workspace: None,
-                statuses: Vec::new(),
-                workflow: None,
-                before,
-                limit: hapax_engine::limits::MAX_PAGE,
-            };
-            let page = self.engine.list(request).await.map_err(|error| problem_of(&error))?;
-            searched += page.runs.len();
-            let heads = page.runs.iter().map(|view| &view.head);
-            let fitting = heads.filter(|head| head.facts.subject.as_ref() == Some(&subject));
-            found.extend(fitting.map(|head| run(WhyMatchKind::Subject, head.id().to_string(), head.id())));
-            before = page.next;
-            if before.is_none() {
-                break;
-            }
-        }
-        Ok(found)
+        let request = ListRuns {
+            workspace: None,
+            statuses: Vec::new(),
+            workflow: None,
+            filter: RunFilter { subject: Some(subject), ..RunFilter::default() },
+            before: None,
+            limit: MAX_WHY_MATCHES,
+        };
+        let page = self.engine.list(request).await.map_err(|error| problem_of(&error))?;
+        let ids = page.runs.iter().map(|view| view.head.id());
+        Ok(ids.map(|id| run(WhyMatchKind::Subject, id.to_string(), id)).collect())
     }
 
     async fn promise_by_key(&self, text: &str) -> Result<Option<Found>, Problem> {

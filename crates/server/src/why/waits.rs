@@ -6,7 +6,7 @@ use hapax_documents::Document;
 use hapax_documents::model::{Step, StepKind as DocumentStep};
 use hapax_engine::model::{
     Actor, Attention, AttentionReason, EffectKey, PendingRequest, Promise, PromiseId, PromiseState, RunId,
-    RunResult, RunState, RunningState, StepKind, StepRecord, StepState, Timestamp,
+    RunResult, RunState, RunningState, StepKind, StepRecord, StepState, Timestamp, step_base_name,
 };
 use hapax_engine::store::{RunLog, RunView};
 
@@ -217,7 +217,7 @@ impl Situation<'_> {
             _ => None,
         };
         // A repeated wait has a number after the name of the signal.
-        let name = name.unwrap_or_else(|| base_name(step.id.as_str()).to_owned());
+        let name = name.unwrap_or_else(|| step_base_name(step.id.as_str()).to_owned());
         let command = format!("hapax runs signal {run} {}", quoted(&name));
         let sentence = format!("waits for the signal `{name}`{times}; `{command}` sends it");
         WhyWait { until: ends, key: Some(name), command: Some(command), ..wait(WhyReason::Signal, sentence) }
@@ -344,20 +344,11 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// The name of a step without the number of its repetition: `pack` of `pack.2`.
-fn base_name(id: &str) -> &str {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    match id.rsplit_once(['.', '#']) {
-        Some((name, number)) if is_number(number) => base_name(name),
-        _ => id,
-    }
-}
-
 /// The step of a document for a record. Within `for_each`, the name of a record ends with the
 /// position of its item.
 fn find_step<'a>(steps: &'a [Step], record: &str) -> Option<&'a Step> {
     steps.iter().find_map(|step| {
-        if step.name.as_str() == base_name(record) || step.name.as_str() == record {
+        if step.name.as_str() == step_base_name(record) || step.name.as_str() == record {
             return Some(step);
         }
         match &step.kind {

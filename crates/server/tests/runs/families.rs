@@ -29,7 +29,14 @@ async fn upload_bomb(server: &TestServer) -> String {
 async fn count(store: &dyn Store) -> (usize, usize) {
     let (mut all, mut open, mut before) = (0, 0, None);
     loop {
-        let list = ListRuns { workspace: None, statuses: vec![], workflow: None, before, limit: 1_000 };
+        let list = ListRuns {
+            workspace: None,
+            statuses: vec![],
+            workflow: None,
+            filter: Default::default(),
+            before,
+            limit: 1_000,
+        };
         let page = store.list_runs(list).await.unwrap();
         all += page.runs.len();
         open += page.runs.iter().filter(|run| !run.head.status().is_closed()).count();
@@ -73,6 +80,7 @@ async fn a_fork_bomb_of_documents_stays_within_the_limit_and_ends() {
         workspace: None,
         statuses: vec![RunStatus::Failed],
         workflow: None,
+        filter: Default::default(),
         before: None,
         limit: 1_000,
     };

@@ -1,6 +1,6 @@
 //! Lists of runs, page by page, and one run with its steps.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::RUNS;
 use super::support::{Provider, Role, TestServer};
@@ -79,6 +79,70 @@ async fn a_run_is_shown_with_its_steps() {
     assert_eq!(ledger["items"][0]["attemptLog"][0]["status"], "completed");
     let whole = server.get("/api/v1/ledger").await.json();
     assert_eq!(whole["items"], ledger["items"]);
+}
+
+/// Filters narrow each other, on every page; a malformed one says where it is.
+#[tokio::test]
+async fn runs_are_filtered_by_subject_key_time_step_and_wait() {
+    for server in [TestServer::memory().await, TestServer::sqlite().await, TestServer::postgres().await] {
+        let document = json!({ "name": "order", "version": 2, "steps": [
+            { "name": "approved", "type": "signal" },
+            { "name": "paid", "type": "promise", "key": "charge:{{ input.id }}" },
+        ] });
+        server.upload(&document).await;
+        let mut runs = Vec::new();
+        for n in 0..3 {
+            let body = json!({
+                "workflow": "order", "input": { "id": format!("{n}") },
+                "subject": format!("cart-{n}"), "idempotencyKey": format!("order-{n}"),
+            });
+            let created = server.post(RUNS, &body, &[]).await.json();
+            let run = created["run"]["id"].as_str().unwrap().to_owned();
+            server.until(&run, "WAITING").await;
+            runs.push((run, created["run"]["createdAt"].as_str().unwrap().to_owned()));
+        }
+        let [(first, _), (second, _), (third, at)] = &runs[..] else { panic!("{runs:?}") };
+        let signal = json!({ "name": "approved", "value": {} });
+        server.post(&format!("{RUNS}/{third}/signals"), &signal, &[]).await;
+        let is_at_paid =
+            |shown: &Value| shown["run"]["currentStepName"] == "paid" && shown["run"]["status"] == "WAITING";
+        server.until_shown(&format!("{RUNS}/{third}"), is_at_paid).await;
+        let ids = async |query: &str| -> Vec<String> {
+            let page = server.get(&format!("{RUNS}?{query}")).await;
+            assert_eq!(page.status, 200, "{query}: {}", page.text());
+            let items = page.json()["items"].as_array().unwrap().clone();
+            items.iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(ids("subject=cart-1").await, [second.clone()]);
+        assert_eq!(ids("key=order-0").await, [first.clone()]);
+        assert!(ids("key=order-0&subject=cart-1").await.is_empty());
+        assert_eq!(ids("workflow=order@2").await.len(), 3);
+        assert!(ids("workflow=order@1").await.is_empty());
+        assert!(ids(&format!("until={at}")).await.iter().all(|run| run != third));
+        assert!(ids(&format!("since={at}")).await.contains(third));
+        assert_eq!(ids("currentStep=approved").await, [second.clone(), first.clone()]);
+        assert_eq!(ids("waitsFor=signal:approved&status=WAITING").await, [second.clone(), first.clone()]);
+        assert_eq!(ids("waitsFor=promise:charge:2").await, [third.clone()]);
+        assert_eq!(ids(&format!("waitsFor=promise:{third}:paid")).await, [third.clone()]);
+        assert!(ids("waitsFor=promise:charge:9").await.is_empty());
+        assert!(ids("waitsFor=timer").await.is_empty());
+        assert!(ids("waitsFor=child").await.is_empty());
+        let page = server.get(&format!("{RUNS}?currentStep=approved&limit=1")).await.json();
+        let cursor = page["nextCursor"].as_str().unwrap();
+        assert_eq!(ids(&format!("currentStep=approved&limit=1&cursor={cursor}")).await, [first.clone()]);
+        let other_list = server.get(&format!("{RUNS}?currentStep=paid&cursor={cursor}")).await;
+        assert_eq!(other_list.status, 400, "a cursor is of one filter");
+        for (query, place) in [
+            ("waitsFor=nothing", "query:waitsFor"),
+            ("waitsFor=signal:", "query:waitsFor"),
+            ("since=yesterday", "query:since"),
+            ("workflow=order@0", "query:workflow"),
+            ("key=", "query:key"),
+        ] {
+            let refused = server.get(&format!("{RUNS}?{query}")).await;
+            assert_eq!((refused.status, &refused.json()["path"]), (400, &json!(place)), "{query}");
+        }
+    }
 }
 
 /// Every other list is paged too, with each item once.

@@ -405,11 +405,27 @@ impl Drafter {
             workspace: None,
             statuses: vec![RunStatus::Failed],
             workflow: None,
+            filter: Default::default(),
             before: None,
             limit: 100,
         };
         let failed = model.list_runs(request).await.unwrap().runs;
         self.rng.choice(&failed).map(|view| view.head.clone())
+    }
+
+    fn run_filter(&mut self) -> RunFilter {
+        let waits = match self.rng.usize(..3) {
+            0 => WaitsFor::Signal(self.one_of(&["go", "stop"]).into()),
+            1 => WaitsFor::Child,
+            _ => WaitsFor::Timer,
+        };
+        let subject = self.one_of(&["cart", "s1", "s2"]);
+        RunFilter {
+            version: self.chance(30).then_some(1),
+            subject: self.chance(15).then(|| Subject::new(subject).unwrap()),
+            waits_for: self.chance(50).then_some(waits),
+            ..RunFilter::default()
+        }
     }
 
     fn signal(&mut self) -> SendSignal {
@@ -525,10 +541,16 @@ impl Drafter {
             }
             _ => {
                 let status = RunStatus::ALL[self.rng.usize(..RunStatus::ALL.len())];
+                let workspace = self.chance(60).then_some(workspace);
+                let filter = match workspace.is_some() && self.chance(60) {
+                    true => self.run_filter(),
+                    false => RunFilter::default(),
+                };
                 Request::ListRuns(ListRuns {
-                    workspace: self.chance(60).then_some(workspace),
+                    workspace,
                     statuses: if self.chance(40) { vec![status, RunStatus::Waiting] } else { Vec::new() },
                     workflow: self.chance(30).then(|| self.name_of(&["order", "refund"])),
+                    filter,
                     before: self.chance(30).then_some(run),
                     limit: self.rng.usize(1..8),
                 })

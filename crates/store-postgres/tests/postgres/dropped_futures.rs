@@ -55,7 +55,14 @@ async fn give_up_each(t: &Stage, polls: usize) -> bool {
     let step = t.write(&driven).await.does("charge").advance();
     let child = t.child_of(&driven, "ship");
     let with_child = t.write(&driven).await.awaits_child("ship", &child).advance();
-    let all = ListRuns { workspace: None, statuses: Vec::new(), workflow: None, before: None, limit: 10 };
+    let all = ListRuns {
+        workspace: None,
+        statuses: Vec::new(),
+        workflow: None,
+        filter: Default::default(),
+        before: None,
+        limit: 10,
+    };
     let steer = CommandRun {
         workspace: here.clone(),
         run: pending.id(),

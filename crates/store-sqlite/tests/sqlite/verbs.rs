@@ -551,7 +551,14 @@ async fn lists_are_newest_first_and_filtered() {
 
     let list = |workspace: Option<WorkspaceId>, statuses: &[RunStatus], before: Option<u128>, limit| {
         let before = before.map(RunId::from_u128);
-        let request = ListRuns { workspace, statuses: statuses.to_vec(), workflow: None, before, limit };
+        let request = ListRuns {
+            workspace,
+            statuses: statuses.to_vec(),
+            workflow: None,
+            filter: Default::default(),
+            before,
+            limit,
+        };
         let store = &store;
         async move {
             let page = store.list_runs(request).await.unwrap();
@@ -573,6 +580,7 @@ async fn lists_are_newest_first_and_filtered() {
         workspace: None,
         statuses: vec![],
         workflow: Some(workflow().name),
+        filter: Default::default(),
         before: None,
         limit: 9,
     };

@@ -107,8 +107,14 @@ impl Bench {
     }
 
     pub async fn count_runs(&self) -> usize {
-        let all =
-            ListRuns { workspace: None, statuses: vec![], workflow: None, before: None, limit: usize::MAX };
+        let all = ListRuns {
+            workspace: None,
+            statuses: vec![],
+            workflow: None,
+            filter: Default::default(),
+            before: None,
+            limit: usize::MAX,
+        };
         self.store.list_runs(all).await.unwrap().runs.len()
     }
 

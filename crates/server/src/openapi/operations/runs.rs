@@ -40,7 +40,10 @@ pub(super) fn group() -> Group {
             .body::<api::CreateRunBatch>()
             .answers::<api::CreatedRunBatch>(200, "One result per item, in the order of the request."),
         get("/api/v1/workflow-runs", "list_runs", "List runs")
-            .about("Lists runs, newest first.")
+            .about(
+                "Lists runs, newest first. Filters narrow each other. With `currentStep` or `waitsFor` a page may be short, \
+                 or empty, although more follow: read on until `nextCursor` is absent.",
+            )
             .query::<RunFilter>()
             .answers_page::<api::Run>("One page of runs."),
         get("/api/v1/workflow-runs/{id}", "get_run", "Get a run")

@@ -7,8 +7,11 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_api::Code;
-use hapax_engine::model::{Attention, Name};
-use hapax_engine::store::{ListRuns, RunView};
+use hapax_engine::Engine;
+use hapax_engine::model::{
+    Attention, IdempotencyKey, PromiseId, PromiseRef, PromiseState, RunStatus, Subject, WorkflowSelector,
+};
+use hapax_engine::store::{self, ListRuns, RunView, WaitsFor};
 use hapax_http_idempotency::read_wait;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
@@ -19,6 +22,7 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
 use crate::limits::SHOW_TRIES;
+use crate::routes::audit::time;
 use crate::routes::request::{Caller, PathOf, QueryOf, page_limit};
 use crate::translate::{shown_attention, shown_result, shown_run, shown_run_with_steps, status_named};
 
@@ -55,9 +59,29 @@ pub(crate) struct RunFilter {
     /// Only with one of these statuses, separated by commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<String>,
-    /// Only of this workflow.
+    /// Only of this workflow: `order` for all its versions, `order@2` for version 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     workflow: Option<String>,
+    /// Only with this subject, open or ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
+    /// Only the run that this idempotency key names. A key that expired or was released names no run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// Only created at this time or later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(format = DateTime)]
+    since: Option<String>,
+    /// Only created before this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(format = DateTime)]
+    until: Option<String>,
+    /// Only with this `currentStepName`. `charge` also finds its repetitions, such as `charge#2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current_step: Option<String>,
+    /// Only open runs that wait for this: `promise:KEY`, `promise:ID`, `signal:NAME` (the name of the waiting step), `child`, or `timer` (the end of a sleep).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for: Option<String>,
     /// `true`: only runs that wait for a person to act.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<bool>)]
@@ -71,39 +95,115 @@ pub(crate) struct RunFilter {
     cursor: Option<String>,
 }
 
+impl RunFilter {
+    fn statuses(&self) -> Result<Vec<RunStatus>, Refused> {
+        let named = |text: &str| {
+            let detail = "`status` is a list, separated by commas, of PENDING, RUNNING, WAITING, PAUSED, COMPLETED, FAILED, CANCELLED.";
+            status_named(text).ok_or_else(|| refused_query("status", detail))
+        };
+        match self.status.as_deref() {
+            Some(statuses) => statuses.split(',').map(named).collect(),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn needs_attention(&self) -> Result<bool, Refused> {
+        match self.needs_attention.as_deref() {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(refused_query("needsAttention", "`needsAttention` is `true` or absent.")),
+        }
+    }
+
+    /// The conditions of the query, except the wait.
+    fn request(&self) -> Result<ListRuns, Refused> {
+        let workflow: Option<WorkflowSelector> =
+            self.workflow.as_deref().map(str::parse).transpose().map_err(|_| {
+                refused_query(
+                    "workflow",
+                    "`workflow` is the name of a workflow, or a name and a version: order@2.",
+                )
+            })?;
+        let subject = self.subject.as_deref().map(Subject::new).transpose();
+        let key = self.key.as_deref().map(IdempotencyKey::new).transpose();
+        let filter = store::RunFilter {
+            version: workflow.as_ref().and_then(|workflow| workflow.version),
+            subject: subject.map_err(|invalid| of_invalid(&invalid).with("path", "query:subject"))?,
+            key: key.map_err(|invalid| of_invalid(&invalid).with("path", "query:key"))?,
+            since: time("since", self.since.as_deref())?,
+            until: time("until", self.until.as_deref())?,
+            current_step: self.current_step.clone(),
+            waits_for: None,
+        };
+        Ok(ListRuns {
+            workspace: None,
+            statuses: self.statuses()?,
+            workflow: workflow.map(|workflow| workflow.name),
+            filter,
+            before: None,
+            limit: page_limit(self.limit.as_deref())?,
+        })
+    }
+
+    /// The filters as text. A cursor is good only for the filters of its list.
+    fn bound(&self) -> String {
+        let plain = RunFilter { limit: None, cursor: None, ..self.clone() };
+        serde_json::to_string(&plain).expect("texts are JSON")
+    }
+}
+
+/// The wait that `waitsFor` names. `None` if no run can wait for it: no such promise is pending.
+async fn find_wait(engine: &Engine, text: &str) -> Result<Option<WaitsFor>, Refused> {
+    let refused = || {
+        let detail = "`waitsFor` is `promise:` and a key or id, `signal:` and a name, `child` or `timer`.";
+        refused_query("waitsFor", detail)
+    };
+    match text.split_once(':') {
+        None if text == "child" => Ok(Some(WaitsFor::Child)),
+        None if text == "timer" => Ok(Some(WaitsFor::Timer)),
+        Some(("signal", name)) if !name.is_empty() => Ok(Some(WaitsFor::Signal(name.to_owned()))),
+        Some(("promise", promise)) if !promise.is_empty() => {
+            let mut references = Vec::new();
+            if let Ok(key) = IdempotencyKey::new(promise) {
+                references.push(PromiseRef::Key(key));
+            }
+            references.push(PromiseRef::Id(PromiseId::from_stored(promise)));
+            for reference in references {
+                let found = engine.find_promise(&reference).await.map_err(|error| problem_of(&error))?;
+                if let Some(promise) = found {
+                    let is_pending = promise.state == PromiseState::Pending;
+                    return Ok(is_pending.then_some(WaitsFor::Promise(promise.id)));
+                }
+            }
+            Ok(None)
+        }
+        _ => Err(refused()),
+    }
+}
+
+fn refused_query(name: &str, detail: &'static str) -> Refused {
+    Refused::new(Code::InvalidRequest, detail).with("path", format!("query:{name}"))
+}
+
 /// Runs, newest first.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     QueryOf(filter): QueryOf<RunFilter>,
 ) -> Result<Json<api::Page<api::Run>>, Refused> {
-    let limit = page_limit(filter.limit.as_deref())?;
-    let named = |text: &str| {
-        status_named(text).ok_or_else(|| {
-            Refused::new(Code::InvalidRequest, "`status` is a list, separated by commas, of PENDING, RUNNING, WAITING, PAUSED, COMPLETED, FAILED, CANCELLED.")
-                .with("path", "query:status")
-        })
-    };
-    let statuses: Vec<_> = match filter.status.as_deref() {
-        Some(statuses) => statuses.split(',').map(named).collect::<Result<_, _>>()?,
-        None => Vec::new(),
-    };
-    let workflow = filter.workflow.as_deref().map(|name| Name::new("workflow name", name)).transpose();
-    let workflow = workflow.map_err(|invalid| of_invalid(&invalid))?;
-    let needs_attention = match filter.needs_attention.as_deref() {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(_) => {
-            let detail = "`needsAttention` is `true` or absent.";
-            return Err(Refused::new(Code::InvalidRequest, detail).with("path", "query:needsAttention"));
-        }
-    };
-    let bound = format!("{:?} {:?} {needs_attention}", filter.status, filter.workflow);
+    let mut request = filter.request()?;
+    let needs_attention = filter.needs_attention()?;
+    let bound = filter.bound();
     let list = app.list(&identity, "runs", &bound);
     let before = list.open(filter.cursor.as_deref())?;
-    let before = before.map(|place: String| run_id(&place)).transpose()?;
-    let request = ListRuns { workspace: None, statuses, workflow, before, limit };
+    request.before = before.map(|place: String| run_id(&place)).transpose()?;
     let engine = app.engine_for(&identity);
+    if let Some(text) = &filter.waits_for {
+        request.filter.waits_for = find_wait(&engine, text).await?;
+        if request.filter.waits_for.is_none() {
+            return Ok(Json(api::Page { items: Vec::new(), next_cursor: None }));
+        }
+    }
     let page = match needs_attention {
         true => engine.list_needing_attention(request).await,
         false => engine.list_with_attention(request).await,
