@@ -353,6 +353,27 @@ def test_tasks_and_actions_answer_with_results() -> None:
     run(test)
 
 
+def test_a_call_that_nobody_waits_for_is_told_to_stop() -> None:
+    told: list[str] = []
+
+    @task("slow")
+    async def slow(input: None, attempt: Attempt) -> None:
+        told.append("began")
+        try:
+            await attempt.cancelled()
+        finally:
+            told.append("stopped")
+
+    async def test(server: ProtocolServer, client: Hapax) -> None:
+        async with worker(client, workflows=[], tasks=[slow]):
+            server.call({"type": "task", "call": "c1", "name": "slow", "input": None, "key": "k", "attempt": 1})
+            await server.until(lambda: told == ["began"])
+            server.call({"type": "abort", "call": "c1", "why": "cancelled"})
+            await server.until(lambda: told == ["began", "stopped"])
+
+    run(test)
+
+
 def test_a_signal_to_the_process_lets_running_attempts_end() -> None:
     began = threading.Event()
 

@@ -79,6 +79,7 @@ class Session:
         """Messages of activations that are still on their way in the other lane."""
         self._outbox = Outbox(opened.get("limits", {}), late)
         self._code: set[RunningCode] = set()
+        self._calls: dict[str, RunningCode] = {}
         self._held_back: list[tuple[Callable[[], None], RunningCode]] = []
         self._quiet = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -187,6 +188,10 @@ class Session:
             return
         if kind == "activate":
             self._activate(message)
+            return
+        if "call" in message:
+            # Nobody waits for a task or an action any more.
+            self._stop_unwanted(self._calls.get(message["call"]), str(message.get("why")))
             return
         slot = self._slots.get(message["run"])
         if slot is None or slot.activation != message["activation"]:
@@ -383,6 +388,7 @@ class Session:
             self._outbox.add_result({"call": message["call"], "failure": failure})
             return
         running = self._running_code(message, {"step": name})
+        self._calls[message["call"]] = running
 
         async def run() -> None:
             if isinstance(offered, Task):
@@ -390,6 +396,7 @@ class Session:
             else:
                 outcome = await self._runner.action(offered, running)
             self._code.discard(running)
+            self._calls.pop(message["call"], None)
             if "output" in outcome:
                 self._outbox.remember((message["call"],), running, outcome["output"])
             self._outbox.add_result({"call": message["call"], **outcome})
