@@ -11,7 +11,7 @@ import { Hapax, type HapaxOptions } from '../src/index.js'
 export const PROGRAM = process.env.HAPAX_BIN
 
 /** Options of a test that needs the program. */
-export const needsProgram = { skip: PROGRAM === undefined ? 'HAPAX_BIN names no program' : false, timeout: 120_000 }
+export const needsProgram = { skip: PROGRAM === undefined ? 'HAPAX_BIN names no program' : false }
 
 const deferred = new WeakMap<TestContext, (() => unknown)[]>()
 

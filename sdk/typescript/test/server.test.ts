@@ -304,8 +304,11 @@ describe('business objects and documents', needsProgram, () => {
   })
 })
 
+/** A fault may cost a lease, and no more. */
+const FAULT = { timeout: 90_000 }
+
 describe('faults', needsProgram, () => {
-  test('a worker that is killed is replaced by its instance at once, and no step before is run again', async t => {
+  test('a worker that is killed is replaced by its instance at once, and no step before is run again', FAULT, async t => {
     const program = await Program.start(t)
     const block = join(folder(t), 'block')
     writeFileSync(block, '')
@@ -324,7 +327,7 @@ describe('faults', needsProgram, () => {
     assert.equal(second.said.at(-1), 'stopped')
   })
 
-  test('a claimed step in a worker that is killed is never run again by itself', async t => {
+  test('a claimed step in a worker that is killed is never run again by itself', FAULT, async t => {
     const program = await Program.start(t)
     const block = join(folder(t), 'block')
     writeFileSync(block, '')
@@ -343,7 +346,7 @@ describe('faults', needsProgram, () => {
     assert.ok(!second.said.some(line => line.startsWith('enter three')), second.said.join(', '))
   })
 
-  test('a server that is killed costs no run', async t => {
+  test('a server that is killed costs no run', FAULT, async t => {
     let calls = 0
     const inside: { open?: () => void } = {}
     const opened = new Promise<void>(resolve => (inside.open = resolve))
@@ -369,7 +372,7 @@ describe('faults', needsProgram, () => {
     assert.ok(calls <= 2)
   })
 
-  test('a worker whose instance is taken over ends', async t => {
+  test('a worker whose instance is taken over ends', FAULT, async t => {
     const waits = workflow('waits', (ctx, _: object) => ctx.signal('go'))
     const { hapax, ran, program } = await world(t, [waits], { instance: 'slot-1' })
     const { run } = await hapax.start(waits, {})

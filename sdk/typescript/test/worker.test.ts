@@ -122,6 +122,43 @@ describe('a worker', () => {
     assert.equal(worker.status.state, 'running')
   })
 
+  test('opens one new session when both lanes hear that its own is over', async t => {
+    const inside = latch()
+    const goOn = latch()
+    const flow = workflow('flow', (ctx, _: null) =>
+      ctx.step('a', async () => {
+        inside.open()
+        await goOn.opened
+        return 1
+      }),
+    )
+    const { server, worker } = await world(t, { workflows: [flow] })
+    const run = server.start('flow', null)
+    await inside.opened
+    server.endSession('wks_1')
+    goOn.open()
+    await server.ended(run)
+    assert.equal(server.opened.length, 2)
+    assert.equal(worker.status.state, 'running')
+  })
+
+  test('tells a task that nobody waits for it any more', async t => {
+    const inside = latch()
+    const slow = task('slow', async (_input, call) => {
+      inside.open()
+      await new Promise(resolve => call.signal.addEventListener('abort', resolve))
+      throw call.signal.reason as Failure
+    })
+    const { server } = await world(t, { tasks: [slow] })
+    server.extra.push({ type: 'task', call: 'c1', name: 'slow', key: 'k', attempt: 1, fence: 1 })
+    server.wake()
+    await inside.opened
+    server.extra.push({ type: 'abort', call: 'c1', why: 'timeout' })
+    server.wake()
+    await server.until(() => server.results.length === 1)
+    assert.equal((server.results[0]?.failure as Failure).code, 'aborted')
+  })
+
   test('tells an attempt that its session is over', async t => {
     const inside = latch()
     const told = latch()

@@ -64,6 +64,13 @@ export interface AbortMessage {
   why?: string
 }
 
+/** Stop this call if you can: nobody waits for it any more. */
+export interface AbortCallMessage {
+  type: 'abort'
+  call: string
+  why?: string
+}
+
 /** The code gets no more outcomes. */
 export interface StopMessage {
   type: 'stop'
@@ -114,7 +121,7 @@ export interface ActionMessage {
   trace?: string
 }
 
-export type ServerMessage = ActivateMessage | RunMessage | TaskMessage | ActionMessage
+export type ServerMessage = ActivateMessage | RunMessage | AbortCallMessage | TaskMessage | ActionMessage
 
 /** What became of an attempt. */
 export type AttemptOutcome =

@@ -176,7 +176,7 @@ class TestWorker {
   async handle(messages: readonly ServerMessage[]): Promise<void> {
     const ended: EndedAttempt[] = []
     for (const message of messages) {
-      if (message.type === 'task' || message.type === 'action') continue
+      if ('call' in message) continue
       const isAttempt = message.type === 'attempt' && message.do !== 'probe'
       const step = isAttempt ? message.id : undefined
       this.check(isAttempt ? 'before_effect' : 'before_message', step)

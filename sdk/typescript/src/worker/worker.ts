@@ -73,7 +73,7 @@ export class Worker {
   private readonly hold: Hold
   private readonly concurrency: number
   /** Tasks and actions that run. */
-  private readonly calls = new Set<RunningAttempt>()
+  private readonly calls = new Map<string, RunningAttempt>()
   /** What an attempt was about, for outcomes that arrive when its session is over. */
   private readonly evidence = new WeakMap<Item, { key: string; attempt: number; fence: number }>()
   private readonly lanes = new AbortController()
@@ -162,14 +162,17 @@ export class Worker {
   /** Opens sessions, and polls them, until the lanes are aborted. */
   private async poll(): Promise<void> {
     while (!this.isClosing()) {
+      const session = this.session
       try {
-        this.session ??= await this.open()
-        const messages = await this.session.poll(this.free())
-        this.heard()
-        this.take(messages)
+        if (session === undefined) this.session = await this.open()
+        else {
+          const messages = await session.poll(this.free())
+          this.heard()
+          this.take(messages)
+        }
       } catch (error) {
         if (this.isClosing()) return
-        await this.failed(error)
+        await this.failed(session, error)
       }
     }
   }
@@ -228,8 +231,8 @@ export class Worker {
       if (this.isClosing()) return
       const isOver = error instanceof HapaxError && error.code === 'session_unknown'
       if (isOver) this.keepAsEvidence(batch)
+      if (isOver || isFatal(error)) return this.failed(session, error)
       if (session !== this.session) return
-      if (isOver || isFatal(error)) return this.failed(error)
       this.refused(batch, error)
     }
   }
@@ -243,14 +246,17 @@ export class Worker {
     }
   }
 
-  private async failed(error: unknown): Promise<void> {
-    if (isFatal(error) || this.session === undefined) {
+  /** A request of a session failed for good, or that which opens one. */
+  private async failed(session: Session | undefined, error: unknown): Promise<void> {
+    // The other lane has told it already.
+    if (session !== this.session) return
+    if (isFatal(error) || session === undefined) {
       this.fatal ??= error instanceof Error ? error : new Error(String(error))
       this.lanes.abort()
       return
     }
     const isOver = error instanceof HapaxError && error.code === 'session_unknown'
-    if (isOver) this.log.warn('the session is over; a new one is opened', { session: this.session.id })
+    if (isOver) this.log.warn('the session is over; a new one is opened', { session: session.id })
     else this.log.error('a request was refused; a new session is opened', { error: told(error) })
     this.session = undefined
     this.forgetAll('its session is over', 'lease_lost')
@@ -293,7 +299,8 @@ export class Worker {
           this.call(message, attempt => runAction(this.actions.get(message.name), message, attempt))
           break
         default:
-          this.deliver(message)
+          if ('call' in message) this.calls.get(message.call)?.abort('nobody waits for it any more', 'aborted')
+          else this.deliver(message)
       }
     }
   }
@@ -436,11 +443,11 @@ export class Worker {
     const attempt = new RunningAttempt(message, this.hold, message.trace)
     const fields = { call: message.call, name: message.name, effectKey: message.key, attempt: message.attempt }
     this.running++
-    this.calls.add(attempt)
+    this.calls.set(message.call, attempt)
     this.log.debug(`${message.type} begins`, fields)
     void withinTrace(this.telemetry, message.trace, () => run(attempt)).then(outcome => {
       attempt.end()
-      this.calls.delete(attempt)
+      if (this.calls.get(message.call) === attempt) this.calls.delete(message.call)
       if ('failure' in outcome) this.log.warn(`${message.type} failed`, { ...fields, failure: outcome.failure })
       if (this.session === session) this.outbox.pushResult({ call: message.call, ...(attempt.lostHold ? whatIsProven(outcome) : outcome) })
       else if ('output' in outcome) this.pushLate(attempt, outcome)
@@ -455,7 +462,7 @@ export class Worker {
   private holdEnded(): void {
     this.log.warn('the hold has passed; nothing begins until the server answers', { running: this.running })
     const why = 'the worker can no longer be sure that it holds the run'
-    const attempts = [...this.calls, ...[...this.cache.values()].flatMap(slot => [...slot.attempts.values()])]
+    const attempts = [...this.calls.values(), ...[...this.cache.values()].flatMap(slot => [...slot.attempts.values()])]
     for (const attempt of attempts) {
       attempt.lostHold = true
       attempt.abort(why, 'lease_lost')
@@ -469,7 +476,7 @@ export class Worker {
 
   private forgetAll(why: string, code: string): void {
     this.hold.release()
-    for (const attempt of this.calls) attempt.abort(why, code)
+    for (const attempt of this.calls.values()) attempt.abort(why, code)
     for (const slot of this.cache.values()) slot.abortAll(why, code)
     this.cache.clear()
     if (this.state !== 'stopped') this.keepAsEvidence(this.outbox.take({ maxRunsPerCommit: Infinity, maxBodyBytes: Infinity }))
