@@ -113,8 +113,8 @@ async fn runs_are_filtered_by_subject_key_time_step_and_wait() {
             let items = page.json()["items"].as_array().unwrap().clone();
             items.iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
         };
-        assert_eq!(ids("subject=cart-1").await, std::slice::from_ref(&second));
-        assert_eq!(ids("key=order-0").await, std::slice::from_ref(&first));
+        assert_eq!(ids("subject=cart-1").await, std::slice::from_ref(second));
+        assert_eq!(ids("key=order-0").await, std::slice::from_ref(first));
         assert!(ids("key=order-0&subject=cart-1").await.is_empty());
         assert_eq!(ids("workflow=order@2").await.len(), 3);
         assert!(ids("workflow=order@1").await.is_empty());
@@ -122,8 +122,8 @@ async fn runs_are_filtered_by_subject_key_time_step_and_wait() {
         assert!(ids(&format!("since={at}")).await.contains(third));
         assert_eq!(ids("currentStep=approved").await, [second.clone(), first.clone()]);
         assert_eq!(ids("waitsFor=signal:approved&status=WAITING").await, [second.clone(), first.clone()]);
-        assert_eq!(ids("waitsFor=promise:charge:2").await, std::slice::from_ref(&third));
-        assert_eq!(ids(&format!("waitsFor=promise:{third}:paid")).await, std::slice::from_ref(&third));
+        assert_eq!(ids("waitsFor=promise:charge:2").await, std::slice::from_ref(third));
+        assert_eq!(ids(&format!("waitsFor=promise:{third}:paid")).await, std::slice::from_ref(third));
         assert!(ids("waitsFor=promise:charge:9").await.is_empty());
         assert!(ids("waitsFor=timer").await.is_empty());
         assert!(ids("waitsFor=child").await.is_empty());
@@ -131,7 +131,7 @@ async fn runs_are_filtered_by_subject_key_time_step_and_wait() {
         let cursor = page["nextCursor"].as_str().unwrap();
         assert_eq!(
             ids(&format!("currentStep=approved&limit=1&cursor={cursor}")).await,
-            std::slice::from_ref(&first)
+            std::slice::from_ref(first)
         );
         let other_list = server.get(&format!("{RUNS}?currentStep=paid&cursor={cursor}")).await;
         assert_eq!(other_list.status, 400, "a cursor is of one filter");
