@@ -4,8 +4,8 @@
 //! session, so it can do nothing that the API cannot. Every page and every form works without scripts; `assets/console.js`
 //! only adds to them.
 //!
-//! A page is a file in `pages/`: it reads through [`visit::Visit`], renders with [`ui`], and writes through
-//! [`form::Submitted`].
+//! A page is a file in `pages/`: it reads through `visit::Visit`, renders with `ui`, and writes through
+//! `form::Submitted`.
 
 mod api;
 mod assets;
