@@ -13,8 +13,8 @@ mod routes;
 mod sending;
 mod webhook_sources;
 mod webhooks;
-mod workers;
 mod why;
+mod workers;
 
 use std::fmt;
 use std::sync::Arc;

@@ -95,7 +95,7 @@ pub use webhook_source::{
 };
 pub use why::{Why, WhyMatch, WhyMatchKind, WhyReason, WhyRun, WhyWait};
 pub use worker::{
-    CommitWorkerSession, OpenWorkerSession, OpenedWorkerSession, PollWorkerSession, WorkerLimits, WorkerLogPage, WorkerMessages,
-    WorkerRunItems, WorkerSession, WorkerWorkflow,
+    CommitWorkerSession, OpenWorkerSession, OpenedWorkerSession, PollWorkerSession, WorkerLimits,
+    WorkerLogPage, WorkerMessages, WorkerRunItems, WorkerSession, WorkerWorkflow,
 };
 pub use workspace::{CreateWorkspace, UpdateWorkspace, Workspace};

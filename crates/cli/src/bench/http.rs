@@ -4,7 +4,7 @@
 //! process and its cores.
 
 mod client;
-mod served;
+pub(super) mod served;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
