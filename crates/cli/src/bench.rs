@@ -23,6 +23,7 @@ mod sqlite_template;
 mod starts;
 mod steps;
 mod waiting;
+mod workers;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -50,7 +51,8 @@ Workloads:
   nodes     steps of several processes on one PostgreSQL, compared with those of one
   aged      steps on a database full of finished runs, compared with an empty one
   http      runs created over HTTP and requests sent again, beside a handler that does nothing and starts without HTTP
-  all       every one of them but nodes and http
+  workers   steps of runs whose code is in workers over HTTP, beside the same runs in the process
+  all       every one of them but nodes, http and workers
 
 Examples:
   hapax bench steps
@@ -115,6 +117,7 @@ enum Workload {
     Entities,
     Nodes,
     Http,
+    Workers,
     All,
 }
 
@@ -171,6 +174,7 @@ async fn measure(workload: Workload, options: &Options, place: &Place) -> Result
         Workload::Entities => entities::measure(options, place).await,
         Workload::Nodes => nodes::measure(options, place).await,
         Workload::Http => http::measure(options, place).await,
+        Workload::Workers => workers::measure(options, place).await,
         Workload::All => bail!("all is every workload, one after the other"),
     }
 }

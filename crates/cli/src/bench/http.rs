@@ -5,7 +5,7 @@
 //! disturb the measurement. Server and client share the process and its cores.
 
 mod client;
-mod served;
+pub(super) mod served;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

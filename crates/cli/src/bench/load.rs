@@ -74,7 +74,7 @@ impl Job {
     }
 }
 
-const NAMES: [&str; 5] = ["reserve", "charge", "ship", "mail", "book"];
+pub(super) const NAMES: [&str; 5] = ["reserve", "charge", "ship", "mail", "book"];
 
 /// Steps that do nothing but give a number back.
 pub(super) async fn take_steps(ctx: Ctx, job: Job) -> Result<u64, Failure> {

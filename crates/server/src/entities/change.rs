@@ -175,7 +175,7 @@ impl Entities {
         let hands = self.hands.of(workspace);
         let is_missing =
             |name: &&Name| !self.engine.has_action(name) && !hands.has_action_elsewhere(name.as_str());
-        let missing = checked.document().handlers().into_iter().find(|name| is_missing(name));
+        let missing = checked.document().handlers().into_iter().find(is_missing);
         if let Some(name) = missing {
             let why = format!(
                 "no worker has ever offered the action {name}, and the server has none of this name; start a worker that offers \

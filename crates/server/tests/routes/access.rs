@@ -60,7 +60,7 @@ impl Case {
 
 /// The table. The first allowed caller does an action that works once; later calls get a 409.
 fn cases() -> Vec<Case> {
-    use Access::{Administer, Install, Manage, Open, Operate, Read, Watch};
+    use Access::{Administer, Install, Manage, Open, Operate, Read, Watch, Work};
     let document =
         json!({ "name": "new", "version": 1, "steps": [{ "name": "a", "type": "task", "task": "echo" }] });
     vec![
@@ -261,6 +261,19 @@ fn cases() -> Vec<Case> {
         )
         .at("/api/v1/operations/{operation}/resolve"),
         get("/schemas/entity-workflow.json", Open),
+        post("/api/v1/worker-sessions", Work, json!({ "name": "another", "concurrency": 1 }), &[201]),
+        get("/api/v1/worker-sessions", Read),
+        post("/api/v1/worker-sessions/{id}/commit", Work, json!({ "token": "c", "free": 1 }), &[200])
+            .at("/api/v1/worker-sessions/{session}/commit"),
+        post("/api/v1/worker-sessions/{id}/poll", Work, json!({ "token": "p", "free": 1 }), &[200])
+            .at("/api/v1/worker-sessions/{session}/poll"),
+        get("/api/v1/worker-sessions/{id}/runs/{run}/log", Work)
+            .at("/api/v1/worker-sessions/{session}/runs/{run}/log?activation=a1")
+            .answering(&[404]),
+        // The first who may ends it.
+        delete("/api/v1/worker-sessions/{id}", Work)
+            .at("/api/v1/worker-sessions/{session}")
+            .answering(&[200, 404]),
     ]
 }
 
@@ -298,6 +311,7 @@ struct Things {
     entity: String,
     thing: String,
     operation: String,
+    session: String,
 }
 
 impl Things {
@@ -321,6 +335,7 @@ impl Things {
             entity: "nobodys-entity".into(),
             thing: "nobodys-thing".into(),
             operation: format!("op_{:032x}", 0x0199_0000_0000_7000_8000_0000_0000_0000u128),
+            session: format!("wks_{}", "0".repeat(32)),
         }
     }
 
@@ -370,6 +385,8 @@ impl Things {
         send(&format!("/api/v1/entities/{entity}"), json!({ "id": thing, "status": "open" })).await;
         let closed = send(&format!("/api/v1/entities/{entity}/{thing}/steps/close"), json!({})).await;
         let operation = closed["operation"]["id"].as_str().unwrap().to_owned();
+        let worker = send("/api/v1/worker-sessions", json!({ "name": "worker", "concurrency": 1 })).await;
+        let session = worker["sessionId"].as_str().unwrap().to_owned();
         Things {
             workspace: workspace.into(),
             definition,
@@ -387,6 +404,7 @@ impl Things {
             entity,
             thing,
             operation,
+            session,
         }
     }
 
@@ -407,6 +425,7 @@ impl Things {
             .replace("{entity}", &self.entity)
             .replace("{thing}", &self.thing)
             .replace("{operation}", &self.operation)
+            .replace("{session}", &self.session)
     }
 }
 
@@ -430,6 +449,7 @@ fn without_names(answer: &Answer, things: &Things) -> String {
     }
     for name in [
         &things.operation,
+        &things.session,
         &things.entity,
         &things.thing,
         &things.delivery,
@@ -464,11 +484,13 @@ fn every_route_is_in_the_table() {
 /// Expected permissions, stated a second time so that an error in the server's own table is found.
 fn may(role: Role, access: Access) -> bool {
     let allowed: &[Access] = match role {
-        Role::Worker => &[Access::Open],
+        Role::Worker => &[Access::Open, Access::Work],
         Role::Viewer => &[Access::Open, Access::Read],
         Role::Operator => &[Access::Open, Access::Read, Access::Operate],
         Role::Manager => &[Access::Open, Access::Read, Access::Operate, Access::Manage],
-        Role::Admin => &[Access::Open, Access::Read, Access::Operate, Access::Manage, Access::Administer],
+        Role::Admin => {
+            &[Access::Open, Access::Read, Access::Operate, Access::Manage, Access::Administer, Access::Work]
+        }
     };
     allowed.contains(&access)
 }

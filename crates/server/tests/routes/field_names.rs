@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Schemas that are specified elsewhere and keep the types of their specification: problems (RFC 9457), durable promises, and what
 /// the worker protocol carries.
-const SPECIFIED_ELSEWHERE: [&str; 10] = [
+const SPECIFIED_ELSEWHERE: [&str; 11] = [
     "Problem",
     "CreateDurablePromise",
     "CompleteDurablePromise",
@@ -15,6 +15,7 @@ const SPECIFIED_ELSEWHERE: [&str; 10] = [
     "DurableValue",
     "OpenWorkerSession",
     "WorkerSession",
+    "WorkerSessionPage",
     "WorkerRunItems",
     "CommitWorkerSession",
     "WorkerWorkflow",

@@ -26,8 +26,8 @@ use crate::serve::assemble::assemble;
 use crate::serve::settings::{ServeOptions, Settings};
 
 /// The definition that is run, on both sides.
-pub(super) const WORKFLOW: &str = "bench-http";
-pub(super) const WORKFLOW_VERSION: u32 = 1;
+pub(in crate::bench) const WORKFLOW: &str = "bench-http";
+pub(in crate::bench) const WORKFLOW_VERSION: u32 = 1;
 const DOCUMENT: &str = r#"{
   "name": "bench-http",
   "version": 1,
@@ -38,7 +38,7 @@ const WORKSPACE: &str = "bench";
 const CREDENTIAL_LIVES_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// Both servers.
-pub(super) struct Served {
+pub(in crate::bench) struct Served {
     address: SocketAddr,
     bare_address: SocketAddr,
     authorization: String,
@@ -50,7 +50,7 @@ pub(super) struct Served {
 }
 
 impl Served {
-    pub(super) async fn start(store: &str) -> Result<Self> {
+    pub(in crate::bench) async fn start(store: &str) -> Result<Self> {
         let (drain, draining) = drain();
         let settings = Settings::gather(ServeOptions::default())?;
         let assembly = assemble(store, &settings, Vec::new(), draining.clone()).await?;
@@ -109,28 +109,28 @@ impl Served {
         })
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(in crate::bench) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub(super) fn bare_address(&self) -> SocketAddr {
+    pub(in crate::bench) fn bare_address(&self) -> SocketAddr {
         self.bare_address
     }
 
-    pub(super) fn authorization(&self) -> String {
+    pub(in crate::bench) fn authorization(&self) -> String {
         self.authorization.clone()
     }
 
-    pub(super) fn definition(&self) -> &str {
+    pub(in crate::bench) fn definition(&self) -> &str {
         &self.definition
     }
 
     /// The engine under the server, in the workspace of the requests.
-    pub(super) fn engine(&self) -> Engine {
+    pub(in crate::bench) fn engine(&self) -> Engine {
         self.engine.clone()
     }
 
-    pub(super) async fn stop(self) -> Result<()> {
+    pub(in crate::bench) async fn stop(self) -> Result<()> {
         self.drain.begin();
         self.serving_bare.await?;
         self.serving.await?
