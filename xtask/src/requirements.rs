@@ -213,7 +213,7 @@ mod tests {
     /// Programs that every Debian has: their packages are essential there.
     const ON_EVERY_DEBIAN: &[&str] = &["bash", "flock", "id", "mkfifo", "script", "sh"];
     /// Programs of the toolchain that runs this test.
-    const OF_THE_TOOLCHAIN: &[&str] = &["rustc", "rustdoc"];
+    const OF_THE_TOOLCHAIN: &[&str] = &["cargo", "rustc", "rustdoc"];
 
     #[test]
     fn what_is_missing_is_installed_only_where_that_is_allowed() {

@@ -34,7 +34,7 @@ fn a_database_that_is_there_is_not_touched() {
     std::fs::write(folder.path().join("orders.db"), "mine").unwrap();
     let output = demo(&["--data", folder.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("is there from before"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("already exists"));
     assert_eq!(std::fs::read(folder.path().join("orders.db")).unwrap(), b"mine");
 }
 

@@ -186,7 +186,7 @@ fn a_server_that_could_not_be_safe_or_keep_anything_does_not_begin() {
     let (no_folder, no_config) = (path("a-file/data"), path("absent.toml"));
 
     for (arguments, told) in [
-        (&["dev", "--listen", "0.0.0.0:0", "--data", &no_folder][..], "this machine only"),
+        (&["dev", "--listen", "0.0.0.0:0", "--data", &no_folder][..], "only on this machine"),
         (&["dev", "--listen", "nowhere", "--data", &no_folder], "is not an address"),
         (&["dev", "--listen", "127.0.0.1:0", "--data", &no_folder], "cannot be made"),
         (&["serve"], "say which store"),
@@ -257,7 +257,7 @@ fn an_address_that_is_taken_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().display().to_string();
     let said = refusal(&["dev", "--listen", &address, "--data", &data]);
-    assert!(said.contains("cannot be listened on"), "{said}");
+    assert!(said.contains("cannot listen on"), "{said}");
 }
 
 /// S1.45, S1.46, S1.47: a claim that no janitor covers is found out at boot: the process ends with an error that names workflow and module. The built-in

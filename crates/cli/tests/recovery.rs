@@ -61,7 +61,7 @@ fn whoever_has_the_store_gets_back_in_and_the_audit_log_says_so() {
         !absent.status.success() && String::from_utf8_lossy(&absent.stderr).contains("there is no store")
     );
     let taken = recover(&first, &store);
-    assert!(String::from_utf8_lossy(&taken.stderr).contains("is there already"), "{taken:?}");
+    assert!(String::from_utf8_lossy(&taken.stderr).contains("already exists"), "{taken:?}");
     let recovered = recover(&new, &store);
     assert!(recovered.status.success(), "{recovered:?}");
     assert_eq!((mode(&new), recovered.stdout.as_slice()), (0o600, &b""[..]), "the key is in the file alone");

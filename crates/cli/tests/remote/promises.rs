@@ -55,5 +55,5 @@ async fn a_token_is_an_address_that_works() {
     let waiting = server.hapax(&["promises", "show", "id:p", "--wait", "1s"]).await.exits(7);
     assert!(waiting.out.contains("PENDING"), "{}", waiting.out);
     let told = server.hapax(&["promises", "token", "id:p"]).await.ok();
-    assert!(told.err.contains("shown this once") && told.out.contains("/settle/hps_"), "{told:?}");
+    assert!(told.err.contains("shown only once") && told.out.contains("/settle/hps_"), "{told:?}");
 }

@@ -20,7 +20,7 @@ async fn a_workspace_and_its_keys_live_and_end() {
 
     let make = ["admin", "credentials", "create", "billing", "--role", "admin", "--workspace", "emea"];
     let issued = server.hapax_as(&installer, &make).await.ok();
-    assert!(issued.err.contains("shown this once"), "{}", issued.err);
+    assert!(issued.err.contains("shown only once"), "{}", issued.err);
     let part = |name: &str, text: &str| {
         let line =
             text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{text}")).to_owned();

@@ -96,7 +96,7 @@ async fn a_subscription_is_made_tested_disabled_by_its_receiver_and_mended() {
     }
     server.hapax(&["webhooks", "subscriptions", "rotate", id]).await.exits(2);
     let rotated = server.hapax(&["webhooks", "subscriptions", "rotate", id, "--yes"]).await.ok();
-    assert!(rotated.err.contains("shown this once") && rotated.out.contains("whsec_"), "{}", rotated.err);
+    assert!(rotated.err.contains("shown only once") && rotated.out.contains("whsec_"), "{}", rotated.err);
     let shown = server.hapax(&["webhooks", "subscriptions", "show", id]).await.ok().out;
     assert!(shown.contains("signs until"), "{shown}");
     server.hapax(&["webhooks", "subscriptions", "delete", id, "--yes"]).await.ok();

@@ -309,7 +309,7 @@ async fn a_workflow_cannot_speak_to_a_subscription() {
     for workspace in ["acme", "globex"] {
         let engine = server.engine.workspace(WorkspaceId::new(workspace).unwrap());
         let refused = engine.start("forge", &()).await.unwrap().result::<String>().await.unwrap_err();
-        assert!(refused.to_string().contains("announcements alone"), "{refused}");
+        assert!(refused.to_string().contains("only announcements may use"), "{refused}");
         assert!(engine.list_after_effects(None, None, 10).await.unwrap().is_empty());
     }
     assert!(receiver.received().is_empty());

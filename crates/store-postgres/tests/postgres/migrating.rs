@@ -20,7 +20,7 @@ async fn nodes_that_start_together_make_the_tables_once() {
     }
     let admin = database.connect().await.unwrap();
     let versions = admin.query("SELECT version FROM hapax.schema_versions", &[]).await.unwrap();
-    assert_eq!(versions.len(), 8);
+    assert_eq!(versions.len(), 9);
     let again = migrate(&database.url(), &PostgresOptions::default()).await.unwrap();
     assert_eq!(again, Migrated { from: 9, to: 9 });
 }

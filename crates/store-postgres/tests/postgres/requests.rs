@@ -149,7 +149,7 @@ async fn tables_of_the_version_before_are_brought_up_to_date() {
         SELECT id, 0, $1, gen_random_uuid(), sha256(''), 1 FROM workspaces";
     admin.execute(insert, &[&"before"]).await.unwrap();
     let migrated = migrate(&database.url(), &PostgresOptions::default()).await.unwrap();
-    assert_eq!(migrated, Migrated { from: 1, to: 8 });
+    assert_eq!(migrated, Migrated { from: 1, to: 9 });
     admin.execute(insert, &[&"beside"]).await.unwrap();
     let t = stage(&database.url(), PostgresOptions::default()).await;
     for key in ["before", "beside"] {

@@ -118,7 +118,7 @@ async fn a_file_that_was_brought_up_to_date_has_the_tables_of_a_new_one() {
     let (new, old) = (Place::new(), Place::new());
     new.open().await.close().await.unwrap();
     file_of_version(&old, 2).execute_batch(ROWS).unwrap();
-    assert_eq!(find_schema(&old.file()).unwrap().pending.len(), 7);
+    assert_eq!(find_schema(&old.file()).unwrap().pending.len(), 8);
     old.open().await.close().await.unwrap();
     assert!(find_schema(&old.file()).unwrap().pending.is_empty());
     assert_eq!(schema(&new), schema(&old));

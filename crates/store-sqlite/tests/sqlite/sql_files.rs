@@ -101,6 +101,8 @@ fn every_statement_finds_its_rows_by_an_index() {
         ("list_unswept_families", "SCAN f USING INDEX hapax_families_unswept"),
         // The records of one run, by the version they started at.
         ("list_steps_of_run", "USE TEMP B-TREE FOR ORDER BY"),
+        // The same, for filters on the current step.
+        ("find_current_step", "USE TEMP B-TREE FOR ORDER BY"),
         // Stops at the first request whose key is not free; free ones are purged.
         ("find_oldest_request", "SCAN hapax_requests USING INDEX hapax_requests_by_age"),
         // Items that changed lately.

@@ -45,7 +45,8 @@ pub(super) fn group() -> Group {
                  or empty, although more follow: read on until `nextCursor` is absent.",
             )
             .query::<RunFilter>()
-            .answers_page::<api::Run>("One page of runs."),
+            .answers_page::<api::Run>("One page of runs.")
+            .fails_with(&[Code::InvalidIdempotencyKey]),
         get("/api/v1/workflow-runs/{id}", "get_run", "Get a run")
             .about("Returns a run with the steps of its current generation.")
             .answers::<api::RunDetail>(200, "The run and its steps.")
