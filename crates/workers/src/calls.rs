@@ -72,7 +72,7 @@ pub(crate) struct LateResult {
     pub(crate) output: RawJson,
 }
 
-/// What a result says.
+/// Result that a worker handed in.
 pub(crate) enum ReadResult {
     Call(String, CallResult),
     Late(LateResult),
@@ -210,14 +210,14 @@ async fn call(
     if !session.was_delivered(work) {
         return Err(nothing_sent());
     }
-    // The worker may begin the effect until its hold ends, whatever it was told.
+    // The worker may begin the effect until its hold ends, even if an abort is on its way.
     let until = session.promised_until() + HOLD_MARGIN;
     session.clock().sleep(until.saturating_sub(session.clock().monotonic())).await;
     drop(under_way);
     Ok(CallResult::Vanished)
 }
 
-/// A call that a worker carries out. If nobody waits for it any more, the worker is told.
+/// A call that a worker carries out. If no caller waits for it any more, the worker gets an `abort`.
 struct CallUnderWay<'a> {
     session: &'a Arc<Session>,
     id: &'a str,
@@ -228,7 +228,7 @@ impl Drop for CallUnderWay<'_> {
     fn drop(&mut self) {
         self.session.calls.forget(self.id);
         let abort = AbortCall { kind: "abort", call: self.id, why: "not_awaited" };
-        // Work that has ended is not taken back.
+        // Ended work is not withdrawn.
         self.session.take_back(self.work, Envelope::new(text_of(&abort)));
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::limits::MAX_ITEMS;
 
-/// What the code of a run did.
+/// One action of the code of a run.
 #[derive(Debug)]
 pub(crate) enum Item {
     /// It asks for an operation.
@@ -65,7 +65,7 @@ pub(crate) struct Operation {
     pub(crate) what: What,
 }
 
-/// What is asked for.
+/// The requested operation.
 #[derive(Debug)]
 pub(crate) enum What {
     Step(StepOptions),

@@ -25,7 +25,7 @@ pub(crate) enum Severed {
     Evicted,
     /// It must run the function again from the top.
     Reload,
-    /// What it handed in makes no sense, or does not fit the log.
+    /// Its items make no sense, or do not fit the log.
     Violation,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Batch {
 
 /// One item of a batch.
 pub(crate) enum BatchItem {
-    /// The end of an attempt. It counts if somebody waits for it.
+    /// The end of an attempt. It counts if the engine waits for it.
     Ended {
         op: u32,
         counts: bool,
@@ -95,7 +95,7 @@ struct LinkState {
     attempts: HashMap<(u32, AttemptKind), AttemptSlot>,
     /// Number of the last attempt of each operation that was asked for.
     asked: HashMap<(u32, AttemptKind), u32>,
-    /// Operations of which an attempt was asked for.
+    /// Operations with at least one requested attempt.
     begun: HashSet<u32>,
     /// The commit that waits for a word of this run.
     awaited_by: Option<Arc<CommitGate>>,
@@ -296,7 +296,7 @@ impl RunLink {
         }
     }
 
-    /// The worker no longer carries out the run. Somebody else goes on.
+    /// Ends the link: the worker no longer carries out the run, and another one continues.
     pub(crate) fn sever(&self, why: Severed) {
         if self.sever_with(why, None) {
             self.returns.give_back();
@@ -399,7 +399,7 @@ impl RunLink {
             return Err(nothing_sent());
         }
         if call.is_claimed {
-            // The worker may begin the effect until its hold ends, whatever it was told.
+            // The worker may begin the effect until its hold ends, even if an abort is on its way.
             let until = self.session.promised_until() + HOLD_MARGIN;
             let left = until.saturating_sub(self.session.clock().monotonic());
             self.session.clock().sleep(left).await;
@@ -422,7 +422,7 @@ fn nothing_sent() -> Failure {
         .retry_after(Duration::ZERO)
 }
 
-/// An attempt that the worker makes. If nobody waits for it any more, the worker is told.
+/// An attempt that the worker makes. If the engine no longer waits for it, the worker gets an `abort`.
 struct AttemptUnderWay<'a> {
     link: &'a RunLink,
     place: (u32, AttemptKind),

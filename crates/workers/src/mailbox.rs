@@ -118,7 +118,7 @@ struct HandedOut {
     is_delivered: bool,
 }
 
-/// Work that was taken back, and that the worker may begin until it has heard of it.
+/// Withdrawn work. The worker may still begin it until it has received the withdrawal.
 struct TakenBack {
     work: WorkId,
     hold: Hold,
@@ -126,7 +126,7 @@ struct TakenBack {
     told_in: Option<Lane>,
 }
 
-/// What an answer takes along.
+/// Contents of one answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) hold_for: Duration,
@@ -268,7 +268,7 @@ impl Mailbox {
         Taken { hold_for: until.saturating_sub(arrived_at), messages }
     }
 
-    /// End of a hold: the earliest end of a lease under which the worker may begin an effect.
+    /// End of the hold: the earliest lease end among the work that the worker has.
     fn hold_until(&self, longest: Duration) -> Duration {
         let handed_out = self.handed_out.values().map(|work| &work.hold);
         let taken_back = self.taken_back.iter().map(|taken| &taken.hold);

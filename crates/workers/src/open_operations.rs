@@ -1,7 +1,6 @@
 //! Operations of one activation that have no outcome yet.
 //!
-//! They are polled in the order in which they were woken, and only those that were. The engine wakes waiters in the order
-//! of their requests. A set that wakes itself, such as `FuturesUnordered`, would keep the engine from finding out that the
+//! Only woken operations are polled, in wake order. The engine wakes waiters in the order of their requests. A set that wakes itself, such as `FuturesUnordered`, would keep the engine from finding out that the
 //! code can go no further.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -2,7 +2,7 @@
 //!
 //! Each item of the worker becomes a call on the context of the run, so every rule is the engine's. This function plays
 //! the part of the code: it holds a computation guard whenever the worker owes a batch, and gives outcomes one by one, in
-//! the order in which the engine delivers them.
+//! the engine's order of delivery.
 
 use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
@@ -83,7 +83,7 @@ pub(crate) fn first_page(records: &[RawJson], from: usize) -> usize {
     from + fitting.count()
 }
 
-/// What comes next.
+/// Next event for the function.
 enum Next {
     Batch(Batch),
     Resolved(u32, Outcome),
@@ -114,13 +114,13 @@ struct RemoteWorkflow {
     link: Arc<RunLink>,
     ctx: Ctx,
     last_op: u32,
-    /// Operation whose outcome the worker was told last, if it has not gone on yet.
+    /// Operation of the last outcome sent to the worker, until the worker has gone on.
     told: Option<u32>,
     /// Operations with an outcome that the code has received.
     taken: HashSet<u32>,
     /// Outcomes of the log that the code has not received.
     left_to_replay: usize,
-    /// Steps of which no attempt began yet.
+    /// Steps without an attempt so far.
     starting: HashSet<u32>,
 }
 
@@ -225,7 +225,7 @@ impl RemoteWorkflow {
         .await
     }
 
-    /// The next outcome in the order in which the engine delivers them.
+    /// Next outcome, in the engine's order of delivery.
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<(u32, Outcome)> {
         if let Some(ready) = self.ready.pop_front() {
             return Poll::Ready(ready);

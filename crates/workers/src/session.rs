@@ -89,7 +89,7 @@ pub(crate) struct Session {
     last_number: AtomicU64,
 }
 
-/// What a session is made of.
+/// Properties of a new session.
 pub(crate) struct NewSession {
     pub(crate) id: String,
     pub(crate) workspace: WorkspaceId,

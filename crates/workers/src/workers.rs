@@ -73,7 +73,7 @@ impl Workers {
         POLL_FOR.min(self.longest_hold / 3)
     }
 
-    /// What one request may hold.
+    /// Limits of one request.
     pub fn limits(&self) -> api::WorkerLimits {
         api::WorkerLimits {
             max_items: MAX_ITEMS,

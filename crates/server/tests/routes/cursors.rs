@@ -58,6 +58,7 @@ async fn fill(server: &TestServer, provider: &Provider) -> [String; 2] {
         });
         made(server, "/api/v1/entity-workflows", tickets).await;
         made(server, "/api/v1/promises", json!({ "id": name })).await;
+        made(server, "/api/v1/worker-sessions", json!({ "name": name, "tasks": [name] })).await;
     }
     for id in ["t-1", "t-2"] {
         made(server, "/api/v1/entities/first-kind", json!({ "id": id, "status": "open" })).await;
@@ -103,6 +104,7 @@ fn every_list(runs: &[String; 2], subscription: &str) -> Vec<Pages> {
         plain("/api/v1/ledger"),
         plain("/api/v1/webhook-sources"),
         plain("/api/v1/webhook-subscriptions"),
+        plain("/api/v1/worker-sessions"),
         plain("/api/v1/workflow-definitions"),
         plain("/api/v1/workspaces"),
         pages(
