@@ -82,7 +82,7 @@ pub async fn work(world: Arc<World>, work: Work) -> Result<WorkDone> {
         let (steered, settled) = futures_util::future::join(steering, settling).await;
         done.steered = steered?;
         // A command that was acknowledged under a key has an answer of its own that stays.
-        let kept = done.steered.iter().filter(|it| it.answer.is_success());
+        let kept = done.steered.iter().filter(|it| it.answer.is_success() && it.answer.is_kept());
         done.kept_answers.extend(kept.map(|it| (it.request.clone(), it.answer.clone())));
         let (values, events) = settled?;
         done.settled = values;
@@ -106,7 +106,7 @@ async fn start(world: &World, done: &mut WorkDone) -> Result<()> {
     }
     let first = world.ask(work.node, &request).await?;
     let run = run_of(world, &work.op, &first);
-    if run.is_some() && work.has_request_key {
+    if run.is_some() && work.has_request_key && first.is_kept() {
         done.kept_answers.push((request.clone(), first));
     }
     let again = world.ask(work.node + 1, &request).await?;

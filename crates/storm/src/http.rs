@@ -84,6 +84,11 @@ impl Answer {
         header_of(&self.head, "etag").unwrap_or_default()
     }
 
+    /// False if the server says that it could not keep this answer: the same request again may get another one.
+    pub fn is_kept(&self) -> bool {
+        header_of(&self.head, "idempotency-stored").as_deref() != Some("false")
+    }
+
     /// Status and code, or status and state in the body, for a log line.
     pub fn brief(&self) -> String {
         let json = self.json();
@@ -191,6 +196,13 @@ mod tests {
     fn a_chunked_body_is_put_together() {
         assert_eq!(without_chunks(b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n").unwrap(), b"abcde");
         assert!(without_chunks(b"9\r\nabc").is_err());
+    }
+
+    #[test]
+    fn an_answer_that_the_server_could_not_keep_is_told_apart() {
+        let answer = |head: &str| Answer { status: 201, head: head.into(), body: Vec::new() };
+        assert!(!answer("HTTP/1.1 201 Created\r\nIdempotency-Stored: false").is_kept());
+        assert!(answer("HTTP/1.1 201 Created\r\nContent-Length: 5").is_kept());
     }
 
     #[test]
