@@ -58,7 +58,8 @@ async fn fill(server: &TestServer, provider: &Provider) -> [String; 2] {
         });
         made(server, "/api/v1/entity-workflows", tickets).await;
         made(server, "/api/v1/promises", json!({ "id": name })).await;
-        made(server, "/api/v1/worker-sessions", json!({ "name": name, "tasks": [name] })).await;
+        made(server, "/api/v1/worker-sessions", json!({ "name": name, "concurrency": 1, "tasks": [name] }))
+            .await;
     }
     for id in ["t-1", "t-2"] {
         made(server, "/api/v1/entities/first-kind", json!({ "id": id, "status": "open" })).await;
