@@ -31,6 +31,7 @@ use crate::listen::{Drained, ListenOptions, serve};
 use crate::metrics::{KeysObserved, Metrics};
 use crate::options::ServerOptions;
 use crate::problems::ServerProblems;
+use crate::push_workers::PushWorkers;
 use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::routes::{metrics_router, router, templates};
 use crate::sealing::{Sealer, SealingKey};
@@ -94,10 +95,10 @@ impl Server {
             .refusing_with(ServerProblems)
             .observed_by(KeysObserved(metrics.clone()));
         let cursors = Cursors::new(installation_secret(&*store, "cursor-secret").await?);
-        let sealer = sealer(&*store, &options.sealing_keys).await?;
+        let sealer = Arc::new(sealer(&*store, &options.sealing_keys).await?);
         // Before any run can be driven here, so that every end of a run is announced.
         let subscriptions =
-            Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer);
+            Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer.clone());
         learn_changes(&*subscriptions).await?;
         tokio::spawn(keep_learning(Arc::downgrade(&subscriptions)));
         let workers = Workers::new(engine.clone());
@@ -128,6 +129,15 @@ impl Server {
         learn_changes(&*hooks).await?;
         tokio::spawn(keep_learning(Arc::downgrade(&hooks)));
         tokio::spawn(Hooks::keep_sweeping(Arc::downgrade(&hooks)));
+        let push_workers = PushWorkers::new(
+            workers.clone(),
+            worker_names.clone(),
+            store.clone(),
+            options.outgoing.clone(),
+            sealer,
+        );
+        learn_changes(&*push_workers).await?;
+        tokio::spawn(keep_learning(Arc::downgrade(&push_workers)));
         let authenticator = Authenticator::new(directory.clone());
         let streams = Streams::default();
         let request_rate = RequestRate::per_second(options.requests_per_second);
@@ -145,6 +155,7 @@ impl Server {
             definitions,
             hooks,
             workers,
+            push_workers,
             worker_names,
             entities,
             subscriptions,

@@ -10,6 +10,7 @@ mod hooks;
 mod observed;
 mod routes;
 mod runs;
+mod transports;
 mod webhooks;
 mod wire;
 mod workers;

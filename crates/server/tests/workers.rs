@@ -13,4 +13,4 @@ mod runs;
 #[path = "workers/sessions.rs"]
 mod sessions;
 #[path = "workers/worker.rs"]
-mod worker;
+pub mod worker;
