@@ -23,7 +23,6 @@ use crate::definitions::{DefinitionLimits, Definitions};
 use crate::directory::{Directory, NewCredential};
 use crate::entities::Entities;
 use crate::event_stream::Streams;
-use crate::hooks::Hooks;
 use crate::identity::INSTALLATION;
 use crate::installation_secret::installation_secret;
 use crate::limits::{MAX_BODY_BYTES, MAX_CLOSING_TIME, MIN_CLOSING_TIME};
@@ -35,7 +34,8 @@ use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::routes::{metrics_router, router, templates};
 use crate::sealing::{Sealer, SealingKey};
 use crate::store_probe::StoreProbe;
-use crate::subscriptions::Subscriptions;
+use crate::webhooks::inbound::InboundWebhooks;
+use crate::webhooks::outbound::Subscriptions;
 use crate::worker_calls::WorkerCalls;
 use crate::worker_names::WorkerNames;
 
@@ -93,11 +93,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Launches a server over `engine` and its store; `hands` are the host services of documents.
+    /// Launches a server over `engine` and its store; `services` are the host services of documents.
     /// Reads all definitions.
     pub async fn launch(
         engine: Engine,
-        hands: HostServices,
+        services: HostServices,
         options: ServerOptions,
     ) -> Result<Self, LaunchError> {
         let store = engine.store();
@@ -122,28 +122,34 @@ impl Server {
         keep(&engine, "catalog of worker names", &worker_names, keep_learning);
         let worker_calls = Arc::new(WorkerCalls::new(&worker_names));
         engine.set_actions_elsewhere(worker_calls.clone());
-        let hands = Arc::new(hands.tasks_elsewhere(worker_calls));
+        let services = Arc::new(services.tasks_elsewhere(worker_calls));
         let limits = DefinitionLimits {
             per_workspace: options.max_definitions_per_workspace,
             in_all: options.max_definitions,
         };
-        let definitions = Definitions::new(engine.clone(), store.clone(), hands.clone(), limits);
+        let definitions = Definitions::new(engine.clone(), store.clone(), services.clone(), limits);
         learn_changes(&*definitions).await?;
         keep(&engine, "catalog of definitions", &definitions, keep_learning);
         for module in options.modules_in_force() {
             engine.module(&module.name).janitor(module.every, module.stale_after)?;
         }
         let tables = options.entity_tables.clone();
-        let entities = Entities::new(engine.clone(), store.clone(), hands.clone(), tables);
+        let entities = Entities::new(engine.clone(), store.clone(), services.clone(), tables);
         entities.receive_after_effects()?;
         learn_changes(&*entities).await?;
         // A claim without a janitor is detected now, not after a crash.
         engine.check_coverage().await?;
         keep(&engine, "catalog of entity workflows", &entities, keep_learning);
-        let hooks = Hooks::new(engine.clone(), store.clone(), definitions.clone(), hands, metrics.clone());
-        learn_changes(&*hooks).await?;
-        keep(&engine, "catalog of webhook sources", &hooks, keep_learning);
-        keep(&engine, "unprocessed webhooks", &hooks, Hooks::keep_sweeping);
+        let inbound = InboundWebhooks::new(
+            engine.clone(),
+            store.clone(),
+            definitions.clone(),
+            services,
+            metrics.clone(),
+        );
+        learn_changes(&*inbound).await?;
+        keep(&engine, "catalog of webhook sources", &inbound, keep_learning);
+        keep(&engine, "unprocessed webhooks", &inbound, InboundWebhooks::keep_sweeping);
         let authenticator = Authenticator::new(directory.clone());
         let streams = Streams::default();
         let request_rate = RequestRate::per_second(options.requests_per_second);
@@ -159,7 +165,7 @@ impl Server {
             request_rate,
             strangers,
             definitions,
-            hooks,
+            inbound,
             workers,
             worker_names,
             entities,
@@ -191,7 +197,7 @@ impl Server {
 
     /// Processes stored webhooks at once, without waiting for the next sweep; returns how many.
     pub async fn sweep_webhooks(&self) -> Result<usize, Problem> {
-        self.app.hooks.sweep().await
+        self.app.inbound.sweep().await
     }
 
     /// Probes the store now, without waiting for the next probe; returns true if it takes writes.

@@ -82,7 +82,7 @@ struct Pass {
     requests: bool,
     promises: bool,
     operations: bool,
-    hooks: bool,
+    inbound_events: bool,
     has_failed: bool,
 }
 
@@ -98,7 +98,7 @@ impl Pass {
             requests: inner.store.request_key_store().is_none(),
             promises: is_kept_for_ever || inner.store.promise_store().is_none(),
             operations: is_kept_for_ever || inner.store.entity_store().is_none(),
-            hooks: inner.store.webhook_store().is_none(),
+            inbound_events: inner.store.webhook_store().is_none(),
             has_failed: false,
         }
     }
@@ -131,13 +131,13 @@ impl Pass {
             });
             self.operations = self.is_done(inner, "old operations", purged);
         }
-        if let (false, Some(store)) = (self.hooks, inner.store.webhook_store()) {
+        if let (false, Some(store)) = (self.inbound_events, inner.store.webhook_store()) {
             let purged = inner
                 .call_store(store.purge_inbound_events(self.now.minus(KEEP_INBOUND_EVENTS_FOR), MAX_PURGE))
                 .await;
-            self.hooks = self.is_done(inner, "old events of webhooks", purged);
+            self.inbound_events = self.is_done(inner, "old events of webhooks", purged);
         }
-        self.runs && self.requests && self.promises && self.operations && self.hooks
+        self.runs && self.requests && self.promises && self.operations && self.inbound_events
     }
 
     async fn purge_runs(&mut self, inner: &Inner, places: &mut Places) -> bool {

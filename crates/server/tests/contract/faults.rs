@@ -9,7 +9,7 @@ use hapax_postgres_fixture::{Server, Shutdown};
 use hapax_store_postgres::{PostgresOptions, PostgresStore};
 use serde_json::json;
 
-use super::support::{Kept, PATIENCE, Role, Setup, TestServer};
+use super::support::{PATIENCE, Role, Setup, StoreKind, TestServer};
 use super::{RUNS, charge, count_runs, is_replay, run_of};
 
 /// S2.13: a second request waits for the first and gets its response, or is asked to retry if it
@@ -195,7 +195,7 @@ async fn an_expired_key_is_refused_in_grace_and_new_after_it() {
 async fn postgres_may_go_away_and_come_back() {
     let database = Server::start().unwrap();
     let store = PostgresStore::open(&database.url("postgres"), PostgresOptions::default()).await.unwrap();
-    let server = TestServer::over(Arc::new(store), Kept::Elsewhere, Setup::default()).await;
+    let server = TestServer::over(Arc::new(store), StoreKind::Elsewhere, Setup::default()).await;
     let body = charge(&server.echo().await, 1);
     let key = [("idempotency-key", "patient")];
     database.stop(Shutdown::Immediate).unwrap();
