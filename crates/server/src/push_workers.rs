@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hapax_api as api;
 use hapax_api::{Code, DurationText, Problem};
@@ -13,6 +12,7 @@ use hapax_engine::model::{
     Actor, CatalogItem, CatalogKind, JournalEntry, JournalEvent, Name, Payload, Timestamp, Version,
     WorkspaceId,
 };
+use hapax_engine::runtime::BackgroundLoops;
 use hapax_engine::store::{Catalog, PutCatalogItem, PutOutcome, Store};
 use hapax_outgoing::{Fault, Refusal, Request, SendCheck};
 use hapax_webhooks::{MessageId, SigningSecret, sign_any};
@@ -21,7 +21,7 @@ use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
 
 use crate::catalog_watcher::{CatalogWatcher, Looked};
 use crate::egress_policy::EgressPolicy;
@@ -35,9 +35,6 @@ use crate::worker_names::WorkerNames;
 
 /// Beginning of the ids of these items. Other settings have other ids.
 const ID_PREFIX: &str = "psh_";
-
-/// How often a panicking loop is started again, at most.
-const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// Stored form of a push worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -80,13 +77,9 @@ struct Known {
     _sending: Option<Sending>,
 }
 
-/// A loop that ends with its owner.
-struct Sending(JoinHandle<()>);
-
-impl Drop for Sending {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// A loop that ends when this is dropped.
+struct Sending {
+    _stop: watch::Sender<()>,
 }
 
 impl Known {
@@ -108,6 +101,7 @@ impl Known {
 
 /// All push workers.
 pub(crate) struct PushWorkers {
+    loops: BackgroundLoops,
     workers: Arc<Workers>,
     names: Arc<WorkerNames>,
     store: Arc<dyn Store>,
@@ -119,6 +113,7 @@ pub(crate) struct PushWorkers {
 
 impl PushWorkers {
     pub(crate) fn new(
+        loops: BackgroundLoops,
         workers: Arc<Workers>,
         names: Arc<WorkerNames>,
         store: Arc<dyn Store>,
@@ -126,7 +121,7 @@ impl PushWorkers {
         sealer: Arc<Sealer>,
     ) -> Arc<Self> {
         let (known, looked) = (Mutex::default(), Looked::default());
-        Arc::new(PushWorkers { workers, names, store, outgoing, sealer, known, looked })
+        Arc::new(PushWorkers { loops, workers, names, store, outgoing, sealer, known, looked })
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<Name, Known>> {
@@ -342,17 +337,18 @@ impl PushWorkers {
             function: Arc::new(function),
         });
         let workers = Arc::downgrade(&self.workers);
-        let id = id.clone();
-        Ok(Sending(tokio::spawn(async move {
-            loop {
-                let sending = keep_pushing(workers.clone(), target.clone());
-                if std::panic::AssertUnwindSafe(sending).catch_unwind().await.is_ok() {
-                    return;
+        let (stop, stopped) = watch::channel(());
+        self.loops.spawn(format!("push worker {id}"), move |reporter| {
+            let sending = keep_pushing(workers.clone(), target.clone(), move || reporter.pass());
+            let mut stopped = stopped.clone();
+            async move {
+                tokio::select! {
+                    () = sending => {}
+                    _ = stopped.changed() => {}
                 }
-                tracing::error!(push_worker = %id, "sending to a push worker panicked; starting again");
-                tokio::time::sleep(RESTART_PAUSE).await;
             }
-        })))
+        });
+        Ok(Sending { _stop: stop })
     }
 }
 

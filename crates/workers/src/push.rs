@@ -58,8 +58,8 @@ pub struct PushTarget {
     pub function: Arc<dyn PushFunction>,
 }
 
-/// Sends a function its work for as long as there are workers.
-pub async fn keep_pushing(workers: Weak<Workers>, target: Arc<PushTarget>) {
+/// Sends a function its work for as long as there are workers. `passed` is called after everything that happens.
+pub async fn keep_pushing(workers: Weak<Workers>, target: Arc<PushTarget>, passed: impl Fn() + Send + Sync) {
     let mut pause = FIRST_PUSH_PAUSE;
     loop {
         let Some(strong) = workers.upgrade() else { return };
@@ -71,7 +71,7 @@ pub async fn keep_pushing(workers: Weak<Workers>, target: Arc<PushTarget>) {
                 pause = FIRST_PUSH_PAUSE;
                 let mut driver =
                     Driver::new(workers.clone(), target.clone(), clock.clone(), opened.session_id);
-                driver.run().await;
+                driver.run(&passed).await;
             }
             Err(problem) => {
                 let name = target.facts.name.as_str();
@@ -193,9 +193,10 @@ impl Driver {
     }
 
     /// Carries messages to the function until the session is over.
-    async fn run(&mut self) {
+    async fn run(&mut self, passed: &(impl Fn() + Sync)) {
         self.poll(Duration::ZERO);
         while let Some(event) = self.events.next().await {
+            passed();
             match event {
                 Event::Polled(Some(Ok(heard))) => {
                     self.hear(heard);
