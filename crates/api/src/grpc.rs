@@ -71,9 +71,10 @@ impl Code {
             | Code::EntityTypeTaken => GrpcStatus::AlreadyExists,
             Code::StoreBroken => GrpcStatus::DataLoss,
             // These say what the state of the system allows, not how the request is made.
-            Code::IdempotencyKeyConflict | Code::UncoveredClaimState | Code::TableNotAllowed => {
-                GrpcStatus::FailedPrecondition
-            }
+            Code::IdempotencyKeyConflict
+            | Code::StepRejected
+            | Code::UncoveredClaimState
+            | Code::TableNotAllowed => GrpcStatus::FailedPrecondition,
             Code::DefinitionLimitReached => GrpcStatus::ResourceExhausted,
             code => of_http_status(code.kind()),
         }

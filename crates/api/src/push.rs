@@ -78,9 +78,9 @@ impl std::fmt::Debug for IssuedPushWorker {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PushedTurn {
-    /// What the function was told.
+    /// Messages to the function.
     pub messages: Vec<RawJson>,
-    /// What it answered.
+    /// Items in its answer.
     pub items: Vec<RawJson>,
 }
 
@@ -102,7 +102,7 @@ pub struct PushedWork<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PushAnswer {
-    /// What the code of the run did.
+    /// Items of the run, in order.
     #[serde(default)]
     pub items: Vec<RawJson>,
     /// Results of tasks and actions.

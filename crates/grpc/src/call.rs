@@ -96,7 +96,7 @@ async fn carry_out(
         route.headers_mut().insert(name, value);
     }
     *route.extensions_mut() = head.extensions;
-    // The router would put the path of the route behind that of the method.
+    // The router would append the path of the route to the path of the method.
     route.extensions_mut().remove::<MatchedPath>();
     let answered = match gateway.api.clone().oneshot(route).await {
         Ok(answered) => answered,

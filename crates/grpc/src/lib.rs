@@ -1,8 +1,8 @@
 //! The API over gRPC.
 //!
 //! Each method of `hapax.v1` is a route of the HTTP API, which its option `google.api.http` names. A call becomes a
-//! request of that route, in this process. So credentials, roles, limits, idempotency keys and errors are those of the
-//! HTTP API, and no rule is written twice.
+//! request of that route, in this process. So both transports have the same credentials, roles, limits, idempotency
+//! keys and errors, and no rule is written twice.
 //!
 //! `bytes` hold JSON, which goes through byte for byte.
 
@@ -31,7 +31,7 @@ use crate::methods::Services;
 /// The services, read once.
 static SERVICES: LazyLock<Services> = LazyLock::new(Services::read);
 
-/// What the server knows and calls need.
+/// Limits of calls, and the problem of an unreadable body.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Largest message of a request, in bytes.

@@ -1,4 +1,4 @@
-//! The descriptors in the program are those of the files in `proto/`.
+//! The descriptors in the program match the files in `proto/`.
 
 use std::path::Path;
 

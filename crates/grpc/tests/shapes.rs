@@ -12,13 +12,13 @@ fn fixtures() -> Vec<(String, Value)> {
     let read = files.map(|path| {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&path).unwrap();
-        // `Value` holds no number as large as that of one file; see the test of bytes below.
+        // `Value` cannot hold 1e400. The test of bytes below covers such numbers.
         (name, serde_json::from_str(&text.replace("1e400", "1")).unwrap())
     });
     read.collect()
 }
 
-/// What came back, without the defaults that an encoded message cannot tell from absence.
+/// Drops default values that `like` does not have: a message encodes them like absent ones.
 fn without_defaults(value: Value, like: &Value) -> Value {
     match (value, like) {
         (Value::Object(members), Value::Object(like)) => {

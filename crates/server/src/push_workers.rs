@@ -16,16 +16,16 @@ use hapax_engine::runtime::BackgroundLoops;
 use hapax_engine::store::{Catalog, PutCatalogItem, PutOutcome, Store};
 use hapax_outgoing::{Fault, Refusal, Request, SendCheck};
 use hapax_webhooks::{MessageId, SigningSecret, sign_any};
-use hapax_workers::{PushFunction, PushTarget, Pushed, Workers, keep_pushing};
+use hapax_workers::{KnownName, PushFunction, PushTarget, Pushed, Workers, keep_pushing};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::catalog_watcher::{CatalogWatcher, Looked};
+use crate::catalog_watcher::{CatalogWatcher, LastRead};
 use crate::egress_policy::EgressPolicy;
-use crate::errors::{of_invalid, of_store};
+use crate::errors::{problem_of_invalid, problem_of_store};
 use crate::limits::{
     DEFAULT_PUSH_CONCURRENCY, MAX_PUSH_CONCURRENCY, MAX_PUSH_TIMEOUT, MAX_PUSH_WORKERS_PER_WORKSPACE,
     MAX_WEBHOOK_URL_CHARS, MIN_PUSH_TIMEOUT, PUSH_TIMEOUT,
@@ -51,7 +51,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// What its sessions say.
+    /// Names and limits that its sessions announce.
     fn facts(&self) -> api::OpenWorkerSession {
         api::OpenWorkerSession {
             name: self.name.clone(),
@@ -108,7 +108,7 @@ pub(crate) struct PushWorkers {
     outgoing: EgressPolicy,
     sealer: Arc<Sealer>,
     known: Mutex<BTreeMap<Name, Known>>,
-    looked: Looked,
+    last_read: LastRead,
 }
 
 impl PushWorkers {
@@ -120,8 +120,8 @@ impl PushWorkers {
         outgoing: EgressPolicy,
         sealer: Arc<Sealer>,
     ) -> Arc<Self> {
-        let (known, looked) = (Mutex::default(), Looked::default());
-        Arc::new(PushWorkers { loops, workers, names, store, outgoing, sealer, known, looked })
+        let (known, last_read) = (Mutex::default(), LastRead::default());
+        Arc::new(PushWorkers { loops, workers, names, store, outgoing, sealer, known, last_read })
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<Name, Known>> {
@@ -142,20 +142,23 @@ impl PushWorkers {
         let (id, secret) = (fresh_id()?, SigningSecret::generate().map_err(no_random)?);
         let shown = secret.reveal();
         let kept = self.checked(workspace, &id, asked, &shown)?;
-        // Its session is what judges the names; this one only tries.
         let facts = kept.facts();
-        Workers::names_of(&facts)?;
+        for name in Workers::names_of(&facts)? {
+            if let KnownName::Workflow(workflow) = name {
+                self.workers.learn(workspace, &workflow)?;
+            }
+        }
         self.names.keep(workspace, &facts).await?;
         let request = PutCatalogItem {
             workspace: workspace.clone(),
             kind: CatalogKind::Setting,
             id: id.clone(),
             name: format!("push worker {}", kept.name),
-            body: Payload::of(&kept).map_err(|invalid| of_invalid(&invalid))?,
+            body: Payload::of(&kept).map_err(|invalid| problem_of_invalid(&invalid))?,
             expected: None,
             note: Some(self.note(workspace, by, &id, "registered")),
         };
-        let item = match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+        let item = match self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))? {
             PutOutcome::Put(item) => item,
             PutOutcome::NameTaken(other) => {
                 let detail = format!("The push worker {} has this name; choose another.", other.id);
@@ -251,8 +254,11 @@ impl PushWorkers {
             Problem::new(Code::NotFound, detail)
         };
         let id = Name::new("push worker id", id).map_err(|_| absent())?;
-        let item =
-            self.catalog().find_item(CatalogKind::Setting, &id).await.map_err(|error| of_store(&error))?;
+        let item = self
+            .catalog()
+            .find_item(CatalogKind::Setting, &id)
+            .await
+            .map_err(|error| problem_of_store(&error))?;
         let item = item.filter(|item| item.workspace == *workspace && id.as_str().starts_with(ID_PREFIX));
         let item = item.ok_or_else(absent)?;
         self.learn(&item)?;
@@ -268,11 +274,11 @@ impl PushWorkers {
             id: id.clone(),
             // Its name is free for another.
             name: format!("push worker {id}"),
-            body: Payload::of(&kept).map_err(|invalid| of_invalid(&invalid))?,
+            body: Payload::of(&kept).map_err(|invalid| problem_of_invalid(&invalid))?,
             expected: Some(item.version),
             note: Some(self.note(workspace, by, &id, "deleted")),
         };
-        match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+        match self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))? {
             PutOutcome::Put(item) => self.learn(&item).map(|()| shown),
             // Only a deletion changes one.
             PutOutcome::Stale(_) | PutOutcome::Missing | PutOutcome::Exists(_) | PutOutcome::NameTaken(_) => {
@@ -360,8 +366,8 @@ impl CatalogWatcher for PushWorkers {
         &*self.store
     }
 
-    fn looked(&self) -> &Looked {
-        &self.looked
+    fn last_read(&self) -> &LastRead {
+        &self.last_read
     }
 
     async fn take(&self, item: &CatalogItem) -> Result<(), Problem> {

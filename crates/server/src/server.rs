@@ -152,7 +152,7 @@ impl Server {
         keep(&engine, "catalog of webhook sources", &inbound, keep_learning);
         keep(&engine, "unprocessed webhooks", &inbound, InboundWebhooks::keep_sweeping);
         let push_workers = PushWorkers::new(
-            engine.background_loops(),
+            engine.background_loops().clone(),
             workers.clone(),
             worker_names.clone(),
             store.clone(),

@@ -25,7 +25,7 @@ use crate::push::carry::{Carried, Errand, ErrandKind, carry};
 use crate::push::conversation::Conversation;
 use crate::workers::Workers;
 
-/// What became of a request to a function.
+/// Result of a request to a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pushed {
     /// It answered with this body.
@@ -52,7 +52,7 @@ pub trait PushFunction: Send + Sync + 'static {
 pub struct PushTarget {
     /// Its workspace.
     pub workspace: WorkspaceId,
-    /// What its session says.
+    /// Names and limits that its session announces.
     pub facts: api::OpenWorkerSession,
     /// Reaches it.
     pub function: Arc<dyn PushFunction>,
@@ -98,7 +98,7 @@ impl Drop for SessionGuard {
     }
 }
 
-/// What the driver and its requests share.
+/// State shared by the driver and its requests.
 pub(crate) struct Shared {
     pub(crate) workers: Weak<Workers>,
     pub(crate) target: Arc<PushTarget>,
@@ -106,7 +106,7 @@ pub(crate) struct Shared {
     pub(crate) session: String,
 }
 
-/// Something that the driver waited for.
+/// Event that the driver waits for.
 enum Event {
     Polled(Option<Result<Heard, Problem>>),
     Carried(Box<Carried>),
@@ -221,7 +221,7 @@ impl Driver {
         self.last_number
     }
 
-    /// How much new work the function may get.
+    /// Number of new activations, attempts and calls that the function can begin.
     fn free(&self) -> u32 {
         let most = self.shared.target.facts.concurrency as usize;
         let waiting = self.calls.len() + self.runs.values().filter(|run| run.has_work()).count();
@@ -326,7 +326,7 @@ impl Driver {
         self.start(Errand::evict(run, activation));
     }
 
-    /// Sends what can be sent now.
+    /// Sends all work that is ready.
     fn send_waiting(&mut self) {
         let now = self.shared.clock.monotonic();
         // The next answer of the session gives a longer hold.
@@ -366,7 +366,7 @@ impl Driver {
         }));
     }
 
-    /// Takes in what came of a request. Returns false if the session is over.
+    /// Records the result of a request. Returns false if the session is over.
     fn take_back(&mut self, carried: Carried) -> bool {
         let Carried { errand, failed, heard, not_begun, is_session_over } = carried;
         if is_session_over {

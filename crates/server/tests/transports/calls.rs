@@ -1,4 +1,4 @@
-//! What only gRPC has: statuses, metadata, health, reflection, and requests that are no gRPC.
+//! gRPC itself: statuses, metadata, health, reflection, and requests that are not gRPC.
 
 use serde_json::{Value, json};
 

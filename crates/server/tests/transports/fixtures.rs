@@ -476,7 +476,7 @@ impl<'a> Player<'a> {
         let messages = answer.json()["messages"].as_array().cloned().ok_or_else(|| answer.text())?;
         let is_refused = |message: &&Value| {
             let detail = message["problem"]["detail"].as_str();
-            // What the fixture says itself is a violation.
+            // A violation that the fixture itself reports is expected.
             detail.is_some_and(|detail| !detail.starts_with("DeterminismViolation"))
         };
         if let Some(refused) = messages.iter().find(is_refused) {
@@ -569,7 +569,7 @@ fn has_outcome(record: &Value) -> bool {
     record["status"] == "COMPLETED" || record["status"] == "FAILED"
 }
 
-/// What asks for the operation of a record.
+/// Item that asks for the operation of a record.
 fn asking(op: usize, record: &Value) -> Value {
     let name = record["id"].as_str().unwrap().split('#').next().unwrap();
     let mut item = json!({ "op": op, "do": record["kind"], "name": name });

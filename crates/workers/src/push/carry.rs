@@ -15,7 +15,7 @@ use crate::push::{Heard, Pushed, Shared, Told};
 pub(crate) struct Errand {
     /// Names the request; the same if it is sent again because nothing was begun.
     pub(crate) id: Option<String>,
-    /// How much more work the function may get.
+    /// Free slots of the function, for the commit.
     pub(crate) free: u32,
     pub(crate) kind: ErrandKind,
 }
@@ -49,7 +49,7 @@ impl Errand {
     }
 }
 
-/// What came of an errand.
+/// Result of an errand.
 pub(crate) struct Carried {
     /// The errand: with the new exchange, and with the messages that must be sent again.
     pub(crate) errand: Errand,
@@ -61,7 +61,7 @@ pub(crate) struct Carried {
     pub(crate) is_session_over: bool,
 }
 
-/// What is handed in.
+/// Content of a commit.
 #[derive(Default)]
 struct HandedIn {
     runs: Vec<api::WorkerRunItems>,
@@ -157,7 +157,7 @@ struct Ended {
     attempt: u32,
 }
 
-/// What the function, or its silence, means for the session. Afterwards the errand has the new exchange.
+/// Builds the commit for an answer, or for a missing one. Adds the new exchange to the errand.
 fn hand_in(kind: &mut ErrandKind, answered: Option<PushAnswer>, why: &str) -> HandedIn {
     match kind {
         ErrandKind::Evict { run, activation } => {

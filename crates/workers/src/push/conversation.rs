@@ -1,4 +1,4 @@
-//! One activation of a run in a function that forgets: what was said, and what waits to be said.
+//! One activation of a run in a function that keeps no state: its exchanges, and messages that wait to be sent.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::limits::MAX_PUSHED_TURN_BYTES;
 use crate::push::carry::Errand;
 use crate::push::{Head, Told};
 
-/// What was said about one activation.
+/// Messages and answers of one activation.
 pub(crate) struct Conversation {
     pub(crate) run: String,
     /// Rises with each activation.
@@ -63,7 +63,7 @@ impl Conversation {
         }
     }
 
-    /// Takes a message. An attempt that was not yet sent is taken back by its `abort`.
+    /// Adds a message. An `abort` removes its attempt if that was not sent yet.
     pub(crate) fn hear(&mut self, told: Told) {
         if told.head.kind == "abort" {
             let before = self.waiting.len();
@@ -89,7 +89,7 @@ impl Conversation {
         !self.is_under_way && now >= self.not_before && self.has_work()
     }
 
-    /// What is sent now.
+    /// Builds the next request.
     pub(crate) fn send(&mut self, activation: String) -> Errand {
         self.is_under_way = true;
         let (turns, waiting) = (std::mem::take(&mut self.turns), std::mem::take(&mut self.waiting));

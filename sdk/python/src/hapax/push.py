@@ -38,7 +38,7 @@ Claim = Callable[[str], "bool | Awaitable[bool]"]
 
 
 class _Refused(Exception):
-    """Nothing was begun, or it is not known."""
+    """An answer other than 200."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -101,7 +101,7 @@ class PushHandler:
         call = self._find_call(first) if is_call else None
         claimed = self._claim(message_id)
         if not (await claimed if inspect.isawaitable(claimed) else claimed):
-            # The first delivery may be at work. What came of it only that one knows.
+            # The first delivery may still run, and only its response has the outcome.
             raise _Refused(409, "this request was delivered before")
         until = held_clock() + left
         if call is not None:

@@ -62,7 +62,7 @@ export function pushHandler(options: PushOptions): PushHandler {
   return request => functions.answer(request)
 }
 
-/** An answer that says that nothing was begun, or that it is not known. */
+/** An answer other than 200. */
 class Refused extends Error {
   constructor(
     readonly status: number,
@@ -114,7 +114,7 @@ class Functions {
     if (!(left > 0)) throw new Refused(410, 'the request is late: effects may not begin any more')
     const [first] = work.messages
     const find = this.find(work)
-    // The first delivery may be at work. What came of it only that one knows.
+    // The first delivery may still run, and only its response has the outcome.
     if (!(await this.claim(id))) throw new Refused(409, 'this request was delivered before')
     const hold = new Hold(new HoldClock(), () => undefined)
     hold.extend(hold.now(), left)

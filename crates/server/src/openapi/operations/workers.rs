@@ -56,6 +56,7 @@ pub(super) fn group() -> Group {
             )
             .body::<api::CreatePushWorker>()
             .answers::<api::IssuedPushWorker>(201, "The push worker and its secret.")
+            .with(&["Location"])
             .fails_with(&[Code::AddressNotAllowed, Code::NameTaken, Code::WorkflowTaken, Code::QuotaExceeded]),
         get("/api/v1/push-workers", "list_push_workers", "List push workers")
             .about("Lists the functions that work is sent to, without their secrets.")
