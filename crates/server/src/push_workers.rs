@@ -402,7 +402,7 @@ impl PushFunction for Function {
         may_send: Arc<dyn Fn() -> bool + Send + Sync>,
     ) -> BoxFuture<'static, Pushed> {
         let now = self.store.now();
-        let message = MessageId::of_key(self.workspace.as_str(), &id);
+        let message = MessageId::from_key(self.workspace.as_str(), &id);
         let at = UNIX_EPOCH + Duration::from_millis(u64::try_from(now.as_millis()).unwrap_or_default());
         let signed = self.signed(&message, at, body.as_bytes());
         let mut request = Request::post(self.url.clone(), body);
