@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use hapax_engine::Engine;
+use hapax_engine::model::Timestamp;
 use hapax_engine::store::{RequestKeyStore, Store};
 use hapax_workers::Workers;
 
+use crate::action_token::ActionTokens;
 use crate::authenticate::Authenticator;
 use crate::cursor::Cursors;
 use crate::definitions::Definitions;
@@ -32,6 +34,8 @@ pub struct App {
     pub directory: Directory,
     /// Authenticates callers.
     pub authenticator: Authenticator,
+    /// When this node was launched.
+    pub launched_at: Timestamp,
     /// Rate limits of credentials.
     pub request_rate: RequestRate,
     /// Limits callers that sent an invalid settle token.
@@ -50,6 +54,8 @@ pub struct App {
     pub(crate) entities: Arc<Entities>,
     /// Signs cursors.
     pub cursors: Cursors,
+    /// Signs action tokens.
+    pub(crate) action_tokens: ActionTokens,
     /// Live streams that are open.
     pub streams: Streams,
     /// Probe that checks if the store takes writes.

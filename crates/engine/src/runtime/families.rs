@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::background_loops::BackgroundLoop;
 use super::inner::{Inner, Phase};
 use super::run_slot::RunMessage;
 use super::{Engine, Error};
@@ -74,10 +75,13 @@ pub(crate) async fn sweep(inner: Arc<Inner>) {
     while inner.phase() == Phase::Running {
         let asked = inner.family_cancelled.notified();
         let stopped = inner.changed.notified();
-        if let Some(store) = inner.store.family_store()
-            && let Err(error) = sweep_all(&inner, store).await
-        {
-            tracing::warn!(%error, "a cancelled family could not be swept; trying again");
+        let swept = match inner.store.family_store() {
+            Some(store) => sweep_all(&inner, store).await,
+            None => Ok(()),
+        };
+        match swept {
+            Ok(()) => inner.loop_ran(BackgroundLoop::FamilySweep),
+            Err(error) => tracing::warn!(%error, "a cancelled family could not be swept; trying again"),
         }
         if inner.phase() != Phase::Running {
             return;

@@ -11,6 +11,7 @@ use tracing::Instrument;
 
 use super::EngineOptions;
 use super::announcer::Announcer;
+use super::background_loops::LoopTimes;
 use super::child_rate_limit::ChildRateLimiter;
 use super::crash_point::CrashPoint;
 use super::drive::Driver;
@@ -68,6 +69,8 @@ pub(crate) struct Inner {
     phase: AtomicU8,
     /// End of the last maintenance pass that left nothing to delete, in milliseconds since the epoch.
     retention_current_ms: AtomicI64,
+    /// When each background loop last succeeded.
+    pub(crate) loops: LoopTimes,
     /// Rate limit for child runs, per workspace.
     pub(crate) child_rate: ChildRateLimiter,
     /// Wakes the sweeper: a family was cancelled here.
@@ -100,6 +103,7 @@ impl Inner {
             next_look_ms: AtomicI64::new(i64::MAX),
             phase: AtomicU8::new(Phase::Running as u8),
             retention_current_ms: AtomicI64::new(kept_up_ms),
+            loops: LoopTimes::default(),
             child_rate: ChildRateLimiter::default(),
             family_cancelled: Notify::new(),
             changed: Notify::new(),

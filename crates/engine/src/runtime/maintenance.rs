@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::background_loops::BackgroundLoop;
 use super::inner::{Inner, Phase};
 use super::stats::Counters;
 use crate::limits::{KEEP_INBOUND_EVENTS_FOR, MAX_PURGE, PURGE_HURRY_AFTER, PURGE_SHARE};
@@ -32,6 +33,7 @@ pub(crate) async fn purge(inner: Arc<Inner>) {
         if is_over {
             if !current.has_failed {
                 inner.set_retention_current(inner.store.now());
+                inner.loop_ran(BackgroundLoop::Retention);
             }
             pass = None;
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
 
+use super::background_loops::BackgroundLoop;
 use super::drive::panic_text;
 use super::inner::{Inner, Phase};
 use super::stats::Counters;
@@ -200,7 +201,11 @@ pub(crate) async fn deliver(inner: Arc<Inner>) {
         let changed = inner.changed.notified();
         let now = inner.store.now();
         let poll_at = now.plus(inner.options.poll_every);
-        let look_at = match claim(&inner).await {
+        let claimed = claim(&inner).await;
+        if claimed.is_ok() {
+            inner.loop_ran(BackgroundLoop::Outbox);
+        }
+        let look_at = match claimed {
             Ok(next) => next.unwrap_or(poll_at).min(poll_at),
             Err(error) => {
                 tracing::warn!(%error, "looking for after-effects failed; trying again");

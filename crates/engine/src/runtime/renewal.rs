@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::background_loops::BackgroundLoop;
 use super::inner::{Inner, Phase};
 use super::run_slot::{RunMessage, RunSlot};
 use super::stats::Counters;
@@ -31,6 +32,7 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
         watch.look(&inner);
         let mut held = inner.slots.all();
         held.retain(|slot| is_worth_holding(&inner, slot));
+        let mut is_renewed = true;
         for batch in held.chunks(MAX_RENEWALS) {
             let leases = batch
                 .iter()
@@ -53,8 +55,14 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
                         }
                     }
                 }
-                Err(error) => tracing::warn!(%error, "leases could not be renewed; trying again"),
+                Err(error) => {
+                    is_renewed = false;
+                    tracing::warn!(%error, "leases could not be renewed; trying again");
+                }
             }
+        }
+        if is_renewed {
+            inner.loop_ran(BackgroundLoop::LeaseRenewal);
         }
         // A lease that expired here is given up, whatever the store says later.
         let now = inner.clock.monotonic();

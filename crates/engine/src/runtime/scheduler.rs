@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::watch;
 
+use super::background_loops::BackgroundLoop;
 use super::crash_point::CrashPoint;
 use super::inner::{Inner, Phase};
 use super::stats::Counters;
@@ -24,7 +25,11 @@ pub(crate) async fn schedule(inner: Arc<Inner>) {
         // clock may be an hour ahead and would poll without end.
         let now = inner.store.now();
         let poll_at = now.plus(inner.options.poll_every);
-        let look_at = match claim_due(&inner).await {
+        let found = claim_due(&inner).await;
+        if found.is_ok() {
+            inner.loop_ran(BackgroundLoop::Scheduler);
+        }
+        let look_at = match found {
             // More runs may be due. Look again as soon as there is room.
             Ok((claimed, _)) if claimed > 0 => now,
             Ok((_, Some(next))) if inner.room() > 0 => next.min(poll_at),

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
-use hapax_engine::model::Invalid;
+use hapax_engine::model::{Invalid, LedgerEntry, WorkflowRef, WorkflowSelector};
 use http::StatusCode;
 
 use super::doubts::PageOf;
@@ -15,8 +15,26 @@ use super::runs::run_id;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::problem_of;
+use crate::identity::Identity;
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_effect, shown_note};
+
+/// Effects, each with the host of its provider if a document on this node names it.
+fn shown(app: &App, identity: &Identity, entries: &[LedgerEntry]) -> Vec<api::LedgerEntry> {
+    let provider = |entry: &LedgerEntry| match &entry.entity {
+        Some(entity) => {
+            let found = app.entities.find_by_type(&identity.workspace, &entity.kind)?;
+            found.document().provider_of(&entry.step)
+        }
+        None => {
+            let of: WorkflowSelector = entry.workflow.as_deref()?.parse().ok()?;
+            let workflow = WorkflowRef { name: of.name, version: of.version? };
+            let found = app.definitions.find_document(&identity.workspace, &workflow)?;
+            found.document().provider_of(&entry.step)
+        }
+    };
+    entries.iter().map(|entry| shown_effect(entry, provider(entry))).collect()
+}
 
 /// The effects of one run: every attempt, claim, probe, ruling and rejected write.
 pub(crate) async fn ledger_of_run(
@@ -26,7 +44,7 @@ pub(crate) async fn ledger_of_run(
 ) -> Result<Json<api::Page<api::LedgerEntry>>, Refused> {
     let run = run_id(&id)?;
     let entries = app.engine_for(&identity).ledger(run).await.map_err(|error| problem_of(&error))?;
-    Ok(Json(api::Page { items: entries.iter().map(shown_effect).collect(), next_cursor: None }))
+    Ok(Json(api::Page { items: shown(&app, &identity, &entries), next_cursor: None }))
 }
 
 /// The effects of the workspace: of runs, newest run first, then of operations on entities; `limit` counts runs and operations.
@@ -43,7 +61,7 @@ pub(crate) async fn ledger(
     let listed = app.engine_for(&identity).list_effects(after, limit).await;
     let listed = listed.map_err(|error| problem_of(&error))?;
     let next_cursor = listed.next.map(|next| pages.seal(&next.to_string()));
-    Ok(Json(api::Page { items: listed.entries.iter().map(shown_effect).collect(), next_cursor }))
+    Ok(Json(api::Page { items: shown(&app, &identity, &listed.entries), next_cursor }))
 }
 
 /// The journal of one run, oldest first.

@@ -30,6 +30,7 @@ pub(crate) fn shown_entity_view(view: &EntityView, workflow: &Name, now: Timesta
         entity: shown_entity(&view.entity),
         workflow: workflow.to_string(),
         pending_operation: view.holder.as_ref().map(|holder| shown_pending(holder, now)),
+        janitor: None,
         allowed_actions: view.allowed.iter().map(shown_action).collect(),
     }
 }

@@ -114,10 +114,12 @@ pub(crate) fn shown_run_with_steps(
     view: &RunView,
     log: &RunLog,
     definition: Option<String>,
+    is_whole: bool,
 ) -> api::RunDetail {
     let mut run = shown_run(view, definition);
     run.current_step_name = current_step(&log.steps).map(|step| step.id.to_string());
-    api::RunDetail { run, steps: shown_steps(log) }
+    let steps = if is_whole { shown_steps(log) } else { Vec::new() };
+    api::RunDetail { run, steps }
 }
 
 fn pending_request(head: &RunHead) -> Option<api::PendingRequest> {

@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::hold::Hold;
 use crate::limits::{CLAIM_STALE_AFTER, HEARTBEAT_EVERY, MAX_HEARTBEATS};
 use crate::model::{Operation, OperationId, WorkspaceId};
+use crate::runtime::background_loops::BackgroundLoop;
 use crate::runtime::inner::{Inner, Phase};
 use crate::store::HeldOperation;
 
@@ -134,13 +135,17 @@ pub(crate) async fn send_heartbeats(inner: Arc<Inner>) {
             return;
         }
         last = inner.clock.now();
-        heartbeat_all(&inner).await;
+        if heartbeat_all(&inner).await {
+            inner.loop_ran(BackgroundLoop::Heartbeats);
+        }
     }
 }
 
-/// Sends one heartbeat for all active operations and stops operations that are no longer held.
-pub(super) async fn heartbeat_all(inner: &Inner) {
-    let Some(store) = inner.store.entity_store() else { return };
+/// Sends one heartbeat for all active operations and stops operations that are no longer held. Returns whether the store
+/// heard all of them.
+pub(super) async fn heartbeat_all(inner: &Inner) -> bool {
+    let Some(store) = inner.store.entity_store() else { return true };
+    let mut is_heard = true;
     let all = inner.active_operations.all();
     for batch in all.chunks(MAX_HEARTBEATS) {
         let active = batch.iter().map(|active| HeldOperation {
@@ -160,6 +165,7 @@ pub(super) async fn heartbeat_all(inner: &Inner) {
                 }
             }
             Err(error) => {
+                is_heard = false;
                 tracing::warn!(%error, "the store does not hear that operations are alive; trying again")
             }
         }
@@ -169,4 +175,5 @@ pub(super) async fn heartbeat_all(inner: &Inner) {
         tracing::warn!(operation = %active.id, "the claim could not be kept; the operation is given up here");
         active.hold.lose();
     }
+    is_heard
 }

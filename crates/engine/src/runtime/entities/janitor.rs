@@ -14,6 +14,7 @@ use crate::model::{
     JournalEvent, Name, Operation, OperationEnd, Recovery, RevertRule, StepView, Timestamp, UncoveredClaim,
     WorkspaceId,
 };
+use crate::runtime::background_loops::BackgroundLoop;
 use crate::runtime::inner::{Inner, Phase};
 use crate::runtime::stats::Counters;
 use crate::runtime::{Engine, Error};
@@ -121,7 +122,11 @@ async fn janitor_loop(
         // Counted from the start of the pass, so that a slow pass does not delay the next.
         let next = shared.clock.now().plus(janitor.every);
         if let Some(engine) = engine() {
-            match run_pass(&engine, &module, janitor).await {
+            let passed = run_pass(&engine, &module, janitor).await;
+            if passed.is_ok() {
+                shared.loop_ran(BackgroundLoop::Janitor(module.clone()));
+            }
+            match passed {
                 Ok(JanitorReport { reverted: 0, held: 0, followed: 0, settled: 0, strays: 0 }) => {}
                 Ok(report) => tracing::warn!(%module, ?report, "claims were left behind"),
                 Err(error) => tracing::warn!(%module, %error, "the janitor could not look; trying again"),
