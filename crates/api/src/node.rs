@@ -3,23 +3,20 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::DurationText;
-
 /// A background loop of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeLoop {
-    /// Its name: `scheduler`, `lease_renewal`, `outbox`, `heartbeats`, `family_sweep`, `retention`, or
-    /// `janitor:MODULE`.
+    /// Its name, such as `scheduler` or `janitor of billing`.
     pub name: String,
-    /// Longest time between two passes.
-    pub every: DurationText,
-    /// When it last ended without an error.
+    /// When it last finished a pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub last_run_at: Option<String>,
-    /// Has it missed several passes in a row?
-    pub is_late: bool,
+    /// Has it panicked, and is to be restarted in a moment?
+    pub is_down: bool,
+    /// Panics since the node was started. Each was followed by a restart.
+    pub panics: u64,
 }
 
 /// A setting in force.

@@ -92,7 +92,7 @@ post("/api/v1/entity-workflows", {
         {"step_id": 10, "step_key": "close", "status": "approved", "successful_state": "closed",
          "claim_state": ["closing", "approved"], "action": "echo"},
         {"step_id": 20, "step_key": "refund", "status": "closed", "successful_state": "refunded",
-         "claim_state": ["refunding", "closed"], "action": {"workflow": "refund-approval"}, "irreversible": "once",
+         "claim_state": ["refunding", "closed"], "action": {"workflow": "refund-approval", "input": {"order": "{{ input.order }}", "amount": "{{ input.amount }}"}}, "irreversible": "once",
          "effect": "non_idempotent"}]})
 post("/api/v1/webhook-sources", {
     "name": "shop", "signature": {"scheme": "none", "allowUnsigned": True}, "eventId": {"pointer": "/id"},

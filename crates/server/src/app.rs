@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use hapax_engine::Engine;
-use hapax_engine::model::Timestamp;
 use hapax_engine::store::{RequestKeyStore, Store};
 use hapax_workers::Workers;
 
@@ -14,14 +13,14 @@ use crate::definitions::Definitions;
 use crate::directory::Directory;
 use crate::entities::Entities;
 use crate::event_stream::Streams;
-use crate::hooks::Hooks;
 use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::pages::List;
 use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::store_probe::StoreProbe;
-use crate::subscriptions::Subscriptions;
+use crate::webhooks::inbound::InboundWebhooks;
+use crate::webhooks::outbound::Subscriptions;
 use crate::worker_names::WorkerNames;
 
 /// The server's parts, as handlers see them.
@@ -34,8 +33,6 @@ pub struct App {
     pub directory: Directory,
     /// Authenticates callers.
     pub authenticator: Authenticator,
-    /// When this node was launched.
-    pub launched_at: Timestamp,
     /// Rate limits of credentials.
     pub request_rate: RequestRate,
     /// Limits callers that sent an invalid settle token.
@@ -45,7 +42,7 @@ pub struct App {
     /// Outgoing webhook subscriptions.
     pub(crate) subscriptions: Arc<Subscriptions>,
     /// Incoming webhooks.
-    pub(crate) hooks: Arc<Hooks>,
+    pub(crate) inbound: Arc<InboundWebhooks>,
     /// Workers that are connected to this node.
     pub(crate) workers: Arc<Workers>,
     /// Names that workers have offered.

@@ -80,7 +80,7 @@ impl Authenticator {
             Some(_) => Err(self.refuse(address, Some(&key))),
             None => {
                 // Takes as long as for an existing id.
-                std::hint::black_box(SecretHash::of_nobody().matches(&key.hash()));
+                std::hint::black_box(SecretHash::unmatchable().matches(&key.hash()));
                 Err(self.refuse(address, Some(&key)))
             }
         }
@@ -93,7 +93,7 @@ impl Authenticator {
         credential: &Name,
         now: Timestamp,
     ) -> Result<Option<Arc<Identity>>, Problem> {
-        let Some(id) = KeyId::of_credential(credential) else { return Ok(None) };
+        let Some(id) = KeyId::from_credential(credential) else { return Ok(None) };
         let found = self.find_by_id(&id).await?;
         Ok(found.and_then(|(credential, identity)| credential.is_alive(now).then_some(identity)))
     }
@@ -107,7 +107,7 @@ impl Authenticator {
     /// Removes a credential from the cache after a change on this node.
     pub fn forget(&self, credential: &Name) {
         let mut known = self.known.lock().expect("no holder panics");
-        if let Some(id) = KeyId::of_credential(credential) {
+        if let Some(id) = KeyId::from_credential(credential) {
             known.credentials.remove(&id);
         }
         known.changes += 1;

@@ -123,8 +123,6 @@ pub const SHOW_TRIES: u32 = 5;
 pub const SETTLE_TOKEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Longest lifetime of a settle token.
 pub const MAX_SETTLE_TOKEN_FOR: Duration = Duration::from_secs(90 * 24 * 3600);
-/// Grace beyond three intervals before a background loop counts as late.
-pub const LOOP_IS_LATE_AFTER: Duration = Duration::from_secs(30);
 /// Default lifetime of an action token.
 pub const ACTION_TOKEN_FOR: Duration = Duration::from_secs(10 * 60);
 /// Longest lifetime of an action token.

@@ -33,11 +33,11 @@ async fn show(mut visit: Visit, Path(id): Path<String>) -> Result<Response, Fail
         div #operation data-fragment {
             div.heading {
                 p.crumb { a href="/console/entities" { "Entities" } " / " (ui::entity_link(&operation.entity_type, &operation.entity_id)) }
-                h1 { (operation.step_key) " " (ui::of_operation(operation.status)) }
+                h1 { (operation.step_key) " " (ui::operation_badge(operation.status)) }
                 p.about { (ui::id(&operation.id)) }
             }
             @if let Some(failure) = &operation.failure {
-                div.notice.bad { p.sentence { (failure.message) } @if let Some(code) = &failure.code { p { code { (code) } } } }
+                div.notice.bad { p.sentence { (ui::sentence(&failure.message)) } @if let Some(code) = &failure.code { p { code { (code) } } } }
             }
             @if operation.status == OperationStatus::InDoubt { (rulings(&visit, operation)) }
             @if operation.may_repeat { p.hint { "An earlier attempt under the same effect key may have happened. The provider keeps it from happening twice only if it honours the key." } }

@@ -24,12 +24,12 @@ pub(super) fn routes() -> Router<Arc<Console>> {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Asked {
+struct SearchQuery {
     #[serde(default)]
     q: String,
 }
 
-async fn show(mut visit: Visit, Query(Asked { q }): Query<Asked>) -> Result<Response, Failure> {
+async fn show(mut visit: Visit, Query(SearchQuery { q }): Query<SearchQuery>) -> Result<Response, Failure> {
     let q = q.trim().to_owned();
     visit.frame.search.clone_from(&q);
     let why: Option<Why> = match q.is_empty() {
@@ -121,7 +121,7 @@ fn told(Effects { entries, is_cut }: &Effects) -> Markup {
         vec![
             html! { b { (entry.step_id) } },
             html! { @match &entry.provider { Some(host) => { (host) }, None => { (ui::none()) } } },
-            html! { @match entry.status { Some(status) => { (ui::of_step(status)) }, None => { (ui::none()) } } },
+            html! { @match entry.status { Some(status) => { (ui::step_badge(status)) }, None => { (ui::none()) } } },
             html! { span.number { (entry.attempt_log.len()) "×" } },
             ledger::happened(entry),
             html! { @if let Some(run) = &entry.run_id { (ui::run_link(run)) } },

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::background_loops::BackgroundLoop;
+use super::background::LoopReporter;
 use super::inner::{Inner, Phase};
 use super::run_slot::RunMessage;
 use super::{Engine, Error};
@@ -71,18 +71,16 @@ fn no_families() -> Error {
 
 /// Sweeps cancelled families until the engine stops: at once after a local cancellation, and periodically for
 /// sweeps that a crash interrupted.
-pub(crate) async fn sweep(inner: Arc<Inner>) {
+pub(crate) async fn sweep(inner: Arc<Inner>, reporter: LoopReporter) {
     while inner.phase() == Phase::Running {
         let asked = inner.family_cancelled.notified();
         let stopped = inner.changed.notified();
-        let swept = match inner.store.family_store() {
-            Some(store) => sweep_all(&inner, store).await,
-            None => Ok(()),
-        };
-        match swept {
-            Ok(()) => inner.loop_ran(BackgroundLoop::FamilySweep),
-            Err(error) => tracing::warn!(%error, "a cancelled family could not be swept; trying again"),
+        if let Some(store) = inner.store.family_store()
+            && let Err(error) = sweep_all(&inner, store).await
+        {
+            tracing::warn!(%error, "a cancelled family could not be swept; trying again");
         }
+        reporter.pass();
         if inner.phase() != Phase::Running {
             return;
         }

@@ -11,7 +11,7 @@ use tracing::Instrument;
 
 use super::EngineOptions;
 use super::announcer::Announcer;
-use super::background_loops::LoopTimes;
+use super::background::BackgroundLoops;
 use super::child_rate_limit::ChildRateLimiter;
 use super::crash_point::CrashPoint;
 use super::drive::Driver;
@@ -69,12 +69,12 @@ pub(crate) struct Inner {
     phase: AtomicU8,
     /// End of the last maintenance pass that left nothing to delete, in milliseconds since the epoch.
     retention_current_ms: AtomicI64,
-    /// When each background loop last succeeded.
-    pub(crate) loops: LoopTimes,
     /// Rate limit for child runs, per workspace.
     pub(crate) child_rate: ChildRateLimiter,
     /// Wakes the sweeper: a family was cancelled here.
     pub(crate) family_cancelled: Notify,
+    /// Loops that run as long as the engine.
+    pub(crate) loops: BackgroundLoops,
     /// Notified when the phase or the set of active runs changes.
     pub(crate) changed: Notify,
 }
@@ -82,6 +82,7 @@ pub(crate) struct Inner {
 impl Inner {
     pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: EngineOptions) -> Self {
         let kept_up_ms = store.now().as_millis();
+        let loops = BackgroundLoops::new(clock.clone());
         Inner {
             store,
             clock,
@@ -103,9 +104,9 @@ impl Inner {
             next_look_ms: AtomicI64::new(i64::MAX),
             phase: AtomicU8::new(Phase::Running as u8),
             retention_current_ms: AtomicI64::new(kept_up_ms),
-            loops: LoopTimes::default(),
             child_rate: ChildRateLimiter::default(),
             family_cancelled: Notify::new(),
+            loops,
             changed: Notify::new(),
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
 
-use super::background_loops::BackgroundLoop;
+use super::background::LoopReporter;
 use super::drive::panic_text;
 use super::inner::{Inner, Phase};
 use super::stats::Counters;
@@ -193,7 +193,7 @@ impl Engine {
 }
 
 /// Looks for due messages when one was committed here, one is due, or the poll interval is over.
-pub(crate) async fn deliver(inner: Arc<Inner>) {
+pub(crate) async fn deliver(inner: Arc<Inner>, reporter: LoopReporter) {
     while inner.phase() == Phase::Running {
         let outbox_ready = inner.outbox_ready.notified();
         tokio::pin!(outbox_ready);
@@ -201,17 +201,14 @@ pub(crate) async fn deliver(inner: Arc<Inner>) {
         let changed = inner.changed.notified();
         let now = inner.store.now();
         let poll_at = now.plus(inner.options.poll_every);
-        let claimed = claim(&inner).await;
-        if claimed.is_ok() {
-            inner.loop_ran(BackgroundLoop::Outbox);
-        }
-        let look_at = match claimed {
+        let look_at = match claim(&inner).await {
             Ok(next) => next.unwrap_or(poll_at).min(poll_at),
             Err(error) => {
                 tracing::warn!(%error, "looking for after-effects failed; trying again");
                 poll_at
             }
         };
+        reporter.pass();
         // A due message without room is picked up as soon as there is room.
         let look_at = look_at.max(now.plus(Duration::from_millis(1)));
         tokio::select! {

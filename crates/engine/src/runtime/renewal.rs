@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::background_loops::BackgroundLoop;
+use super::background::LoopReporter;
 use super::inner::{Inner, Phase};
 use super::run_slot::{RunMessage, RunSlot};
 use super::stats::Counters;
@@ -12,7 +12,7 @@ use crate::store::{HeldLease, RenewLeases};
 
 /// Renews all leases three times per lease time. A run whose lease cannot be renewed stops before the lease
 /// expires.
-pub(crate) async fn renew(inner: Arc<Inner>) {
+pub(crate) async fn renew(inner: Arc<Inner>, reporter: LoopReporter) {
     let every = inner.options.lease_for / 3;
     let mut watch = StoreClockWatch::new(&inner);
     loop {
@@ -32,7 +32,6 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
         watch.look(&inner);
         let mut held = inner.slots.all();
         held.retain(|slot| is_worth_holding(&inner, slot));
-        let mut is_renewed = true;
         for batch in held.chunks(MAX_RENEWALS) {
             let leases = batch
                 .iter()
@@ -55,14 +54,8 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
                         }
                     }
                 }
-                Err(error) => {
-                    is_renewed = false;
-                    tracing::warn!(%error, "leases could not be renewed; trying again");
-                }
+                Err(error) => tracing::warn!(%error, "leases could not be renewed; trying again"),
             }
-        }
-        if is_renewed {
-            inner.loop_ran(BackgroundLoop::LeaseRenewal);
         }
         // A lease that expired here is given up, whatever the store says later.
         let now = inner.clock.monotonic();
@@ -70,6 +63,7 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
             tracing::warn!(run = %slot.run, "the lease could not be kept; the run is given up here");
             slot.send(RunMessage::LeaseLost);
         }
+        reporter.pass();
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::watch;
 
-use super::background_loops::BackgroundLoop;
+use super::background::LoopReporter;
 use super::crash_point::CrashPoint;
 use super::inner::{Inner, Phase};
 use super::stats::Counters;
@@ -14,7 +14,7 @@ use crate::model::Timestamp;
 use crate::store::{ClaimRuns, StoreResult};
 
 /// Looks for due runs after a notification, when a timer is due, or when the poll interval is over.
-pub(crate) async fn schedule(inner: Arc<Inner>) {
+pub(crate) async fn schedule(inner: Arc<Inner>, reporter: LoopReporter) {
     let mut hints = inner.store.hints();
     while inner.phase() == Phase::Running {
         let nudged = inner.scheduler_wakeup.notified();
@@ -25,11 +25,7 @@ pub(crate) async fn schedule(inner: Arc<Inner>) {
         // clock may be an hour ahead and would poll without end.
         let now = inner.store.now();
         let poll_at = now.plus(inner.options.poll_every);
-        let found = claim_due(&inner).await;
-        if found.is_ok() {
-            inner.loop_ran(BackgroundLoop::Scheduler);
-        }
-        let look_at = match found {
+        let look_at = match claim_due(&inner).await {
             // More runs may be due. Look again as soon as there is room.
             Ok((claimed, _)) if claimed > 0 => now,
             Ok((_, Some(next))) if inner.room() > 0 => next.min(poll_at),
@@ -39,6 +35,7 @@ pub(crate) async fn schedule(inner: Arc<Inner>) {
                 poll_at
             }
         };
+        reporter.pass();
         let look_at = look_at.min(Timestamp::from_millis(inner.next_look_ms.load(Ordering::Acquire)));
         if look_at <= inner.store.now() {
             // A run that cannot be claimed yet must not cause a busy loop.

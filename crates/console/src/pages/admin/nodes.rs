@@ -68,14 +68,14 @@ pub(super) async fn show(visit: Visit, Query(Place { cursor }): Query<Place>) ->
 fn about(visit: &Visit, node: &Node) -> Markup {
     let loops = node.loops.iter().map(|it| {
         vec![
-            html! { b { (meaning(&it.name).0) } div.dim { (meaning(&it.name).1) } },
-            match (it.is_late, &it.last_run_at) {
-                (true, _) => ui::badge(ui::State::Bad, "Late"),
-                (false, Some(_)) => ui::badge(ui::State::Good, "In time"),
+            html! { b { (capitalised(&it.name)) } @if let Some(about) = meaning(&it.name) { div.dim { (about) } } },
+            match (it.is_down, &it.last_run_at) {
+                (true, _) => ui::badge(ui::State::Bad, "Restarting"),
+                (false, Some(_)) => ui::badge(ui::State::Good, "Works"),
                 (false, None) => ui::badge(ui::State::Waiting, "Not yet"),
             },
             html! { @match &it.last_run_at { Some(at) => { (ui::ago(at, visit.now_ms)) }, None => { (ui::none()) } } },
-            html! { "every " (it.every.to_string()) },
+            html! { span.number { @if it.panics == 0 { span.dim { "0" } } @else { (it.panics) } } },
         ]
     });
     let settings =
@@ -87,7 +87,7 @@ fn about(visit: &Visit, node: &Node) -> Markup {
         }
         section {
             h2 { "Background loops of this node" }
-            (ui::table(&["Loop", "How it is", "Last run", "How often"], loops.collect(), "None."))
+            (ui::table(&["Loop", "How it is", "Last run", "Panics"], loops.collect(), "None."))
         }
         section {
             h2 { "Settings in force on this node" }
@@ -96,21 +96,23 @@ fn about(visit: &Visit, node: &Node) -> Markup {
     }
 }
 
-/// Name and purpose of a loop.
-fn meaning(name: &str) -> (String, &'static str) {
-    let (plain, purpose) = match name {
-        "scheduler" => ("Scheduler", "Finds runs that are due, and takes them over from vanished nodes."),
-        "lease_renewal" => ("Lease renewal", "Keeps the leases of the runs that this node drives."),
-        "outbox" => ("Outbox", "Delivers after-effects and webhooks."),
-        "heartbeats" => ("Heartbeats", "Tells janitors that the holders of claims on this node live."),
-        "family_sweep" => ("Family sweep", "Cancels the descendants of cancelled runs."),
-        "retention" => ("Retention", "Deletes what has expired."),
-        _ => match name.strip_prefix("janitor:") {
-            Some(module) => {
-                return (format!("Janitor of {module}"), "Gives back claims of vanished holders.");
-            }
-            None => return (name.to_owned(), ""),
-        },
-    };
-    (plain.to_owned(), purpose)
+fn capitalised(name: &str) -> String {
+    let mut letters = name.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Purpose of a loop, if its name does not say it.
+fn meaning(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "scheduler" => "Finds runs that are due, and takes them over from vanished nodes.",
+        "lease renewal" => "Keeps the leases of the runs that this node drives.",
+        "outbox" => "Delivers after-effects and webhooks.",
+        "heartbeats" => "Tells janitors that the holders of claims on this node live.",
+        "cancelled families" => "Cancels the descendants of cancelled runs.",
+        "retention" => "Deletes what has expired.",
+        "use of keys" => "Writes down how often keys were used.",
+        _ if name.starts_with("janitor of ") => "Gives back claims of vanished holders.",
+        _ if name.starts_with("catalog of ") => "Learns what changed on other nodes.",
+        _ => return None,
+    })
 }

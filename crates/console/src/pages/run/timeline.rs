@@ -136,7 +136,7 @@ fn row(step: &Step, ledger: &[LedgerEntry], scale: &Scale, now: i64) -> Markup {
             }
             div.inside {
                 (ui::known(vec![
-                    ("Status", Some(ui::of_step(step.status))),
+                    ("Status", Some(ui::step_badge(step.status))),
                     ("Began", Some(ui::time(&step.started_at))),
                     ("Ended", step.ended_at.as_deref().map(ui::time)),
                     ("Due", step.due_at.as_deref().map(ui::time)),
@@ -145,7 +145,7 @@ fn row(step: &Step, ledger: &[LedgerEntry], scale: &Scale, now: i64) -> Markup {
                     ("Child", step.child_run_id.as_deref().map(ui::run_link)),
                 ]))
                 @if let Some(failure) = &step.failure {
-                    div.notice.bad { p { (failure.message) } p.dim { (text::spelled(&failure.class)) @if let Some(code) = &failure.code { " · " code { (code) } } } }
+                    div.notice.bad { p { (ui::sentence(&failure.message)) } p.dim { (text::spelled(&failure.class)) @if let Some(code) = &failure.code { " · " code { (code) } } } }
                 }
                 @if let Some(entry) = entry.filter(|entry| !entry.attempt_log.is_empty()) { (attempts(entry)) }
                 @if let Some(output) = &step.output { h3 { "Output" } (ui::json(output.text())) }

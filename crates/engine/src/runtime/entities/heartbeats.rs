@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::hold::Hold;
 use crate::limits::{CLAIM_STALE_AFTER, HEARTBEAT_EVERY, MAX_HEARTBEATS};
 use crate::model::{Operation, OperationId, WorkspaceId};
-use crate::runtime::background_loops::BackgroundLoop;
+use crate::runtime::background::LoopReporter;
 use crate::runtime::inner::{Inner, Phase};
 use crate::store::HeldOperation;
 
@@ -114,7 +114,7 @@ impl ActiveOperations {
 }
 
 /// Sends heartbeats for the active operations, several times within the shortest janitor timeout.
-pub(crate) async fn send_heartbeats(inner: Arc<Inner>) {
+pub(crate) async fn send_heartbeats(inner: Arc<Inner>, reporter: LoopReporter) {
     let mut last = inner.clock.now();
     loop {
         let patience = inner.entities.shortest_patience().unwrap_or(CLAIM_STALE_AFTER);
@@ -135,17 +135,14 @@ pub(crate) async fn send_heartbeats(inner: Arc<Inner>) {
             return;
         }
         last = inner.clock.now();
-        if heartbeat_all(&inner).await {
-            inner.loop_ran(BackgroundLoop::Heartbeats);
-        }
+        heartbeat_all(&inner).await;
+        reporter.pass();
     }
 }
 
-/// Sends one heartbeat for all active operations and stops operations that are no longer held. Returns whether the store
-/// heard all of them.
-pub(super) async fn heartbeat_all(inner: &Inner) -> bool {
-    let Some(store) = inner.store.entity_store() else { return true };
-    let mut is_heard = true;
+/// Sends one heartbeat for all active operations and stops operations that are no longer held.
+pub(super) async fn heartbeat_all(inner: &Inner) {
+    let Some(store) = inner.store.entity_store() else { return };
     let all = inner.active_operations.all();
     for batch in all.chunks(MAX_HEARTBEATS) {
         let active = batch.iter().map(|active| HeldOperation {
@@ -165,7 +162,6 @@ pub(super) async fn heartbeat_all(inner: &Inner) -> bool {
                 }
             }
             Err(error) => {
-                is_heard = false;
                 tracing::warn!(%error, "the store does not hear that operations are alive; trying again")
             }
         }
@@ -175,5 +171,4 @@ pub(super) async fn heartbeat_all(inner: &Inner) -> bool {
         tracing::warn!(operation = %active.id, "the claim could not be kept; the operation is given up here");
         active.hold.lose();
     }
-    is_heard
 }

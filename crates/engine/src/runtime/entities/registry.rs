@@ -161,7 +161,7 @@ impl EntityRegistry {
         }
     }
 
-    pub(in crate::runtime) fn find_janitor(&self, module: &Name) -> Option<Janitor> {
+    pub(super) fn find_janitor(&self, module: &Name) -> Option<Janitor> {
         self.janitors.read().expect("no holder panics").get(module).copied()
     }
 
@@ -171,12 +171,12 @@ impl EntityRegistry {
     }
 
     /// Modules whose janitors run here.
-    pub(in crate::runtime) fn modules(&self) -> BTreeSet<Name> {
+    pub(super) fn modules(&self) -> BTreeSet<Name> {
         self.janitors.read().expect("no holder panics").keys().cloned().collect()
     }
 
     /// Shortest time after which any janitor treats a holder as gone.
-    pub(in crate::runtime) fn shortest_patience(&self) -> Option<Duration> {
+    pub(super) fn shortest_patience(&self) -> Option<Duration> {
         self.janitors.read().expect("no holder panics").values().map(|janitor| janitor.stale_after).min()
     }
 

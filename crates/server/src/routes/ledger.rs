@@ -1,13 +1,11 @@
-//! Evidence for people and auditors: the ledger, the journal, the audit log, notes.
+//! The ledger: the effects of runs and operations.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_engine::model::{Invalid, LedgerEntry, WorkflowRef, WorkflowSelector};
-use http::StatusCode;
 
 use super::doubts::PageOf;
 use super::request::{Caller, PathOf, QueryOf, page_limit};
@@ -16,11 +14,10 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::problem_of;
 use crate::identity::Identity;
-use crate::strict_json::StrictJson;
-use crate::translate::{shown_effect, shown_note};
+use crate::translate::effect_to_api;
 
 /// Effects, each with the host of its provider if a document on this node names it.
-fn shown(app: &App, identity: &Identity, entries: &[LedgerEntry]) -> Vec<api::LedgerEntry> {
+fn to_api(app: &App, identity: &Identity, entries: &[LedgerEntry]) -> Vec<api::LedgerEntry> {
     let provider = |entry: &LedgerEntry| match &entry.entity {
         Some(entity) => {
             let found = app.entities.find_by_type(&identity.workspace, &entity.kind)?;
@@ -33,22 +30,22 @@ fn shown(app: &App, identity: &Identity, entries: &[LedgerEntry]) -> Vec<api::Le
             found.document().provider_of(&entry.step)
         }
     };
-    entries.iter().map(|entry| shown_effect(entry, provider(entry))).collect()
+    entries.iter().map(|entry| effect_to_api(entry, provider(entry))).collect()
 }
 
 /// The effects of one run: every attempt, claim, probe, ruling and rejected write.
-pub(crate) async fn ledger_of_run(
+pub(crate) async fn list_of_run(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
 ) -> Result<Json<api::Page<api::LedgerEntry>>, Refused> {
     let run = run_id(&id)?;
     let entries = app.engine_for(&identity).ledger(run).await.map_err(|error| problem_of(&error))?;
-    Ok(Json(api::Page { items: shown(&app, &identity, &entries), next_cursor: None }))
+    Ok(Json(api::Page { items: to_api(&app, &identity, &entries), next_cursor: None }))
 }
 
 /// The effects of the workspace: of runs, newest run first, then of operations on entities; `limit` counts runs and operations.
-pub(crate) async fn ledger(
+pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     QueryOf(page): QueryOf<PageOf>,
@@ -61,37 +58,5 @@ pub(crate) async fn ledger(
     let listed = app.engine_for(&identity).list_effects(after, limit).await;
     let listed = listed.map_err(|error| problem_of(&error))?;
     let next_cursor = listed.next.map(|next| pages.seal(&next.to_string()));
-    Ok(Json(api::Page { items: shown(&app, &identity, &listed.entries), next_cursor }))
-}
-
-/// The journal of one run, oldest first.
-pub(crate) async fn notes(
-    State(app): State<Arc<App>>,
-    Caller(identity): Caller,
-    PathOf(id): PathOf<String>,
-    QueryOf(page): QueryOf<PageOf>,
-) -> Result<Json<api::Page<api::JournalEntry>>, Refused> {
-    let limit = page_limit(page.limit.as_deref())?;
-    let pages = app.list(&identity, "journal", &id);
-    let after = pages.place(page.cursor.as_deref(), str::parse)?;
-    let engine = app.engine_for(&identity);
-    let found = engine.list_journal(Some(run_id(&id)?), false, after.unwrap_or(0), limit).await;
-    let found = found.map_err(|error| problem_of(&error))?;
-    let next_cursor = pages.next(&found, limit, |last| last.place.to_string());
-    let items = found.iter().map(|placed| shown_note(&placed.note)).collect();
-    Ok(Json(api::Page { items, next_cursor }))
-}
-
-/// Adds a note to a run, in any status.
-pub(crate) async fn add_note(
-    State(app): State<Arc<App>>,
-    Caller(identity): Caller,
-    PathOf(id): PathOf<String>,
-    StrictJson { value: asked, .. }: StrictJson<api::AddNote>,
-) -> Result<Response, Refused> {
-    let run = run_id(&id)?;
-    let engine = app.engine_for(&identity);
-    let note = engine.remark(run, asked.step_id.as_deref(), identity.actor(None), &asked.text).await;
-    let note = note.map_err(|error| problem_of(&error))?;
-    Ok((StatusCode::CREATED, Json(shown_note(&note))).into_response())
+    Ok(Json(api::Page { items: to_api(&app, &identity, &listed.entries), next_cursor }))
 }
