@@ -26,7 +26,7 @@ pub struct NodeSetting {
     /// Its name, as in the configuration.
     pub name: String,
     /// Its value, without secrets.
-    pub value: String,
+    pub in_force: String,
 }
 
 /// The node that answers.

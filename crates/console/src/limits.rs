@@ -40,6 +40,8 @@ pub const MAX_COMMITS_WITH_ATTEMPTS: u64 = 2_000;
 pub const MAX_DIFFERENCES: usize = 50;
 /// Runs of a search whose effects are listed.
 pub const MAX_SEARCHED_RUNS: usize = 10;
+/// Longest time that a form waits for the action of an entity's step.
+pub const MAX_STEP_WAIT: Duration = Duration::from_secs(2);
 /// Pages of open doubts that a lookup reads.
 pub const MAX_DOUBT_PAGES: usize = 10;
 /// Credentials under which a key of a request is looked for.

@@ -26,7 +26,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>, Caller(_): Caller) -> Json
         now: app.store.now().to_string(),
         loops: loops.into_iter().map(loop_to_api).collect(),
         settings: settings
-            .map(|(name, value)| api::NodeSetting { name: name.clone(), value: value.clone() })
+            .map(|(name, value)| api::NodeSetting { name: name.clone(), in_force: value.clone() })
             .collect(),
     })
 }

@@ -94,6 +94,44 @@ async fn everything_works_with_scripts_switched_off() {
     page.keep_picture("without-scripts").await;
 }
 
+/// A page that nobody sees asks for nothing: neither by its clock nor by its stream; and looks again once it is seen.
+#[tokio::test]
+async fn a_hidden_page_asks_for_nothing_until_it_is_seen_again() {
+    let (server, gate) = with_invoice(TestServer::memory().await).await;
+    begin_closing(&server, &gate).await;
+    let document = json!({ "name": "ask", "version": 1, "steps": [{ "name": "answer", "type": "signal", "signal": "answer" }] });
+    let definition = server.upload(&document).await;
+    let run = server.start(&definition, json!({})).await;
+    server.until(&run, "WAITING").await;
+    let page = Chromium::start(Look::DESK).await;
+    // The clock of the page is the test's, and what it asks for is counted.
+    let counting = "window.isHidden = false; window.ticks = []; window.asked = 0; window.streams = []; \
+        Object.defineProperty(Document.prototype, 'hidden', { get: () => window.isHidden }); \
+        window.setInterval = (tick) => { window.ticks.push(tick); return 1; }; \
+        const ask = window.fetch; window.fetch = (...all) => { window.asked += 1; return ask(...all); }; \
+        const Stream = window.EventSource; window.EventSource = class extends Stream { constructor(...all) { super(...all); window.streams.push(this); } }; \
+        window.hide = (isHidden) => { window.isHidden = isHidden; document.dispatchEvent(new Event('visibilitychange')); };";
+    page.before_each_page(counting).await;
+    page.sign_in(&server.url, &server.admin, DESK).await;
+    page.until_says("is in progress since").await;
+    let tick = "const done = arguments[arguments.length - 1]; Promise.all(window.ticks.map((tick) => tick())).then(() => done(window.asked));";
+    assert_eq!(page.run_until_done(tick).await, json!(1), "a page that is seen looks again");
+    page.run("window.hide(true)").await;
+    assert_eq!(page.run_until_done(tick).await, json!(1), "a hidden one does not");
+    page.run("window.hide(false)").await;
+    assert_eq!(page.run_until_done(tick).await, json!(2));
+
+    page.open(&format!("{}/console/runs/{run}", server.url)).await;
+    page.until_says("Cancel run").await;
+    let open_streams = "return window.streams.filter((it) => it.readyState !== 2).length";
+    assert_eq!(page.run(open_streams).await, json!(1));
+    page.run("window.hide(true)").await;
+    assert_eq!(page.run(open_streams).await, json!(0), "a hidden page follows nothing");
+    page.run("window.hide(false)").await;
+    assert_eq!(page.run(open_streams).await, json!(1));
+    gate.let_through(1);
+}
+
 /// The time an instant has where the viewer is, with UTC in its title.
 #[tokio::test]
 async fn instants_are_in_the_viewer_s_zone_with_utc_on_hover() {

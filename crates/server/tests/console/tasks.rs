@@ -21,6 +21,7 @@ impl Agent {
 
     /// Types into the box that is on every page.
     async fn search(&mut self, text: &str, expected: &str) -> String {
+        self.page.run("document.querySelector('.search input').value = ''").await;
         self.page.fill(".search input", text).await;
         self.page.press_enter(".search input").await;
         self.loads += 1;

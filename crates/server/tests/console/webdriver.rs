@@ -104,6 +104,11 @@ impl Chromium {
         self.ask("POST", "/goog/cdp/execute", body).await.unwrap()
     }
 
+    /// Runs a script in every page from now on, before the page's own.
+    pub async fn before_each_page(&self, script: &str) {
+        self.devtools("Page.addScriptToEvaluateOnNewDocument", json!({ "source": script })).await;
+    }
+
     pub async fn open(&self, url: &str) {
         self.ask("POST", "/url", json!({ "url": url })).await.unwrap();
     }

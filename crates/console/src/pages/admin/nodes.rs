@@ -79,7 +79,7 @@ fn about(visit: &Visit, node: &Node) -> Markup {
         ]
     });
     let settings =
-        node.settings.iter().map(|it| vec![html! { code { (it.name) } }, html! { code { (it.value) } }]);
+        node.settings.iter().map(|it| vec![html! { code { (it.name) } }, html! { code { (it.in_force) } }]);
     html! {
         section {
             h2 { "This node" }

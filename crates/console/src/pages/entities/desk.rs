@@ -4,7 +4,7 @@ use axum::extract::Path;
 use axum::response::Response;
 use hapax_api::{
     AddEntityNote, AllowedAction, EntityDetail, Janitor, JournalEntry, JsonObject, Operation,
-    OperationStatus, OverrideStep, Page, PendingOperation, TakeStep,
+    OperationStatus, OverrideStep, Page, PendingOperation, TakeStep, TakenStep,
 };
 use maud::{Markup, html};
 
@@ -170,6 +170,15 @@ fn input_of(form: &Submitted) -> Result<JsonObject, Failure> {
     })
 }
 
+fn how_it_went(taken: &TakenStep) -> &'static str {
+    match taken.operation.status {
+        OperationStatus::Pending => "in progress",
+        OperationStatus::InDoubt => "in doubt",
+        OperationStatus::Done => "taken",
+        OperationStatus::Rejected | OperationStatus::Failed | OperationStatus::Reverted => "not done",
+    }
+}
+
 pub(super) async fn take(
     Path((kind, id, step)): Path<(String, String, String)>,
     mut form: Submitted,
@@ -177,8 +186,9 @@ pub(super) async fn take(
     let path = ui::entity_path(&kind, &id);
     form.leads_back_to(&path);
     let asked = TakeStep { input: input_of(&form)?, ..TakeStep::default() };
-    form.send(&ops::TAKE_STEP, &[&kind, &id, &step], &asked).await?;
-    Ok(form.done(&path, &format!("{step}: taken.")))
+    let answer = form.send(&ops::TAKE_STEP, &[&kind, &id, &step], &asked).await?;
+    let how = how_it_went(&form.read(&answer)?);
+    Ok(form.done(&path, &format!("{step}: {how}.")))
 }
 
 pub(super) async fn take_overriding(
@@ -194,8 +204,9 @@ pub(super) async fn take_overriding(
         idempotency_key: None,
         by: None,
     };
-    form.send(&ops::OVERRIDE_STEP, &[&kind, &id, &step], &asked).await?;
-    Ok(form.done(&path, &format!("{step}: taken by override.")))
+    let answer = form.send(&ops::OVERRIDE_STEP, &[&kind, &id, &step], &asked).await?;
+    let how = how_it_went(&form.read(&answer)?);
+    Ok(form.done(&path, &format!("{step}: {how}, by override.")))
 }
 
 pub(super) async fn add_note(
