@@ -56,7 +56,7 @@ async fn the_server_plays_every_fixture_over_grpc() {
 
 async fn play_all(transport: Transport) {
     let all = fixtures();
-    assert!(all.len() > 50, "{} fixtures", all.len());
+    assert!(all.len() > 40, "{} fixtures", all.len());
     let mut failed = Vec::new();
     for case in &all {
         let name = case["name"].as_str().unwrap().to_owned();
