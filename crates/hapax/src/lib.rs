@@ -1,5 +1,6 @@
 #![doc = include_str!("../../../README.md")]
 
+mod node_identity;
 mod open;
 mod schema;
 mod spans;
@@ -24,6 +25,7 @@ pub use hapax_engine::{clock, effects, fsck, lease, limits, memory, model, store
 pub use hapax_store_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use hapax_store_sqlite as sqlite;
+pub use node_identity::{EnterError, IdentityError, NodeIdentity};
 pub use open::{Hapax, HapaxBuilder, OpenError, open_store};
 pub use schema::{find_schema, migrate};
 pub use spans::{days, hours, minutes, seconds};

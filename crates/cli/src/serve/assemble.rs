@@ -33,7 +33,11 @@ pub(crate) async fn assemble(
     draining: Draining,
 ) -> Result<Assembly> {
     let outgoing = egress_policy(settings, store, own).await?;
-    let engine = Hapax::builder(store).options(settings.engine.clone()).open().await?;
+    let mut builder = Hapax::builder(store).options(settings.engine.clone());
+    if let Some(identity) = settings.identity {
+        builder = builder.identity(identity);
+    }
+    let engine = builder.open().await?;
     let secrets = NamedSecrets::new(settings.secrets_dir.clone());
     let hands = HostServices::new()
         .task("echo", |call| async move { Ok(call.input) })

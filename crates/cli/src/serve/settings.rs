@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use hapax::EngineOptions;
 use hapax::model::{Name, TableRef, WorkspaceId};
+use hapax::{EngineOptions, NodeIdentity};
 use hapax_documents::Span;
 use hapax_outgoing::{Place, Rules};
 use hapax_server::body_budget::BodyBudget;
@@ -114,6 +114,9 @@ pub(crate) struct ServeOptions {
     /// How long a lease on a run, or the hold on a request under a key, lasts without renewal. Other nodes take over the work of a dead node after this time [default: 30s].
     #[arg(long, value_name = "SPAN", env = "HAPAX_LEASE")]
     pub(crate) lease: Option<String>,
+    /// File that identifies this node on PostgreSQL, on a local disk. When the node restarts, its lock proves that the earlier process is dead, and the runs of that process go on at once instead of when their leases end. Each node needs its own.
+    #[arg(long, value_name = "PATH", env = "HAPAX_IDENTITY_FILE")]
+    pub(crate) identity_file: Option<PathBuf>,
     /// How many runs to drive at once [default: 10000].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_ACTIVE")]
     pub(crate) max_active: Option<usize>,
@@ -198,6 +201,9 @@ pub(crate) struct Settings {
     pub(crate) proxies: Proxies,
     pub(crate) rules: Rules,
     pub(crate) workspace_allow: BTreeMap<WorkspaceId, Vec<Place>>,
+    pub(crate) identity_file: Option<PathBuf>,
+    /// Taken from `identity_file` before the store is opened.
+    pub(crate) identity: Option<&'static NodeIdentity>,
     pub(crate) secrets_dir: Option<PathBuf>,
     pub(crate) sealing_keys: Vec<SealingKey>,
     pub(crate) keys: Policy,
@@ -333,6 +339,8 @@ impl Settings {
                 &said.workspace_allow.or(file.workspace_allow).unwrap_or_default(),
             )?,
             secrets_dir: said.secrets_dir.or(file.secrets_dir),
+            identity_file: said.identity_file.or(file.identity_file),
+            identity: None,
             sealing_keys: sealing_keys(&said.sealing_key_file.or(file.sealing_key_file).unwrap_or_default())?,
             keys,
             modules: modules(&said.modules.or(file.modules).unwrap_or_default())?,
