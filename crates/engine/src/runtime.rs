@@ -55,7 +55,7 @@ pub use options::EngineOptions;
 pub use promises::{CreatePromiseOutcome, NewPromise, SettlePromiseOutcome};
 pub use registry::{KeyRequirement, WorkflowOptions};
 pub use run_handle::RunHandle;
-pub use start::{PreparedStart, Start};
+pub use start::{AnsweredRequest, PreparedStart, Start};
 pub use stats::Stats;
 pub use targets::{Delivery, TargetOptions};
 

@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::answer;
+use crate::fresh_key::Fresh;
 use crate::hold::{self, Hold};
 use crate::limits::{FIRST_POLL, LONGEST_POLL, RETRY_IN_PROGRESS_AFTER, RETRY_STORE_AFTER};
 use crate::observe::Event;
@@ -49,23 +50,53 @@ impl From<Problem> for Told {
     }
 }
 
-/// Admits a request, after waiting for an identical one in progress.
-pub(crate) async fn admit(shared: &Arc<Shared>, keyed: Keyed, request: BeginRequest) -> Result<Hold, Told> {
+/// How a request was admitted.
+pub(crate) enum Admitted {
+    /// It is held.
+    Held(Hold),
+    /// Its key is free and nothing is stored under it.
+    Fresh(Fresh),
+}
+
+/// Admits a request, after waiting for an identical one in progress. If `may_be_fresh`, a request under a free key is
+/// not held.
+pub(crate) async fn admit(
+    shared: &Arc<Shared>,
+    keyed: &Keyed,
+    request: Arc<BeginRequest>,
+    may_be_fresh: bool,
+) -> Result<Admitted, Told> {
     let scope = keyed.scope.clone();
-    let is_late = is_too_late(shared, &keyed);
-    if is_late && !is_known(shared, &keyed).await? {
-        return Err(window_passed(shared, &keyed).into());
+    let is_late = is_too_late(shared, keyed);
+    if is_late && !is_known(shared, keyed).await? {
+        return Err(window_passed(shared, keyed).into());
     }
     let place = (keyed.scope.clone(), keyed.key.clone());
     let deadline = Instant::now() + keyed.wait_for;
-    let mut beginning = Beginning { shared: shared.clone(), request: Arc::new(request), asking: None };
+    let may_be_fresh = may_be_fresh && !is_late;
+    let mut beginning = Beginning { shared: shared.clone(), request, asking: None };
     let mut seat = None;
     let mut pause = FIRST_POLL;
     loop {
-        match beginning.ask().await.map_err(|error| store_away(shared, &scope, &error))? {
+        let fresh = match may_be_fresh {
+            true => shared.flights.take_off_fresh(&place, shared.store.now()),
+            false => None,
+        };
+        if let Some(flight) = fresh
+            && !is_known(shared, keyed).await?
+        {
+            let (begin, keep) = (beginning.request.clone(), keyed.keep);
+            return Ok(Admitted::Fresh(Fresh { begin, keep, flight }));
+        }
+        let begun = match shared.flights.find_fresh(&place) {
+            // The store does not know the first request yet. It ends soon, and tells then.
+            Some(since) => BeginOutcome::InFlight { since, until: since },
+            None => beginning.ask().await.map_err(|error| store_away(shared, &scope, &error))?,
+        };
+        match begun {
             BeginOutcome::Acquired { id, is_taken_over } => {
                 let hold = Hold::new(shared.clone(), &beginning.request, id, is_taken_over, keyed.keep);
-                return check_beginning(shared, &keyed, is_late, hold).await;
+                return check_beginning(shared, keyed, is_late, hold).await.map(Admitted::Held);
             }
             BeginOutcome::Answered(record) => return Err(replay(shared, record)),
             BeginOutcome::Conflict(record) => return Err(conflict(shared, &beginning.request, record).into()),

@@ -18,6 +18,8 @@ pub const MAX_WHY_EXCERPT_CHARS: usize = 160;
 pub const MAX_WHY_JOURNAL_ENTRIES: usize = 1_000;
 /// Longest query of an explanation, in characters.
 pub const MAX_WHY_QUERY_CHARS: usize = 512;
+/// More than a run takes in JSON, in bytes, without its input.
+pub const MAX_RUN_WITHOUT_INPUT: usize = 16 * 1024;
 /// Most connections at once.
 pub const MAX_CONNECTIONS: usize = 4_096;
 /// Most connections at once from one address (one /64 network of IPv6).

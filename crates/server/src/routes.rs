@@ -54,6 +54,8 @@ pub(crate) struct Route {
     pub(crate) takes_keys: bool,
     /// Does its response hold a secret, which must not be stored?
     is_confidential: bool,
+    /// Does it store its answer in the write of its effect?
+    is_in_one_write: bool,
     /// Does it change a resource with a version, and honour `If-Match`?
     pub(crate) is_versioned: bool,
     handler: MethodRouter<Arc<App>>,
@@ -101,7 +103,16 @@ where
 
 impl Route {
     fn new(method: Method, path: &'static str, access: Access, handler: MethodRouter<Arc<App>>) -> Self {
-        Route { method, path, access, takes_keys: true, is_confidential: false, is_versioned: false, handler }
+        Route {
+            method,
+            path,
+            access,
+            takes_keys: true,
+            is_confidential: false,
+            is_in_one_write: false,
+            is_versioned: false,
+            handler,
+        }
     }
 
     /// Does it require callers to accept JSON? Providers that send webhooks may put any value in
@@ -115,6 +126,12 @@ impl Route {
     /// Marks a response that holds a secret: it is sent once, and not stored under a key.
     fn answers_with_a_secret(mut self) -> Self {
         self.is_confidential = true;
+        self
+    }
+
+    /// Marks a handler whose only effect is one write, which can store its answer as well.
+    fn answering_in_one_write(mut self) -> Self {
+        self.is_in_one_write = true;
         self
     }
 
@@ -141,7 +158,7 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/workflow-definitions/{id}", Read, definitions::show),
         change("/api/v1/workflow-definitions/{id}", Administer, definitions::change).on_the_version_seen(),
         remove("/api/v1/workflow-definitions/{id}", Administer, definitions::delete).on_the_version_seen(),
-        write("/api/v1/workflow-runs", Operate, runs::starting::create),
+        write("/api/v1/workflow-runs", Operate, runs::starting::create).answering_in_one_write(),
         write("/api/v1/workflow-runs/batch", Operate, runs::starting::create_batch),
         read("/api/v1/workflow-runs", Read, runs::showing::list),
         read("/api/v1/workflow-runs/{id}", Read, runs::showing::show),
@@ -267,7 +284,7 @@ pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer, console: Option<&A
 
 /// The table of routes, each behind its guard.
 fn guarded(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
-    let confidential = keys.clone().confidential();
+    let (confidential, in_one_write) = (keys.clone().confidential(), keys.clone().in_one_write());
     let mut router = Router::new();
     for route in table() {
         let answers_json = route.is_negotiated();
@@ -275,6 +292,7 @@ fn guarded(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
         let guard = Guard { app: app.clone(), access: route.access, answers_json, refuses_versions };
         let mut handler = route.handler;
         handler = match (route.takes_keys, route.is_confidential) {
+            (true, false) if route.is_in_one_write => handler.layer(in_one_write.clone()),
             (true, false) => handler.layer(keys.clone()),
             (true, true) => handler.layer(confidential.clone()),
             (false, _) => handler,

@@ -71,6 +71,7 @@ tally! {
     operations_ruled,
     janitor_releases,
     requests_replayed,
+    requests_in_one_write,
     request_conflicts,
     events_repeated,
     // What became of families.
