@@ -108,7 +108,11 @@ impl NodeIdentity {
     /// Gives back the leases of the earlier processes of this node, by `end_leases`, and notes the owner of `engine` for
     /// the next one. Call it before any workflow is registered, so that no lease is taken under an owner that is not
     /// noted. Returns the number of leases. If the store fails, they end by themselves.
-    pub async fn enter<F>(&self, engine: &Engine, end_leases: impl Fn(OwnerId) -> F) -> Result<u64, EnterError>
+    pub async fn enter<F>(
+        &self,
+        engine: &Engine,
+        end_leases: impl Fn(OwnerId) -> F,
+    ) -> Result<u64, EnterError>
     where
         F: Future<Output = StoreResult<u64>>,
     {

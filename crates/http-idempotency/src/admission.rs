@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hapax_engine::model::{
     BeginOutcome, BeginRequest, IdempotencyKey, RequestRecord, RequestScope, RequestState, Timestamp,
+    decide_begin_request,
 };
 use hapax_engine::store::{KeyRef, StoreError, StoreResult};
 use http::Response;
@@ -37,16 +38,16 @@ pub(crate) struct Keyed {
 
 /// Response that replaces a call of the service.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum EarlyAnswer {
     /// The answer to the first request.
     Answer(Response<Bytes>),
     /// The reason why there is none.
     Problem(Problem),
 }
 
-impl From<Problem> for Told {
+impl From<Problem> for EarlyAnswer {
     fn from(problem: Problem) -> Self {
-        Told::Problem(problem)
+        EarlyAnswer::Problem(problem)
     }
 }
 
@@ -65,7 +66,7 @@ pub(crate) async fn admit(
     keyed: &Keyed,
     request: Arc<BeginRequest>,
     may_be_fresh: bool,
-) -> Result<Admitted, Told> {
+) -> Result<Admitted, EarlyAnswer> {
     let scope = keyed.scope.clone();
     let is_late = is_too_late(shared, keyed);
     if is_late && !is_known(shared, keyed).await? {
@@ -78,20 +79,21 @@ pub(crate) async fn admit(
     let mut seat = None;
     let mut pause = FIRST_POLL;
     loop {
-        let fresh = match may_be_fresh {
-            true => shared.flights.take_off_fresh(&place, shared.store.now()),
-            false => None,
-        };
-        if let Some(flight) = fresh
-            && !is_known(shared, keyed).await?
-        {
-            let (begin, keep) = (beginning.request.clone(), keyed.keep);
-            return Ok(Admitted::Fresh(Fresh { begin, keep, flight }));
+        let mut read = None;
+        if may_be_fresh && let Some(flight) = shared.flights.take_off_fresh(&place, shared.store.now()) {
+            let Some(record) = find_known(shared, keyed).await? else {
+                let (begin, keep) = (beginning.request.clone(), keyed.keep);
+                return Ok(Admitted::Fresh(Fresh { begin, keep, flight }));
+            };
+            // As the stores do: what needs no write is decided by what was read.
+            let decision = decide_begin_request(Some(&record), &beginning.request, shared.store.now());
+            read = decision.write.is_none().then_some(decision.answer);
         }
-        let begun = match shared.flights.find_fresh(&place) {
+        let begun = match (read, shared.flights.find_fresh(&place)) {
+            (Some(answer), _) => answer,
             // The store does not know the first request yet. It ends soon, and tells then.
-            Some(since) => BeginOutcome::InFlight { since, until: since },
-            None => beginning.ask().await.map_err(|error| store_away(shared, &scope, &error))?,
+            (None, Some(since)) => BeginOutcome::InFlight { since, until: since },
+            (None, None) => beginning.ask().await.map_err(|error| store_away(shared, &scope, &error))?,
         };
         match begun {
             BeginOutcome::Acquired { id, is_taken_over } => {
@@ -140,7 +142,7 @@ async fn check_beginning(
     keyed: &Keyed,
     is_late: bool,
     hold: Hold,
-) -> Result<Hold, Told> {
+) -> Result<Hold, EarlyAnswer> {
     let refuses = shared.is_confidential || shared.policy.on_takeover == OnTakeover::Refuse;
     if hold.is_taken_over && refuses {
         shared.saw(&keyed.scope, Event::InDoubt);
@@ -167,9 +169,14 @@ fn is_too_late(shared: &Shared, keyed: &Keyed) -> bool {
 }
 
 async fn is_known(shared: &Shared, keyed: &Keyed) -> Result<bool, Problem> {
+    Ok(find_known(shared, keyed).await?.is_some())
+}
+
+/// The record of a key that is not free.
+async fn find_known(shared: &Shared, keyed: &Keyed) -> Result<Option<RequestRecord>, Problem> {
     let found = within_store_wait(shared.book().find_request(&keyed.scope, &keyed.key)).await;
     let found = found.map_err(|error| store_away(shared, &keyed.scope, &error))?;
-    Ok(found.is_some_and(|record| !record.is_free(shared.store.now())))
+    Ok(found.filter(|record| !record.is_free(shared.store.now())))
 }
 
 fn window_passed(shared: &Shared, keyed: &Keyed) -> Problem {
@@ -202,14 +209,14 @@ fn place_of(record: &RequestRecord) -> KeyRef {
     KeyRef::Request { scope: record.scope.clone(), key: record.key.clone() }
 }
 
-fn replay(shared: &Shared, record: RequestRecord) -> Told {
+fn replay(shared: &Shared, record: RequestRecord) -> EarlyAnswer {
     shared.uses.count_replay(place_of(&record));
     let RequestState::Answered { answer, expires_at, .. } = &record.state else {
         return in_progress(record.first_seen_at).into();
     };
     if let Some(response) = answer::replay(answer, *expires_at) {
         shared.saw(&record.scope, Event::Replayed);
-        return Told::Answer(response);
+        return EarlyAnswer::Answer(response);
     }
     shared.saw(&record.scope, Event::NotKept);
     let (status, id) = (answer.status, record.id);

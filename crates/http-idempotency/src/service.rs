@@ -11,7 +11,7 @@ use http_body::Body;
 use tower_service::Service;
 
 use crate::BoxError;
-use crate::admission::{Admitted, Keyed, Told, admit};
+use crate::admission::{Admitted, EarlyAnswer, Keyed, admit};
 use crate::answer::AnswerBody;
 use crate::fresh_key;
 use crate::keyed_request::{beginning, read_body, read_head};
@@ -82,8 +82,8 @@ where
                 Ok((admit(&shared, &keyed, begin.clone(), may_be_fresh).await?, keyed, begin, body))
             };
             let tell = |told, extensions: &_| match told {
-                Told::Answer(response) => response.map(AnswerBody::whole),
-                Told::Problem(problem) => shared.write(&problem, extensions).map(AnswerBody::whole),
+                EarlyAnswer::Answer(response) => response.map(AnswerBody::whole),
+                EarlyAnswer::Problem(problem) => shared.write(&problem, extensions).map(AnswerBody::whole),
             };
             let (admitted, keyed, begin, body) = match admitted.await {
                 Ok(admitted) => admitted,

@@ -25,12 +25,12 @@ use super::definition_of;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::definitions::Definition;
-use crate::errors::{of_invalid, problem_of};
+use crate::errors::{problem_of, problem_of_invalid};
 use crate::identity::Identity;
 use crate::limits::MAX_RUN_WITHOUT_INPUT;
 use crate::routes::request::Caller;
 use crate::strict_json::StrictJson;
-use crate::translate::shown_run;
+use crate::translate::run_to_api;
 
 /// Starts a run, at most once per key.
 pub(crate) async fn create(
@@ -75,7 +75,7 @@ async fn create_in_one_write(
     let definition = selected.definition.map(|definition| definition.id().to_string());
     let answer = move |head: &RunHead| {
         let view = RunView { head: head.clone(), input: input.clone(), result: None };
-        let created = api::CreatedRun { run: shown_run(&view, definition.clone()), created: true };
+        let created = api::CreatedRun { run: run_to_api(&view, definition.clone()), created: true };
         fresh.to_stored(&created_answer(&created))
     };
     match start.answering(AnsweredRequest { request, answer: Arc::new(answer), keep_for, grace }).await {
@@ -258,7 +258,7 @@ async fn start(
     id: Option<RunId>,
 ) -> Result<(api::CreatedRun, bool), Refused> {
     let selected = select_workflow(app, identity, &asked).await?;
-    let input = Payload::parse(asked.input.text()).map_err(|invalid| of_invalid(&invalid))?;
+    let input = Payload::parse(asked.input.text()).map_err(|invalid| problem_of_invalid(&invalid))?;
     let asked_key = asked.idempotency_key.clone();
     let mut start = prepare(app, identity, &selected, asked, input.clone());
     if let Some(id) = id {
@@ -285,7 +285,7 @@ async fn start(
                 true => app.metrics.run_key_taken(identity, key),
                 false => app.metrics.run_key_replayed(identity, key),
             }
-            let run = shown_run(&view, definition);
+            let run = run_to_api(&view, definition);
             Ok((api::CreatedRun { run, created: is_new }, is_new))
         }
         Err(Error::KeyConflict { run, first_seen_at }) => {
