@@ -80,7 +80,10 @@ pub(crate) async fn admit(
     let mut pause = FIRST_POLL;
     loop {
         let mut read = None;
-        if may_be_fresh && let Some(flight) = shared.flights.take_off_fresh(&place, shared.store.now()) {
+        let now = shared.store.now();
+        if may_be_fresh
+            && let Some(flight) = shared.flights.take_off_fresh(&place, (beginning.request.clone(), now))
+        {
             let Some(record) = find_known(shared, keyed).await? else {
                 let (begin, keep) = (beginning.request.clone(), keyed.keep);
                 return Ok(Admitted::Fresh(Fresh { begin, keep, flight }));
@@ -91,8 +94,13 @@ pub(crate) async fn admit(
         }
         let begun = match (read, shared.flights.find_fresh(&place)) {
             (Some(answer), _) => answer,
-            // The store does not know the first request yet. It ends soon, and tells then.
-            (None, Some(since)) => BeginOutcome::InFlight { since, until: since },
+            // The store does not know the first request yet.
+            (None, Some((first, since))) => match decide_begin_request(None, &first, since).write {
+                Some(record) if record.fingerprint != beginning.request.fingerprint => {
+                    BeginOutcome::Conflict(record)
+                }
+                _ => BeginOutcome::InFlight { since, until: since },
+            },
             (None, None) => beginning.ask().await.map_err(|error| store_away(shared, &scope, &error))?,
         };
         match begun {

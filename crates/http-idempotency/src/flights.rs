@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hapax_engine::model::{IdempotencyKey, RequestScope, Timestamp};
+use hapax_engine::model::{BeginRequest, IdempotencyKey, RequestScope, Timestamp};
 use tokio::sync::watch;
 
 use crate::limits::{MAX_WAITERS, MAX_WAITING_BYTES};
@@ -17,12 +17,15 @@ pub(crate) struct Flights {
     waiting: Mutex<Waiting>,
 }
 
+/// A request that the store does not know yet, and when it came.
+type FreshRequest = (Arc<BeginRequest>, Timestamp);
+
 /// What this process knows of a request in flight.
 #[derive(Debug, Clone)]
 struct Landing {
     landed: watch::Receiver<()>,
-    /// When it came, if the store does not know it yet.
-    fresh_since: Option<Timestamp>,
+    /// The request and when it came, if the store does not know it yet.
+    fresh: Option<FreshRequest>,
 }
 
 /// A request in flight in this process. Dropping it wakes the waiters.
@@ -61,26 +64,26 @@ impl Flights {
     pub(crate) fn take_off(self: &Arc<Self>, place: Place) -> Flight {
         let (end, landed) = watch::channel(());
         self.count.send_modify(|count| *count += 1);
-        self.here().insert(place.clone(), Landing { landed, fresh_since: None });
+        self.here().insert(place.clone(), Landing { landed, fresh: None });
         Flight { flights: self.clone(), place, end }
     }
 
     /// Takes off with a request that the store does not know, unless this process has one in flight under `place`.
-    pub(crate) fn take_off_fresh(self: &Arc<Self>, place: &Place, now: Timestamp) -> Option<Flight> {
+    pub(crate) fn take_off_fresh(self: &Arc<Self>, place: &Place, request: FreshRequest) -> Option<Flight> {
         let mut here = self.here();
         if here.contains_key(place) {
             return None;
         }
         let (end, landed) = watch::channel(());
-        here.insert(place.clone(), Landing { landed, fresh_since: Some(now) });
+        here.insert(place.clone(), Landing { landed, fresh: Some(request) });
         drop(here);
         self.count.send_modify(|count| *count += 1);
         Some(Flight { flights: self.clone(), place: place.clone(), end })
     }
 
-    /// When the request under `place` came, if it is in flight here and the store does not know it yet.
-    pub(crate) fn find_fresh(&self, place: &Place) -> Option<Timestamp> {
-        self.here().get(place).and_then(|landing| landing.fresh_since)
+    /// The request in flight here under `place`, if the store does not know it yet.
+    pub(crate) fn find_fresh(&self, place: &Place) -> Option<FreshRequest> {
+        self.here().get(place).and_then(|landing| landing.fresh.clone())
     }
 
     /// Completes when this process has finished the request under `place`; `None` if it works on none.

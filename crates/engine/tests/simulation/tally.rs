@@ -72,6 +72,7 @@ tally! {
     janitor_releases,
     requests_replayed,
     requests_in_one_write,
+    leases_given_back,
     request_conflicts,
     events_repeated,
     // What became of families.

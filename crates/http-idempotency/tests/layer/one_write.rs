@@ -215,6 +215,9 @@ async fn others_wait_for_the_write_although_its_caller_left() {
     first.abort();
     let refused = node.send(also(pay("abc", 5), "prefer", "wait=0")).await;
     assert_eq!(refused.code(), "request_in_progress");
+    let other = node.send(pay("abc", 6)).await;
+    assert_eq!(other.code(), "idempotency_key_conflict");
+    assert_eq!(other.json()["storedRequest"]["differingPaths"], serde_json::json!(["/amount"]));
     let all: Vec<_> = (0..100).map(|_| node.send_aside(pay("abc", 5))).collect();
     until(|| node.stats().waits == 100).await;
     node.let_through(1);

@@ -120,10 +120,11 @@ async fn the_leases_of_a_dead_owner_end_at_once() {
     let clock = Arc::new(ManualClock::default());
     let store = open(&database.url(), PostgresOptions::default().clock(clock.clone())).await;
     let t = Stage::new(store.clone(), clock);
+    let all = || ["order", "refund"].into_iter().flat_map(|name| (1..=3).map(move |n| workflow(name, n)));
     let mut dead = Vec::new();
     for n in 0..7 {
-        let order = t.order().workflow(["order", "refund"][n % 2], 1 + n as u32 % 3).granted_to(ANN);
-        dead.push(order.start().await);
+        let order = t.order().workflow(["order", "refund"][n % 2], 1 + n as u32 % 3);
+        dead.push(order.offered(grant_for(ANN, all())).start().await);
     }
     let alive = t.order().granted_to(BOB).start().await;
     let later = t.order().due_in(Duration::from_secs(5)).start().await;
@@ -139,9 +140,9 @@ async fn the_leases_of_a_dead_owner_end_at_once() {
     // A write that the dead process had sent still counts, until another node claims the run.
     let late = t.write(&dead[0]).await.does("charge").done().await;
     assert_eq!(late.state.lease().map(|lease| lease.until), Some(t.now()));
-    let offer = grant_for(BOB, [workflow("order", 1), workflow("order", 2), workflow("order", 3)]);
-    let taken = t.store.claim_runs(ClaimRuns { grant: offer, limit: 100 }).await.unwrap().runs;
-    assert_eq!(taken.len(), 4);
+    let taken =
+        t.store.claim_runs(ClaimRuns { grant: grant_for(BOB, all()), limit: 100 }).await.unwrap().runs;
+    assert_eq!(taken.len(), 7);
     let dead = dead.iter().find(|run| run.id() == taken[1].id()).expect("it was the dead owner's");
     assert_eq!((taken[1].fence, taken[1].stalls), (dead.fence.next(), 1));
     assert!(matches!(t.write(dead).await.does("charge").send().await, CommitOutcome::LeaseLost));
