@@ -233,11 +233,6 @@ mod tests {
         Engine::launch(store, clock, EngineOptions::default()).unwrap()
     }
 
-    /// What a process leaves that ends: the file, without its lock.
-    fn leave(path: &Path, left: &Path) {
-        std::fs::copy(path, left).unwrap();
-    }
-
     /// Makes `path` look as if its last process had been killed with these owners.
     fn killed(path: &Path, owners: &[OwnerId]) {
         let mut file = open(path).unwrap();
@@ -303,7 +298,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, copy) = (folder.path().join("node"), folder.path().join("copy"));
         killed(&path, &[OwnerId::fresh()]);
-        leave(&path, &copy);
+        std::fs::copy(&path, &copy).unwrap();
         assert!(ended(NodeIdentity::take(&copy).unwrap(), &engine()).await.is_empty());
         let text = std::fs::read_to_string(&path).unwrap();
         let boot = inode_of(&std::fs::metadata(&path).unwrap()).unwrap().boot;

@@ -94,6 +94,8 @@ async fn a_key_in_use_is_not_freed() {
     let batch = format!("{RUNS}/batch");
     let first = tokio::spawn(async move { asking.post(&batch, &body, &[("idempotency-key", "slow")]).await });
     store.begun.notified().await;
+    let shown = server.get("/api/v1/keys/request/slow").await.json();
+    assert_eq!((&shown["status"], &shown["answerStatus"]), (&json!("in_flight"), &json!(null)));
     let refused = server.post("/api/v1/keys/request/slow/release", &why, &[]).await;
     assert_eq!(refused.told(), (409, "operation_pending".into()));
     store.gate.add_permits(1);
