@@ -4,6 +4,7 @@
 //! Users' values ([`RawJson`], [`JsonObject`]) keep their text, so stored values go out byte for
 //! byte.
 
+mod action_token;
 mod audit;
 #[cfg(feature = "client")]
 pub mod client;
@@ -21,6 +22,7 @@ mod health;
 mod json;
 mod key;
 mod ledger;
+mod node;
 mod operation;
 mod page;
 mod policy;
@@ -35,6 +37,7 @@ mod why;
 mod worker;
 mod workspace;
 
+pub use action_token::{CreateActionToken, IssuedActionToken};
 pub use audit::{AddNote, JournalEntry, JournalKind, Occurrence};
 pub use credential::{
     CreateCredential, Credential, IssuedCredential, RevokeCredential, Role, RotateCredential,
@@ -51,7 +54,7 @@ pub use durable_promise::{
 };
 pub use duration::{DurationText, NotADuration};
 pub use entity::{
-    AddEntityNote, AllowedAction, CreateEntity, CreatedEntity, Entity, EntityDetail, EntityName,
+    AddEntityNote, AllowedAction, CreateEntity, CreatedEntity, Entity, EntityDetail, EntityName, Janitor,
     PendingOperation,
 };
 pub use entity_workflow::{
@@ -63,6 +66,7 @@ pub use health::{Health, HealthStatus, Readiness, ReadinessCheck};
 pub use json::{JsonObject, RawJson};
 pub use key::{KeyHolder, KeyRecord, KeyScope, KeyStatus, ReleaseKey, StoredRequest};
 pub use ledger::{LedgerAttempt, LedgerClass, LedgerEntry, LedgerOutcome, LedgerRuling};
+pub use node::{Node, NodeLoop, NodeSetting, RunLease};
 pub use operation::{
     Operation, OperationDetail, OperationResolution, OperationStatus, OverrideStep, ResolveOperation,
     TakeStep, TakenStep,

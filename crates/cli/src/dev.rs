@@ -179,6 +179,7 @@ async fn upload_sample(server: &Server) -> Result<String> {
         name: "hapax dev".into(),
         role: Role::Admin,
         requester: None,
+        person: None,
     };
     let (definition, _) =
         server.definitions().upload(&Acting::locally(identity), Uploaded::json(SAMPLE)).await?;

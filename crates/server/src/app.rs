@@ -6,6 +6,7 @@ use hapax_engine::Engine;
 use hapax_engine::store::{RequestKeyStore, Store};
 use hapax_workers::Workers;
 
+use crate::action_token::ActionTokens;
 use crate::authenticate::Authenticator;
 use crate::cursor::Cursors;
 use crate::definitions::Definitions;
@@ -50,6 +51,8 @@ pub struct App {
     pub(crate) entities: Arc<Entities>,
     /// Signs cursors.
     pub cursors: Cursors,
+    /// Signs action tokens.
+    pub(crate) action_tokens: ActionTokens,
     /// Live streams that are open.
     pub streams: Streams,
     /// Probe that checks if the store takes writes.

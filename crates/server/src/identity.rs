@@ -26,6 +26,8 @@ pub struct Identity {
     pub role: Role,
     /// Requester that it acts for.
     pub requester: Option<String>,
+    /// The person that it acts for, who is named in the audit log whatever a request says.
+    pub person: Option<String>,
 }
 
 impl Identity {
@@ -72,6 +74,7 @@ impl Acting {
             Role::Manager | Role::Admin => Rank::Manager,
             Role::Viewer | Role::Worker | Role::Operator => Rank::Operator,
         };
+        let speaks_for = self.person.as_deref().map(Person).or(speaks_for);
         let name = match speaks_for {
             Some(Person(person)) => format!("{person} ({})", self.name),
             None => self.name.clone(),

@@ -125,6 +125,12 @@ pub const SHOW_TRIES: u32 = 5;
 pub const SETTLE_TOKEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Longest lifetime of a settle token.
 pub const MAX_SETTLE_TOKEN_FOR: Duration = Duration::from_secs(90 * 24 * 3600);
+/// Default lifetime of an action token.
+pub const ACTION_TOKEN_FOR: Duration = Duration::from_secs(10 * 60);
+/// Longest lifetime of an action token.
+pub const MAX_ACTION_TOKEN_FOR: Duration = Duration::from_secs(3600);
+/// Longest action token.
+pub const MAX_ACTION_TOKEN_CHARS: usize = 4_096;
 /// Wait before a retry if the store is unreachable.
 pub const STORE_RETRY_AFTER_SECONDS: u64 = 1;
 /// Interval between probe writes to the store.

@@ -11,6 +11,7 @@ use hapax_http_idempotency::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENCY_FIRST_SENT, IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, Policy, RELEASING,
 };
 
+use crate::cross_origin::ActionOrigins;
 use crate::drain::Draining;
 use crate::egress_policy::EgressPolicy;
 use crate::sealing::SealingKey;
@@ -42,6 +43,10 @@ pub struct ServerOptions {
     pub entity_tables: EntityTables,
     /// Are the pages of the console served?
     pub console: bool,
+    /// The settings in force, by name, as people read them. They hold no secrets.
+    pub settings: Vec<(String, String)>,
+    /// Origins of pages that may use action tokens.
+    pub action_origins: ActionOrigins,
 }
 
 /// The module that every server has.

@@ -1,5 +1,6 @@
 //! The table of all routes: method and path, required access, and support for request keys.
 
+pub(crate) mod action_tokens;
 pub(crate) mod admin;
 pub(crate) mod approvals;
 pub(crate) mod audit;
@@ -14,6 +15,7 @@ pub(crate) mod events;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod meta;
+pub(crate) mod nodes;
 pub(crate) mod notes;
 pub(crate) mod operations;
 pub(crate) mod promises;
@@ -31,6 +33,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::handler::Handler;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use hapax_http_idempotency::IdempotencyLayer;
 use http::Method;
@@ -39,6 +42,7 @@ use crate::access::Access;
 use crate::answer::{refuse_all_else, with_response_layers};
 use crate::app::App;
 use crate::console::ConsoleHost;
+use crate::cross_origin::{allow_origins, takes_action_tokens};
 use crate::guard::Guard;
 use crate::trace_layer::Observe;
 use crate::{docs_page, error_pages};
@@ -170,6 +174,7 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/workflow-runs/{id}/retry-plan", Read, runs::retry_plan::show),
         write("/api/v1/workflow-runs/{id}/signals", Operate, runs::steering::signal),
         write("/api/v1/workflow-runs/{id}/approvals/{step}", Operate, approvals::answer),
+        read("/api/v1/workflow-runs/{id}/steps", Read, runs::showing::steps),
         read("/api/v1/workflow-runs/{id}/result", Read, runs::showing::result),
         read("/api/v1/workflow-runs/{id}/events", Read, events::list),
         read("/api/v1/workflow-runs/{id}/events/stream", Read, events::stream),
@@ -192,6 +197,8 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/credentials/{id}/rotate", Administer, admin::rotate_credential)
             .answers_with_a_secret(),
         write("/api/v1/credentials/{id}/revoke", Administer, admin::revoke_credential),
+        read("/api/v1/node", Administer, nodes::show),
+        read("/api/v1/leases", Read, nodes::leases),
         read("/api/v1/idempotency-policy", Open, meta::policy),
         read("/", Open, meta::home),
         read("/healthz", Open, meta::health),
@@ -253,6 +260,8 @@ pub(crate) fn table() -> Vec<Route> {
             .on_the_version_seen(),
         write("/api/v1/entities/{type}/{id}/steps/{stepKey}/override", Manage, entity_steps::take_overriding)
             .on_the_version_seen(),
+        write("/api/v1/entities/{type}/{id}/action-tokens", Operate, action_tokens::issue)
+            .answers_with_a_secret(),
         read("/api/v1/entities/{type}/{id}/notes", Read, entities::notes),
         write("/api/v1/entities/{type}/{id}/notes", Operate, entities::add_note),
         read("/api/v1/entities/{type}/{id}/operations", Read, entities::operations),
@@ -279,8 +288,12 @@ pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer, console: Option<&A
     let api = guarded(app, keys);
     let pages = console.map(|host| hapax_console::router(host.clone(), api.clone()));
     let routes = api.merge(error_pages::routes()).merge(docs_page::assets()).merge(pages.unwrap_or_default());
+    let mut routes = refuse_all_else(routes);
+    if !app.options.action_origins.is_empty() {
+        routes = routes.layer(from_fn_with_state(app.clone(), allow_origins));
+    }
     // The outermost layer, so that it also sees unknown routes and panics.
-    refuse_all_else(routes).layer(Observe(app.clone()))
+    routes.layer(Observe(app.clone()))
 }
 
 /// The table of routes, each behind its guard.
@@ -290,7 +303,14 @@ fn guarded(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
     for route in table() {
         let answers_json = route.is_negotiated();
         let refuses_versions = route.method != Method::GET && !route.is_versioned;
-        let guard = Guard { app: app.clone(), access: route.access, answers_json, refuses_versions };
+        let takes_action_tokens = takes_action_tokens(&route.method, route.path);
+        let guard = Guard {
+            app: app.clone(),
+            access: route.access,
+            answers_json,
+            refuses_versions,
+            takes_action_tokens,
+        };
         let mut handler = route.handler;
         handler = match (route.takes_keys, route.is_confidential) {
             (true, false) if route.is_in_one_write => handler.layer(in_one_write.clone()),

@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::action_token::ActionTokens;
 use crate::app::App;
 use crate::authenticate::Authenticator;
 use crate::catalog_watcher::{keep_learning, learn_changes};
@@ -110,6 +111,7 @@ impl Server {
             .refusing_with(ServerProblems)
             .observed_by(KeysObserved(metrics.clone()));
         let cursors = Cursors::new(installation_secret(&*store, "cursor-secret").await?);
+        let action_tokens = ActionTokens::new(installation_secret(&*store, "action-token-secret").await?);
         let sealer = sealer(&*store, &options.sealing_keys).await?;
         // Before any run can be driven here, so that every end of a run is announced.
         let subscriptions =
@@ -171,6 +173,7 @@ impl Server {
             entities,
             subscriptions,
             cursors,
+            action_tokens,
             streams,
             metrics,
             options,

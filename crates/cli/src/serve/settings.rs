@@ -22,7 +22,7 @@ use hapax_server::limits::{
 use hapax_server::listen::ListenOptions;
 use hapax_server::proxies::Proxies;
 use hapax_server::sealing::SealingKey;
-use hapax_server::{EntityTables, ModuleOptions};
+use hapax_server::{ActionOrigins, EntityTables, ModuleOptions};
 use serde::Deserialize;
 
 use super::config_file;
@@ -147,6 +147,9 @@ pub(crate) struct ServeOptions {
     /// Serve the console, pages for people, beside the API [default: true].
     #[arg(long, env = "HAPAX_CONSOLE", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) console: Option<bool>,
+    /// Origins of pages of yours that may use action tokens, such as https://admin.example.com; separated by commas. None if absent.
+    #[arg(long, value_name = "ORIGINS", env = "HAPAX_ACTION_ORIGINS", value_delimiter = ',')]
+    pub(crate) action_origins: Option<Vec<String>>,
     /// Also serve Prometheus metrics on this address of this machine, without a key.
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_METRICS_LISTEN")]
     pub(crate) metrics_listen: Option<String>,
@@ -217,6 +220,7 @@ pub(crate) struct Settings {
     pub(crate) max_definitions: usize,
     pub(crate) max_definitions_per_workspace: usize,
     pub(crate) console: bool,
+    pub(crate) action_origins: ActionOrigins,
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) drain: Duration,
     pub(crate) key_file: Option<PathBuf>,
@@ -351,6 +355,7 @@ impl Settings {
             requests_per_second: requests_per_second.flatten(),
             max_definitions: said.max_definitions.or(file.max_definitions).unwrap_or(MAX_DEFINITIONS),
             console: said.console.or(file.console).unwrap_or(true),
+            action_origins: action_origins(&said.action_origins.or(file.action_origins).unwrap_or_default())?,
             max_definitions_per_workspace: said
                 .max_definitions_per_workspace
                 .or(file.max_definitions_per_workspace)
@@ -360,6 +365,44 @@ impl Settings {
             key_file: said.key_file.or(file.key_file),
             is_dev: false,
         })
+    }
+
+    /// The settings for people, by the names that the configuration has. They hold no secrets: of the store, only its kind.
+    pub(crate) fn shown(&self, store: &str) -> Vec<(String, String)> {
+        let span = |span: Duration| hapax_api::DurationText(span).to_string();
+        let kind = store.split(':').next().unwrap_or_default();
+        let modules = self
+            .modules
+            .iter()
+            .map(|module| format!("{}:{}:{}", module.name, span(module.every), span(module.stale_after)));
+        let modules = modules.collect::<Vec<_>>().join(", ");
+        let or_none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
+        let rows = [
+            ("store", kind.to_owned()),
+            ("listen", self.listen.to_string()),
+            ("tls", if self.tls_cert.is_some() { "yes".to_owned() } else { "no".to_owned() }),
+            ("behind-proxy", self.behind_proxy.to_string()),
+            ("lease", span(self.engine.lease_for)),
+            ("max-active", self.engine.max_active.to_string()),
+            ("keep-runs", self.engine.keep_runs_for.map_or_else(|| "for ever".to_owned(), span)),
+            ("max-child-depth", self.engine.max_child_depth.to_string()),
+            ("max-descendants", self.engine.max_descendants.to_string()),
+            ("children-per-second", self.engine.children_per_second.to_string()),
+            ("key-retention", span(self.keys.keep_for)),
+            ("key-grace", span(self.keys.grace)),
+            ("modules", or_none(modules)),
+            ("max-definitions", self.max_definitions.to_string()),
+            ("max-definitions-per-workspace", self.max_definitions_per_workspace.to_string()),
+            ("body-memory", format!("{} MB", self.body_memory >> 20)),
+            (
+                "requests-per-second",
+                self.requests_per_second.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string()),
+            ),
+            ("metrics-listen", self.metrics_listen.map_or_else(|| "none".to_owned(), |at| at.to_string())),
+            ("action-origins", or_none(self.action_origins.to_string())),
+            ("drain", span(self.drain)),
+        ];
+        rows.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
     /// Rejects modules that would treat a living holder as gone: other nodes send heartbeats only
@@ -438,6 +481,16 @@ fn entity_tables(texts: &[String]) -> Result<EntityTables> {
         tables.allow(workspace, table.table);
     }
     Ok(tables)
+}
+
+fn action_origins(texts: &[String]) -> Result<ActionOrigins> {
+    let mut origins = ActionOrigins::default();
+    for text in texts {
+        origins = origins.with(text.trim()).with_context(|| {
+            format!("action-origins: {text:?} is not an origin as browsers write it, such as https://admin.example.com")
+        })?;
+    }
+    Ok(origins)
 }
 
 /// Places as people open them to one workspace: `acme:10.8.0.0/16`, `acme:billing.internal:8443`.

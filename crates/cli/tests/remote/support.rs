@@ -110,6 +110,8 @@ impl TestServer {
             requests_per_second: None,
             max_definitions: hapax_server::limits::MAX_DEFINITIONS,
             console: true,
+            settings: Vec::new(),
+            action_origins: Default::default(),
             max_definitions_per_workspace: hapax_server::limits::MAX_DEFINITIONS_PER_WORKSPACE,
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],

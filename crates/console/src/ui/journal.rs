@@ -39,7 +39,7 @@ fn line(entry: &JournalEntry) -> Markup {
                     @if let Some(by) = &entry.seconded_by { ", agreed by " (actor(by)) }
                 }
                 @if let Some(reason) = &entry.reason { blockquote { (reason) } }
-                @if let Some(failure) = &entry.failure { p.dim { (failure.message) @if let Some(code) = &failure.code { " " code { (code) } } } }
+                @if let Some(failure) = &entry.failure { p.dim { (super::sentence(&failure.message)) @if let Some(code) = &failure.code { " " code { (code) } } } }
                 @if let Some(answer) = &entry.answer { p.dim { "Answer: " (answer) } }
                 @if let Some(result) = &entry.result { (super::json(result.text())) }
             }

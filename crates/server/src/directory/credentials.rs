@@ -143,6 +143,7 @@ impl StoredCredential {
             name: self.kept.name.clone(),
             role: self.kept.role,
             requester: self.kept.requester.clone(),
+            person: None,
         }
     }
 

@@ -98,6 +98,7 @@ fn cases() -> Vec<Case> {
             &[200, 400],
         )
         .at("/api/v1/workflow-runs/{run}/approvals/sign-off"),
+        get("/api/v1/workflow-runs/{id}/steps", Read).at("/api/v1/workflow-runs/{run}/steps"),
         get("/api/v1/workflow-runs/{id}/result", Read)
             .at("/api/v1/workflow-runs/{run}/result")
             .answering(&[202, 409]),
@@ -137,6 +138,8 @@ fn cases() -> Vec<Case> {
             .at("/api/v1/credentials/{credential}/rotate"),
         post("/api/v1/credentials/{id}/revoke", Administer, json!({}), &[200])
             .at("/api/v1/credentials/{credential}/revoke"),
+        get("/api/v1/node", Administer),
+        get("/api/v1/leases", Read),
         get("/api/v1/idempotency-policy", Open),
         get("/", Open),
         get("/healthz", Open),
@@ -237,6 +240,8 @@ fn cases() -> Vec<Case> {
             .at("/api/v1/entities/{entity}"),
         get("/api/v1/entities/{type}", Read).at("/api/v1/entities/{entity}"),
         get("/api/v1/entities/{type}/{id}", Read).at("/api/v1/entities/{entity}/{thing}"),
+        post("/api/v1/entities/{type}/{id}/action-tokens", Operate, json!({}), &[201])
+            .at("/api/v1/entities/{entity}/{thing}/action-tokens"),
         get("/api/v1/entities/{type}/{id}/notes", Read).at("/api/v1/entities/{entity}/{thing}/notes"),
         post("/api/v1/entities/{type}/{id}/notes", Operate, json!({ "text": "seen" }), &[201])
             .at("/api/v1/entities/{entity}/{thing}/notes"),

@@ -86,6 +86,10 @@ fn table() -> Vec<(&'static str, Leaves)> {
         ("POST /api/v1/entities/{type}", Nothing("makes a business object, which is the record")),
         ("POST /api/v1/entities/{type}/{id}/steps/{stepKey}", One("step_taken")),
         ("POST /api/v1/entities/{type}/{id}/steps/{stepKey}/override", One("overridden")),
+        (
+            "POST /api/v1/entities/{type}/{id}/action-tokens",
+            Nothing("a token of minutes: what is done with it names its person and credential"),
+        ),
         ("POST /api/v1/entities/{type}/{id}/notes", One("noted")),
         ("POST /api/v1/operations/{id}/resolve", One("resolved")),
     ]

@@ -28,13 +28,13 @@ use hapax_server::http_caller::GuardedCaller;
 use hapax_server::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use hapax_server::listen::ListenOptions;
 use hapax_server::sealing::SealingKey;
-use hapax_server::{EntityTables, LaunchError, ModuleOptions, Server, ServerOptions};
+use hapax_server::{ActionOrigins, EntityTables, LaunchError, ModuleOptions, Server, ServerOptions};
 use hapax_store_postgres::{PostgresOptions, PostgresStore};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 
 pub use hapax_api::Role;
-pub use planned_store::PlannedStore;
+pub use planned_store::{HUGE_EVENTS, HUGE_STEPS, PlannedStore};
 pub use provider::Provider;
 pub use receiver::{Received, Receiver};
 
@@ -119,6 +119,7 @@ pub struct Setup {
     /// Modules beside the one that is always there.
     pub modules: Vec<ModuleOptions>,
     pub entity_tables: EntityTables,
+    pub action_origins: ActionOrigins,
 }
 
 impl Default for Setup {
@@ -136,6 +137,7 @@ impl Default for Setup {
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],
             entity_tables: EntityTables::default(),
+            action_origins: ActionOrigins::default(),
         }
     }
 }
@@ -270,6 +272,8 @@ impl TestServer {
             max_definitions: MAX_DEFINITIONS,
             max_definitions_per_workspace: setup.max_definitions_per_workspace,
             console: true,
+            settings: vec![("store".into(), "memory".into())],
+            action_origins: setup.action_origins,
             sealing_keys: setup.sealing_keys,
             modules: setup.modules,
             entity_tables: setup.entity_tables,

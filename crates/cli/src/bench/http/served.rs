@@ -73,6 +73,7 @@ impl Served {
             name: "hapax bench".into(),
             role: Role::Admin,
             requester: None,
+            person: None,
         };
         let (definition, _) = assembly
             .server
