@@ -18,6 +18,7 @@ mod entity;
 mod entity_workflow;
 mod error_table;
 mod event;
+pub mod grpc;
 mod health;
 mod json;
 mod key;
@@ -28,6 +29,7 @@ mod page;
 mod policy;
 mod problem;
 mod promise;
+mod push;
 mod received_webhook;
 mod run;
 mod step;
@@ -78,6 +80,7 @@ pub use promise::{
     CreatePromise, CreateSettleToken, EarlySettlement, IssuedSettleToken, KeptSettlement, Promise,
     PromiseStatus, RejectPromise, ResolvePromise, SettleByToken, SettledByToken, SettledPromise,
 };
+pub use push::{CreatePushWorker, IssuedPushWorker, PushAnswer, PushWorker, PushedTurn, PushedWork};
 pub use received_webhook::{
     ReceiptStatus, ReceivedStatus, ReceivedWebhook, ReceivedWebhookSummary, ReprocessWebhooks,
     ReprocessedWebhooks, WebhookActionOutcome, WebhookActionStatus, WebhookChallenge, WebhookOutcome,

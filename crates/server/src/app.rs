@@ -17,6 +17,7 @@ use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::pages::List;
+use crate::push_workers::PushWorkers;
 use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::store_probe::StoreProbe;
 use crate::webhooks::inbound::InboundWebhooks;
@@ -45,6 +46,8 @@ pub struct App {
     pub(crate) inbound: Arc<InboundWebhooks>,
     /// Workers that are connected to this node.
     pub(crate) workers: Arc<Workers>,
+    /// Functions that work is sent to.
+    pub(crate) push_workers: Arc<PushWorkers>,
     /// Names that workers have offered.
     pub(crate) worker_names: Arc<WorkerNames>,
     /// Entity workflows.

@@ -61,6 +61,7 @@ mod options;
 mod paced_streams;
 mod pages;
 mod problems;
+mod push_workers;
 mod request_body;
 mod routes;
 mod server;

@@ -80,6 +80,20 @@ pub const MAX_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Largest JSON body, in bytes: the largest payload of the engine plus its envelope.
 pub const MAX_BODY_BYTES: usize = hapax_engine::limits::MAX_PAYLOAD_BYTES + 64 * 1024;
+/// Most push workers of a workspace.
+pub const MAX_PUSH_WORKERS_PER_WORKSPACE: usize = 100;
+/// Requests to a push worker at once from one node, if it does not say how many.
+pub const DEFAULT_PUSH_CONCURRENCY: u32 = 16;
+/// Most requests to a push worker at once from one node.
+pub const MAX_PUSH_CONCURRENCY: u32 = 256;
+/// Longest time that a request to a push worker may take, if it does not say how long.
+pub const PUSH_TIMEOUT: Duration = Duration::from_secs(60);
+/// Shortest time limit of requests to a push worker.
+pub const MIN_PUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest time limit of requests to a push worker.
+pub const MAX_PUSH_TIMEOUT: Duration = Duration::from_secs(900);
+/// How much larger than the JSON a message of gRPC may be.
+pub const MAX_GRPC_OVERHEAD_BYTES: usize = 64 * 1024;
 /// Largest body that settles a promise by a token, in bytes; the caller has no credential.
 pub const MAX_SETTLE_BODY_BYTES: usize = 64 * 1024;
 /// Default for the most bytes of request bodies in memory at once; one address may use a quarter of

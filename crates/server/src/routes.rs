@@ -19,6 +19,7 @@ pub(crate) mod nodes;
 pub(crate) mod notes;
 pub(crate) mod operations;
 pub(crate) mod promises;
+pub(crate) mod push_workers;
 pub(crate) mod request;
 pub(crate) mod runs;
 pub(crate) mod settle_links;
@@ -36,6 +37,7 @@ use axum::handler::Handler;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use hapax_http_idempotency::IdempotencyLayer;
+use hapax_workers::limits::MAX_COMMIT_BYTES;
 use http::Method;
 
 use crate::access::Access;
@@ -44,6 +46,8 @@ use crate::app::App;
 use crate::console::ConsoleHost;
 use crate::cross_origin::{allow_origins, takes_action_tokens};
 use crate::guard::Guard;
+use crate::limits::{MAX_GRPC_OVERHEAD_BYTES, MAX_URI_BYTES};
+use crate::strict_json::unreadable;
 use crate::trace_layer::Observe;
 use crate::{docs_page, error_pages};
 
@@ -275,6 +279,9 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/worker-sessions/{id}/commit", Work, worker_sessions::commit).without_request_keys(),
         read("/api/v1/worker-sessions/{id}/runs/{run}/log", Work, worker_sessions::log),
         remove("/api/v1/worker-sessions/{id}", Work, worker_sessions::close).without_request_keys(),
+        write("/api/v1/push-workers", Administer, push_workers::create).answers_with_a_secret(),
+        read("/api/v1/push-workers", Read, push_workers::list),
+        remove("/api/v1/push-workers/{id}", Administer, push_workers::delete),
     ]
 }
 
@@ -287,7 +294,12 @@ pub fn list_routes() -> Vec<(Method, &'static str, Access)> {
 pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer, console: Option<&Arc<ConsoleHost>>) -> Router {
     let api = guarded(app, keys);
     let pages = console.map(|host| hapax_console::router(host.clone(), api.clone()));
-    let routes = api.merge(error_pages::routes()).merge(docs_page::assets()).merge(pages.unwrap_or_default());
+    let calls = hapax_grpc::router(api.clone(), GRPC);
+    let routes = api
+        .merge(calls)
+        .merge(error_pages::routes())
+        .merge(docs_page::assets())
+        .merge(pages.unwrap_or_default());
     let mut routes = refuse_all_else(routes);
     if !app.options.action_origins.is_empty() {
         routes = routes.layer(from_fn_with_state(app.clone(), allow_origins));
@@ -295,6 +307,13 @@ pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer, console: Option<&A
     // The outermost layer, so that it also sees unknown routes and panics.
     routes.layer(Observe(app.clone()))
 }
+
+/// Limits of gRPC. A commit of a worker is the largest message.
+const GRPC: hapax_grpc::Options = hapax_grpc::Options {
+    max_message_bytes: MAX_COMMIT_BYTES + MAX_GRPC_OVERHEAD_BYTES,
+    max_uri_bytes: MAX_URI_BYTES,
+    unreadable: |error| unreadable(error).problem().clone(),
+};
 
 /// The table of routes, each behind its guard.
 fn guarded(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
@@ -334,5 +353,5 @@ pub(crate) fn metrics_router(app: &Arc<App>) -> Router {
 pub(crate) fn templates() -> impl Iterator<Item = &'static str> {
     let pages = error_pages::PATHS.into_iter().chain(docs_page::ASSET_PATHS);
     let console = hapax_console::PATHS.iter().copied();
-    table().into_iter().map(|route| route.path).chain(pages).chain(console)
+    table().into_iter().map(|route| route.path).chain(pages).chain(console).chain(hapax_grpc::paths())
 }

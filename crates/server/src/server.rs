@@ -31,6 +31,7 @@ use crate::listen::{Drained, ListenOptions, serve};
 use crate::metrics::{KeysObserved, Metrics};
 use crate::options::ServerOptions;
 use crate::problems::ServerProblems;
+use crate::push_workers::PushWorkers;
 use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::routes::{metrics_router, router, templates};
 use crate::sealing::{Sealer, SealingKey};
@@ -112,10 +113,10 @@ impl Server {
             .observed_by(KeysObserved(metrics.clone()));
         let cursors = Cursors::new(installation_secret(&*store, "cursor-secret").await?);
         let action_tokens = ActionTokens::new(installation_secret(&*store, "action-token-secret").await?);
-        let sealer = sealer(&*store, &options.sealing_keys).await?;
+        let sealer = Arc::new(sealer(&*store, &options.sealing_keys).await?);
         // Before any run can be driven here, so that every end of a run is announced.
         let subscriptions =
-            Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer);
+            Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer.clone());
         learn_changes(&*subscriptions).await?;
         keep(&engine, "catalog of subscriptions", &subscriptions, keep_learning);
         let workers = Workers::new(engine.clone());
@@ -152,6 +153,16 @@ impl Server {
         learn_changes(&*inbound).await?;
         keep(&engine, "catalog of webhook sources", &inbound, keep_learning);
         keep(&engine, "unprocessed webhooks", &inbound, InboundWebhooks::keep_sweeping);
+        let push_workers = PushWorkers::new(
+            engine.background_loops().clone(),
+            workers.clone(),
+            worker_names.clone(),
+            store.clone(),
+            options.outgoing.clone(),
+            sealer,
+        );
+        learn_changes(&*push_workers).await?;
+        keep(&engine, "catalog of push workers", &push_workers, keep_learning);
         let authenticator = Authenticator::new(directory.clone());
         let streams = Streams::default();
         let request_rate = RequestRate::per_second(options.requests_per_second);
@@ -169,6 +180,7 @@ impl Server {
             definitions,
             inbound,
             workers,
+            push_workers,
             worker_names,
             entities,
             subscriptions,

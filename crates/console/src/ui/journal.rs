@@ -71,6 +71,7 @@ pub(crate) fn word(what: JournalKind) -> &'static str {
         JournalKind::WorkspaceChanged => "Workspace",
         JournalKind::DefinitionUploaded => "Definition",
         JournalKind::SubscriptionChanged => "Subscription",
+        JournalKind::PushWorkerChanged => "Push worker",
         JournalKind::SourceChanged => "Webhook source",
         JournalKind::WebhookReprocessed => "Webhook processed again",
         JournalKind::WebhookDiscarded => "Webhook discarded",

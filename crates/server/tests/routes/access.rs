@@ -279,6 +279,16 @@ fn cases() -> Vec<Case> {
         delete("/api/v1/worker-sessions/{id}", Work)
             .at("/api/v1/worker-sessions/{session}")
             .answering(&[200, 404]),
+        post(
+            "/api/v1/push-workers",
+            Administer,
+            json!({ "name": "function", "url": "https://example.com/", "tasks": ["pushed"] }),
+            &[201, 409],
+        ),
+        get("/api/v1/push-workers", Read),
+        delete("/api/v1/push-workers/{id}", Administer)
+            .at("/api/v1/push-workers/psh_unknown")
+            .answering(&[404]),
     ]
 }
 

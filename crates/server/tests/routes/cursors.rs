@@ -58,6 +58,9 @@ async fn fill(server: &TestServer, provider: &Provider) -> [String; 2] {
         });
         made(server, "/api/v1/entity-workflows", tickets).await;
         made(server, "/api/v1/promises", json!({ "id": name })).await;
+        let function =
+            json!({ "name": name, "url": provider.url("/told"), "tasks": [format!("pushed-{name}")] });
+        made(server, "/api/v1/push-workers", function).await;
         made(server, "/api/v1/worker-sessions", json!({ "name": name, "concurrency": 1, "tasks": [name] }))
             .await;
     }
@@ -114,6 +117,7 @@ fn every_list(runs: &[String; 2], subscription: &str) -> Vec<Pages> {
         plain("/api/v1/entity-workflows"),
         plain("/api/v1/leases"),
         plain("/api/v1/ledger"),
+        plain("/api/v1/push-workers"),
         plain("/api/v1/webhook-sources"),
         plain("/api/v1/webhook-subscriptions"),
         plain("/api/v1/worker-sessions"),

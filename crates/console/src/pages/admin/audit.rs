@@ -63,6 +63,7 @@ const ACTIONS: &[JournalKind] = &[
     JournalKind::DefinitionUploaded,
     JournalKind::EntityWorkflowChanged,
     JournalKind::SubscriptionChanged,
+    JournalKind::PushWorkerChanged,
     JournalKind::SourceChanged,
 ];
 
