@@ -44,7 +44,7 @@ pub use definition::{
     KeyRule,
 };
 pub use delivery::{DeliveryStatus, DiscardWebhooks, RedeliverWebhook, RedeliverWebhooks, WebhookDelivery};
-pub use doubt::{Actor, Doubt, Resolution, ResolveDoubt, ResolvedDoubt};
+pub use doubt::{Actor, ConfirmRuling, Doubt, ProposedRuling, Resolution, ResolveDoubt, ResolvedDoubt};
 pub use durable_promise::{
     CompleteDurablePromise, CreateDurablePromise, DurableCompletion, DurablePromise, DurableState,
     DurableValue, NO_TIMEOUT,

@@ -64,6 +64,8 @@ operations! {
     RELEASE_KEY = post("/api/v1/keys/{scope}/{key}/release");
     WHY = get("/api/v1/why");
     LIST_DOUBTS = get("/api/v1/doubts");
+    PROPOSE_RULING = post("/api/v1/doubts/{run}/{step}/propose");
+    CONFIRM_RULING = post("/api/v1/doubts/{run}/{step}/confirm");
     RESOLVE_DOUBT = post("/api/v1/doubts/{run}/{step}/resolve");
     SHOW_LEDGER = get("/api/v1/ledger");
     LIST_AUDIT = get("/api/v1/audit");

@@ -47,7 +47,7 @@ pub(crate) const KINDS: &[(&str, &[&[&str]])] = &[
     ("condition", &[&["if", "then", "else"]]),
     ("promise", &[&["timeout", "key", "keyTtl"]]),
     ("signal", &[&["signal", "timeout"]]),
-    ("approval", &[&["by", "decisions", "show", "fields", "timeout", "onReject", "onTimeout"]]),
+    ("approval", &[&["by", "decisions", "show", "fields", "timeout", "onReject", "onTimeout", "selfApproval"]]),
     ("child", &[&["workflow", "input", "onClose"]]),
     ("parallel", &[&["branches"]]),
     ("for_each", &[&["items", "steps", "concurrency", "maxItems", "result"]]),

@@ -42,7 +42,7 @@ pub use announcer::Announcer;
 pub use approvals::ApprovalAnswer;
 pub use attention::AttentionPage;
 pub use crash_point::{CrashPoint, CrashPointWatcher};
-pub use doubts::{AuditEntry, Doubt, DoubtPage};
+pub use doubts::{AuditEntry, Doubt, DoubtPage, fresh_request};
 pub use engine::Engine;
 pub use entities::{
     ActionAnswer, ActionsElsewhere, CONCURRENCY_ERROR, CodeOnlyHost, EntityHost, EntityView, JanitorReport,

@@ -9,7 +9,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream;
 use hapax_api::{Code, Problem};
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{Name, RunId, Version};
+use hapax_engine::model::{Name, RunId, Timestamp, Version};
 use hapax_engine::{Engine, Error};
 use tokio::sync::watch;
 
@@ -65,11 +65,13 @@ impl Drop for StreamPermit {
     }
 }
 
-/// Right to follow a run. It ends with the caller's key.
+/// Right to follow a run. It ends with the caller's key or token.
 struct Right {
     app: Arc<App>,
     /// Absent for a session of the console, which looks by itself.
     key: Option<ApiKey>,
+    /// When the caller's token ends, if they came with one.
+    ends_at: Option<Timestamp>,
     changes: watch::Receiver<u64>,
 }
 
@@ -77,8 +79,11 @@ impl Right {
     /// If the key cannot be checked, the right counts as lost, and the client reconnects.
     async fn is_lost(&mut self) -> bool {
         self.changes.mark_unchanged();
-        let Some(key) = &self.key else { return false };
         let now = self.app.store.now();
+        if self.ends_at.is_some_and(|at| now >= at) {
+            return true;
+        }
+        let Some(key) = &self.key else { return false };
         !self.app.authenticator.still_admits(key, now).await.unwrap_or(false)
     }
 }
@@ -103,6 +108,7 @@ pub(crate) fn of_run(
     app: Arc<App>,
     engine: Engine,
     key: Option<ApiKey>,
+    ends_at: Option<Timestamp>,
     run: RunId,
     seen: Version,
     seat: StreamPermit,
@@ -110,7 +116,7 @@ pub(crate) fn of_run(
     let (draining, changes) = (app.options.draining.clone(), app.authenticator.changes());
     let follower = Follower {
         engine,
-        right: Right { app, key, changes },
+        right: Right { app, key, ends_at, changes },
         run,
         seen,
         queue: std::collections::VecDeque::new(),

@@ -59,7 +59,9 @@ mod metrics;
 mod options;
 mod paced_streams;
 mod pages;
+mod people;
 mod problems;
+mod refused_sign_ins;
 mod request_body;
 mod routes;
 mod server;
@@ -73,6 +75,7 @@ mod worker_calls;
 mod worker_names;
 
 pub use hapax_http_idempotency as http_idempotency;
+pub use people::settings::{PeopleOptions, ProviderOptions, RoleRule, UnusablePeople};
 pub use options::{EntityTables, ModuleOptions, ServerOptions};
 pub use routes::list_routes;
 pub use server::{LaunchError, Server};

@@ -163,6 +163,8 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/why", Read, why::show),
         read("/api/v1/doubts", Read, doubts::list),
         write("/api/v1/doubts/{run}/{step}/resolve", Operate, doubts::resolve),
+        write("/api/v1/doubts/{run}/{step}/propose", Operate, doubts::propose),
+        write("/api/v1/doubts/{run}/{step}/confirm", Operate, doubts::confirm),
         read("/api/v1/ledger", Read, evidence::ledger),
         read("/api/v1/audit", Read, audit::list),
         write("/api/v1/workspaces", Install, setup::create_workspace),

@@ -12,7 +12,7 @@ mod runs;
 mod steps;
 
 pub(crate) use deliveries::{delivery_status_named, shown_delivery};
-pub(crate) use doubts::{ruling, shown_actor, shown_doubt};
+pub(crate) use doubts::{ruling, shown_actor, shown_doubt, shown_resolution};
 pub(crate) use durable_promises::{completion, new_promise, shown_durable};
 pub(crate) use entities::{
     shown_entity, shown_entity_note, shown_entity_view, shown_history, shown_operation, shown_pending,

@@ -14,6 +14,8 @@ mod escaping;
 mod forms;
 #[path = "console/pages.rs"]
 mod pages;
+#[path = "console/people.rs"]
+mod people;
 #[path = "console/records.rs"]
 mod records;
 #[path = "console/roles.rs"]

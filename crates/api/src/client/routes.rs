@@ -11,9 +11,9 @@ use utoipa::ToSchema;
 use super::sending::Ask;
 use super::{Client, ClientError, Terms};
 use crate::{
-    AddNote, AnswerApproval, CancelRun, ChangeDefinition, CreateCredential, CreateRun, CreateRunBatch,
+    AddNote, AnswerApproval, CancelRun, ChangeDefinition, ConfirmRuling, CreateCredential, CreateRun, CreateRunBatch,
     CreateWorkspace, CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health,
-    IdempotencyPolicy, IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, Readiness,
+    IdempotencyPolicy, IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, ProposedRuling, Readiness,
     ReleaseKey, ResolveDoubt, ResolvedDoubt, RetryPlan, RetryRun, RevokeCredential, RotateCredential, Run,
     RunDetail, RunEvent, RunResult, RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
 };
@@ -320,6 +320,30 @@ impl Client {
         terms: Terms,
     ) -> Result<ResolvedDoubt, ClientError> {
         let path = format!("/api/v1/doubts/{}/{}/resolve", segment(run)?, segment(step)?);
+        self.call(Ask::change(path, asked, terms)?).await
+    }
+
+    /// Proposes a decision about an effect in doubt, for somebody else to confirm.
+    pub async fn propose_ruling(
+        &self,
+        run: &str,
+        step: &str,
+        asked: &ResolveDoubt,
+        terms: Terms,
+    ) -> Result<ProposedRuling, ClientError> {
+        let path = format!("/api/v1/doubts/{}/{}/propose", segment(run)?, segment(step)?);
+        self.call(Ask::change(path, asked, terms)?).await
+    }
+
+    /// Confirms what somebody else proposed.
+    pub async fn confirm_ruling(
+        &self,
+        run: &str,
+        step: &str,
+        asked: &ConfirmRuling,
+        terms: Terms,
+    ) -> Result<ResolvedDoubt, ClientError> {
+        let path = format!("/api/v1/doubts/{}/{}/confirm", segment(run)?, segment(step)?);
         self.call(Ask::change(path, asked, terms)?).await
     }
 }

@@ -258,6 +258,9 @@ fn acting() -> Acting {
         name: "ada".into(),
         role: Role::Admin,
         requester: None,
+        sees_payloads: true,
+        person: None,
+        ends_at: None,
     };
     Acting { identity: Arc::new(identity), address: None, trace_id: None }
 }

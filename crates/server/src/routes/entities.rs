@@ -19,7 +19,7 @@ use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
-use crate::identity::{Identity, Person};
+use crate::identity::Identity;
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_entity, shown_entity_note, shown_entity_view, shown_operation};
 
@@ -133,7 +133,7 @@ pub(crate) async fn add_note(
     PathOf((kind, id)): PathOf<(String, String)>,
     StrictJson { value: asked, .. }: StrictJson<api::AddEntityNote>,
 ) -> Result<Response, Refused> {
-    let by = identity.actor(Person::named(asked.by.as_deref())?);
+    let by = identity.actor(identity.speaks_for(asked.by.as_deref())?);
     let note = app.engine_for(&identity).remark_on_entity(&kind, &id, by, &asked.text).await;
     let note = note.map_err(|error| problem_of(&error))?;
     Ok((StatusCode::CREATED, Json(shown_entity_note(&note))).into_response())

@@ -42,6 +42,9 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
             | JournalEvent::KeyReleased { .. }
             | JournalEvent::SetUp { .. }
             | JournalEvent::Answered { .. }
+            | JournalEvent::RulingProposed { .. }
+            | JournalEvent::PayloadsRevealed { .. }
+            | JournalEvent::SignInsRefused { .. }
             | JournalEvent::Settled { .. }
             | JournalEvent::TokenIssued { .. }
             | JournalEvent::Stepped { .. }

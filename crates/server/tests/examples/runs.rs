@@ -13,7 +13,7 @@ fn order() -> Value {
             { "name": "reserve", "type": "task", "task": "echo", "input": { "sku": "{{ input.sku }}" } },
             {
                 "name": "sign-off", "type": "approval", "by": { "roles": ["manager", "admin"] },
-                "decisions": ["approve", "reject"], "show": { "amount": "{{ input.amount }}" },
+                "decisions": ["approve", "reject"], "show": { "amount": "{{ input.amount }}" }, "selfApproval": true,
             },
             { "name": "payment", "type": "signal", "signal": "payment-received" },
         ],

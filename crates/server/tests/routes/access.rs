@@ -125,6 +125,20 @@ fn cases() -> Vec<Case> {
             &[409],
         )
         .at("/api/v1/doubts/{ended}/say/resolve"),
+        post(
+            "/api/v1/doubts/{run}/{step}/propose",
+            Operate,
+            json!({ "resolution": "abandon", "reason": "asked", "version": 1 }),
+            &[409],
+        )
+        .at("/api/v1/doubts/{ended}/say/propose"),
+        post(
+            "/api/v1/doubts/{run}/{step}/confirm",
+            Operate,
+            json!({ "proposalId": "p", "reason": "asked", "version": 1 }),
+            &[409],
+        )
+        .at("/api/v1/doubts/{ended}/say/confirm"),
         get("/api/v1/ledger", Read),
         get("/api/v1/audit", Read),
         post("/api/v1/workspaces", Install, json!({ "name": "initech" }), &[200, 201]),

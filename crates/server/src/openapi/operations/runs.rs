@@ -121,12 +121,15 @@ pub(super) fn group() -> Group {
         post("/api/v1/workflow-runs/{id}/approvals/{step}", "answer_approval", "Answer an approval")
             .about(
                 "Approves, rejects or edits what an approval step asks. Your credential decides who you are: the step says \
-                 which roles and requesters may answer. The first answer counts.",
+                 which roles and requesters may answer, and whoever had the run started does not, unless the step allows it. \
+                 The first answer counts; one before the step asks does not.",
             )
             .body::<api::AnswerApproval>()
             .answers::<api::SentSignal>(200, "The answer is stored.")
             .fails_with(&[
                 Code::ApprovalForOthers,
+                Code::OwnApproval,
+                Code::ApprovalNotAsked,
                 Code::ApprovalOver,
                 Code::RunEnded,
                 Code::TooManySignals,

@@ -23,7 +23,8 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::definitions::Definition;
 use crate::errors::{of_invalid, problem_of};
-use crate::identity::Identity;
+use crate::identity::{Acting, Identity};
+use crate::routes::approvals::excludes_starter;
 use crate::routes::request::Caller;
 use crate::strict_json::StrictJson;
 use crate::translate::shown_run;
@@ -164,11 +165,22 @@ async fn select_workflow(
 
 async fn start(
     app: &App,
-    identity: &Identity,
+    identity: &Acting,
     asked: api::CreateRun,
     id: Option<RunId>,
 ) -> Result<(api::CreatedRun, bool), Refused> {
     let selected = select_workflow(app, identity, &asked).await?;
+    let keeps_starter_out =
+        selected.definition.as_ref().is_some_and(|it| excludes_starter(&it.document().steps));
+    let id = match keeps_starter_out {
+        true => {
+            let id = id.unwrap_or_else(|| RunId::new(app.store.now()));
+            let noted = app.engine_for(identity).note_starter(id, identity.actor(None)).await;
+            noted.map_err(|error| problem_of(&error))?;
+            Some(id)
+        }
+        false => id,
+    };
     let input = Payload::parse(asked.input.text()).map_err(|invalid| of_invalid(&invalid))?;
     let mut start = app
         .engine_for(identity)
