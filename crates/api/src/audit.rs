@@ -167,6 +167,15 @@ pub struct JournalEntry {
     pub version: Option<u64>,
 }
 
+/// Asks to see what a run hides.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RevealRun {
+    /// Why; kept in the audit log.
+    #[schema(min_length = 1, max_length = 4096)]
+    pub reason: String,
+}
+
 /// Leaves a note on a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -73,6 +73,8 @@ errors! {
         "Two different people stand behind this decision, and one of them is a manager. Propose it with `POST /api/v1/doubts/{run}/{step}/propose`; somebody else confirms it with `POST /api/v1/doubts/{run}/{step}/confirm`. Two names under one credential are one person.";
     OwnApproval = "own_approval", 403, false, "Whoever had the run started does not approve it",
         "You had this run started, so somebody else answers. A document allows it with `selfApproval: true` on the step.";
+    PayloadsHidden = "payloads_hidden", 403, false, "The credential sees no payloads",
+        "Inputs, outputs and other payloads are hidden from the credential, whatever its role. Ask an admin for a credential, or for a rule of the identity provider, that shows them.";
     ApprovalForOthers = "approval_for_others", 403, false, "The approval is for others to decide",
         "`by` names the roles and requesters whom the step asks. Use a credential that has one of the roles, or was made for one of the requesters.";
     RequesterNotAllowed = "requester_not_allowed", 403, false, "The credential may not ask as this requester",

@@ -35,7 +35,7 @@ mod why;
 mod worker;
 mod workspace;
 
-pub use audit::{AddNote, JournalEntry, JournalKind, Occurrence};
+pub use audit::{AddNote, JournalEntry, JournalKind, Occurrence, RevealRun};
 pub use credential::{
     CreateCredential, Credential, IssuedCredential, RevokeCredential, Role, RotateCredential,
 };

@@ -53,6 +53,7 @@ operations! {
     PAUSE_RUN = post("/api/v1/workflow-runs/{id}/pause");
     RESUME_RUN = post("/api/v1/workflow-runs/{id}/resume");
     RETRY_RUN = post("/api/v1/workflow-runs/{id}/retry");
+    REVEAL_RUN = post("/api/v1/workflow-runs/{id}/reveal");
     SHOW_RETRY_PLAN = get("/api/v1/workflow-runs/{id}/retry-plan");
     SEND_SIGNAL = post("/api/v1/workflow-runs/{id}/signals");
     ANSWER_APPROVAL = post("/api/v1/workflow-runs/{id}/approvals/{step}");

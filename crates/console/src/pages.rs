@@ -68,6 +68,7 @@ pub const PATHS: &[&str] = &[
     "/console/runs/{id}/pause",
     "/console/runs/{id}/resume",
     "/console/runs/{id}/retry",
+    "/console/runs/{id}/reveal",
     "/console/runs/{id}/settle",
     "/console/runs/{id}/signal",
     "/console/search",

@@ -10,6 +10,7 @@ pub(crate) const DOCUMENT: &[&str] = &[
     "fingerprint",
     "input",
     "output",
+    "sensitive",
     "steps",
 ];
 pub(crate) const FINGERPRINT: &[&str] = &["ignore"];

@@ -47,6 +47,11 @@ pub fn json_schema() -> Value {
                 "description": "JSON Schema (draft 2020-12) that the input of every run must match. $ref leads only inside it.",
             },
             "output": reference("template"),
+            "sensitive": {
+                "type": "array",
+                "description": "Names of fields that are masked wherever they are in what a run takes and gives.",
+                "items": { "type": "string", "minLength": 1 },
+            },
             "steps": reference("steps"),
         },
         "$defs": {

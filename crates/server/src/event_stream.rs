@@ -11,14 +11,17 @@ use hapax_api::{Code, Problem};
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{Name, RunId, Timestamp, Version};
 use hapax_engine::{Engine, Error};
+use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::app::App;
 use crate::credentials::key::ApiKey;
 use crate::drain::Draining;
+use crate::identity::Identity;
 use crate::limits::{
     MAX_STREAMS, MAX_STREAMS_PER_CREDENTIAL, STREAM_KEEP_ALIVE, STREAM_LIFETIME, STREAM_POLL, STREAM_POLL_MAX,
 };
+use crate::mask::Hidden;
 use crate::translate::{shown_event, shown_run, shown_steps};
 
 /// Open streams, by credential.
@@ -90,6 +93,8 @@ impl Right {
 
 struct Follower {
     engine: Engine,
+    /// What the caller may not see.
+    hidden: Option<Hidden>,
     right: Right,
     run: RunId,
     seen: Version,
@@ -108,14 +113,20 @@ pub(crate) fn of_run(
     app: Arc<App>,
     engine: Engine,
     key: Option<ApiKey>,
-    ends_at: Option<Timestamp>,
+    identity: &Identity,
     run: RunId,
     seen: Version,
     seat: StreamPermit,
 ) -> impl IntoResponse {
     let (draining, changes) = (app.options.draining.clone(), app.authenticator.changes());
+    let ends_at = identity.ends_at;
+    let hidden = match identity.sees_payloads {
+        true => app.definitions.sensitive_names(&identity.workspace).map(Hidden::Fields),
+        false => Some(Hidden::Payloads),
+    };
     let follower = Follower {
         engine,
+        hidden,
         right: Right { app, key, ends_at, changes },
         run,
         seen,
@@ -156,6 +167,15 @@ pub(crate) fn of_run(
 }
 
 impl Follower {
+    /// Data of one event, without what the caller may not see.
+    fn data<T: Serialize>(&self, value: &T) -> String {
+        let text = serde_json::to_string(value).unwrap_or_default();
+        match &self.hidden {
+            Some(hidden) => hidden.text(text),
+            None => text,
+        }
+    }
+
     /// Reads new events of the run, and queues them.
     async fn look(&mut self) -> Result<(), Error> {
         let view = self.engine.get(self.run).await?;
@@ -172,12 +192,12 @@ impl Follower {
             };
             let mut told: Vec<(u64, Event)> = Vec::new();
             for event in events.iter().filter(|event| event.version <= upto) {
-                let data = serde_json::to_string(&shown_event(event)).unwrap_or_default();
+                let data = self.data(&shown_event(event));
                 told.push((event.version.get(), Event::default().event("run").data(data)));
             }
             for step in shown_steps(&log) {
                 if step.changed_version > self.seen.get() && step.changed_version <= upto.get() {
-                    let data = serde_json::to_string(&step).unwrap_or_default();
+                    let data = self.data(&step);
                     told.push((step.changed_version, Event::default().event("step").data(data)));
                 }
             }
@@ -195,7 +215,7 @@ impl Follower {
             }
         }
         if view.head.status().is_closed() {
-            let data = serde_json::to_string(&shown_run(&view, None)).unwrap_or_default();
+            let data = self.data(&shown_run(&view, None));
             self.queue.push_back(Event::default().event("end").id(version.to_string()).data(data));
             self.is_over = true;
         }

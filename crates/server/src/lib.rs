@@ -55,6 +55,7 @@ mod hooks;
 mod idle_tracked_io;
 mod idle_tracker;
 mod installation_secret;
+mod mask;
 mod metrics;
 mod options;
 mod paced_streams;
@@ -76,6 +77,7 @@ mod worker_names;
 
 pub use hapax_http_idempotency as http_idempotency;
 pub use people::settings::{PeopleOptions, ProviderOptions, RoleRule, UnusablePeople};
+pub use mask::PAYLOADS;
 pub use options::{EntityTables, ModuleOptions, ServerOptions};
 pub use routes::list_routes;
 pub use server::{LaunchError, Server};

@@ -315,5 +315,7 @@ pub const MAX_USED_STATES: usize = 1_000;
 pub const REFUSED_SIGN_INS_EVERY: Duration = Duration::from_secs(60);
 /// Most refused sign-ins that one entry describes; it counts the others.
 pub const MAX_REFUSED_SIGN_INS_DESCRIBED: usize = 5;
+/// Largest response that is masked, in bytes: a page of runs, each with the largest payloads.
+pub const MAX_MASKED_BYTES: usize = 512 * 1024 * 1024;
 /// Most networks that a credential is bound to.
 pub const MAX_NETWORKS_PER_CREDENTIAL: usize = 50;

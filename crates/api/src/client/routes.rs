@@ -14,7 +14,7 @@ use crate::{
     AddNote, AnswerApproval, CancelRun, ChangeDefinition, ConfirmRuling, CreateCredential, CreateRun, CreateRunBatch,
     CreateWorkspace, CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health,
     IdempotencyPolicy, IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, ProposedRuling, Readiness,
-    ReleaseKey, ResolveDoubt, ResolvedDoubt, RetryPlan, RetryRun, RevokeCredential, RotateCredential, Run,
+    ReleaseKey, ResolveDoubt, ResolvedDoubt, RetryPlan, RetryRun, RevealRun, RevokeCredential, RotateCredential, Run,
     RunDetail, RunEvent, RunResult, RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
 };
 
@@ -309,6 +309,16 @@ impl Client {
     /// Effects in doubt without a ruling, the oldest doubt first.
     pub async fn list_doubts(&self, paging: &Paging) -> Result<Page<Doubt>, ClientError> {
         self.page("/api/v1/doubts".into(), paging, &[]).await
+    }
+
+    /// Shows a run with the fields that are masked otherwise. The audit log has it.
+    pub async fn reveal_run(
+        &self,
+        run: &str,
+        asked: &RevealRun,
+        terms: Terms,
+    ) -> Result<RunDetail, ClientError> {
+        self.call(Ask::change(run_path(run, "/reveal")?, asked, terms)?).await
     }
 
     /// Decides an effect in doubt.

@@ -73,5 +73,5 @@ pub(crate) async fn stream(
         return Err(Refused::new(Code::Unauthorized, detail));
     }
     let seat = app.streams.take(&identity.credential)?;
-    Ok(event_stream::of_run(app, engine, key, identity.ends_at, run, Version::new(seen), seat).into_response())
+    Ok(event_stream::of_run(app, engine, key, &identity.identity, run, Version::new(seen), seat).into_response())
 }

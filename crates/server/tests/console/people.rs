@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::browser::Browser;
-use super::support::{Answer, IdentityProvider, Role, Setup, TestServer};
+use super::support::{Answer, IdentityProvider, Provider, Role, Setup, TestServer};
 use super::webdriver::{Chromium, Look};
 use hapax_engine::clock::{Clock, ManualClock};
 
@@ -228,4 +228,52 @@ async fn a_person_sees_and_does_what_their_group_allows_and_nobody_decides_for_t
     let body = json!({ "ids": [], "reason": "again", "by": "the boss" });
     let refused = server.send("POST", "/api/v1/webhook-deliveries/redeliver", Some(body.to_string()), &token, &[]).await;
     assert_eq!((refused.status, &refused.json()["path"]), (400, &Value::from("/by")), "{}", refused.text());
+}
+
+/// A doubt ruled by two people, each signed in at the identity provider: one proposes, the other sees who and what, and confirms.
+#[tokio::test]
+async fn a_doubt_is_ruled_by_two_people() {
+    let (server, provider) = with_provider().await;
+    let bank = Provider::start().await;
+    let document = json!({
+        "name": "wire", "version": 1,
+        "steps": [{
+            "name": "send", "type": "http", "method": "POST", "url": bank.url("/cut"), "effect": "claimed", "nonIdempotent": true,
+        }],
+    });
+    let run = server.start(&server.upload(&document).await, json!({})).await;
+    server.until_shown("/api/v1/doubts", |page| page["items"].as_array().is_some_and(|items| !items.is_empty())).await;
+    let here = format!("/console/doubts/{run}/send");
+    let enter = async |person: &str| {
+        let page = Chromium::start(Look::DESK).await;
+        page.open(&format!("{}{here}", server.url)).await;
+        page.click("a.provider").await;
+        page.until_says("Corp login").await;
+        page.fill("input[name=login]", person).await;
+        page.click("button[type=submit]").await;
+        page.until_says("Did send happen?").await;
+        page
+    };
+    let ada = enter("ada").await;
+    ada.click("details:has(input[value=abandon]) > summary").await;
+    ada.fill("details[open] textarea[name=reason]", "the bank does not know").await;
+    ada.click("details[open] button[type=submit]").await;
+    let said = ada.until_says("waiting for a second person").await;
+    assert!(said.contains("You proposed this"), "she cannot confirm it: {said}");
+    assert_eq!(server.get("/api/v1/doubts").await.json()["items"].as_array().unwrap().len(), 1);
+    let grace = enter("grace").await;
+    let said = grace.until_says("waiting for a second person").await;
+    assert!(said.contains("ada@acme.example") && said.contains("the bank does not know"), "{said}");
+    grace.keep_picture("doubt-for-a-second-person").await;
+    grace.click("#proposals details > summary").await;
+    grace.until_says("You are the second person. The step counts as failed").await;
+    grace.fill("#proposals textarea[name=reason]", "nor does it know when I call").await;
+    grace.click("#proposals button[type=submit]").await;
+    grace.until_says("Two people decided about send").await;
+    server.until(&run, "FAILED").await;
+    let entry = server.get("/api/v1/audit?action=resolved").await.json()["items"][0].clone();
+    assert_eq!((&entry["actor"]["subject"], &entry["secondedBy"]["subject"]), (&json!("u-grace"), &json!("u-ada")), "{entry}");
+    for page in [&ada, &grace] {
+        assert_eq!(page.complaints().await, Vec::<String>::new());
+    }
 }

@@ -60,7 +60,7 @@ impl Case {
 
 /// The table. The first allowed caller does an action that works once; later calls get a 409.
 fn cases() -> Vec<Case> {
-    use Access::{Administer, Install, Manage, Open, Operate, Read, Watch, Work};
+    use Access::{Administer, Install, Manage, Open, Operate, Read, Reveal, Watch, Work};
     let document =
         json!({ "name": "new", "version": 1, "steps": [{ "name": "a", "type": "task", "task": "echo" }] });
     vec![
@@ -98,6 +98,8 @@ fn cases() -> Vec<Case> {
             &[200, 400],
         )
         .at("/api/v1/workflow-runs/{run}/approvals/sign-off"),
+        post("/api/v1/workflow-runs/{id}/reveal", Reveal, json!({ "reason": "a complaint" }), &[200])
+            .at("/api/v1/workflow-runs/{run}/reveal"),
         get("/api/v1/workflow-runs/{id}/result", Read)
             .at("/api/v1/workflow-runs/{run}/result")
             .answering(&[202, 409]),

@@ -47,6 +47,7 @@ fn table() -> Vec<(&'static str, Leaves)> {
         ),
         ("POST /api/v1/workflow-runs/{id}/approvals/{step}", One("approval_answered")),
         ("POST /api/v1/workflow-runs/{id}/notes", One("noted")),
+        ("POST /api/v1/workflow-runs/{id}/reveal", One("payloads_revealed")),
         ("POST /api/v1/keys/{scope}/{key}/release", One("key_released")),
         ("POST /api/v1/doubts/{run}/{step}/resolve", One("resolved")),
         ("POST /api/v1/doubts/{run}/{step}/propose", One("ruling_proposed")),
@@ -237,6 +238,9 @@ impl Acme {
                 format!("{RUNS}/{}/approvals/sign-off", self.waiting("w5").await),
                 json!({ "decision": "approve", "comment": "fine" }),
             ),
+            "POST /api/v1/workflow-runs/{id}/reveal" => {
+                (format!("{RUNS}/{}/reveal", self.waiting("w10").await), json!({ "reason": "a complaint" }))
+            }
             "POST /api/v1/workflow-runs/{id}/notes" => {
                 (format!("{RUNS}/{}/notes", self.waiting("w6").await), json!({ "text": "seen" }))
             }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use axum::extract::{Form, Query, State};
+use axum::extract::{Query, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -320,8 +320,11 @@ async fn authorize(State(provider): State<IdentityProvider>, Query(asked): Query
 async fn token(
     State(provider): State<IdentityProvider>,
     headers: HeaderMap,
-    Form(asked): Form<Fields>,
+    body: String,
 ) -> Response {
+    let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8().unwrap().into_owned();
+    let pairs = body.split('&').filter_map(|pair| pair.split_once('='));
+    let asked: Fields = pairs.map(|(name, value)| (decode(name), decode(value))).collect();
     let field = |name: &str| asked.get(name).cloned().unwrap_or_default();
     let escape = |text: &str| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
     let pair = format!("{}:{}", escape(CLIENT), escape(SECRET));

@@ -110,7 +110,7 @@ fn creation(visit: &Visit, workspace: &str) -> Markup {
         (form::text_field("requester", "On whose behalf", "", Some("For approvals and entity workflows that name people."), false))
         (form::text_field("expires", "Counts for", "", Some("For example 30d; until it is revoked, if nothing is said."), false))
         (form::text_field("networks", "From", "", Some("Networks such as 10.8.0.0/16, separated by commas; anywhere, if nothing is said."), false))
-        label.tick { input type="checkbox" name="hides-payloads" value="yes"; span { "Hide inputs, outputs and other payloads" } }
+        label.check { input type="checkbox" name="hides-payloads" value="yes"; span { "Hide inputs, outputs and other payloads" } }
         (form::submit("Create", Tone::Primary))
     };
     form::disclosed("Create a credential…", Tone::Primary, form::form(visit, PATH, None, fields))

@@ -110,6 +110,14 @@ pub(super) fn group() -> Group {
             .query::<PlannedRetry>()
             .answers::<api::RetryPlan>(200, "The plan.")
             .fails_with(&[Code::RunNotFailed, Code::RunUndone, Code::StepInDoubt, Code::RunEnded]),
+        post("/api/v1/workflow-runs/{id}/reveal", "reveal_run", "Show what a run hides")
+            .about(
+                "Shows one run with the fields that documents mark as sensitive; everywhere else they are `[masked]`. \
+                 The audit log has who looked and why.",
+            )
+            .body::<api::RevealRun>()
+            .answers::<api::RunDetail>(200, "The run with its steps.")
+            .fails_with(&[Code::RulingIncomplete, Code::PayloadsHidden]),
         post("/api/v1/workflow-runs/{id}/signals", "send_signal", "Send a signal")
             .about(
                 "Sends a signal to a run. The signal is stored until the run reads it. Set `signalId` so that a second \

@@ -9,7 +9,7 @@ use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::Engine;
 use hapax_engine::model::{
-    Attention, IdempotencyKey, PromiseId, PromiseRef, PromiseState, RunStatus, Subject, WorkflowSelector,
+    Attention, IdempotencyKey, PromiseId, PromiseRef, PromiseState, RunId, RunStatus, Subject, WorkflowSelector,
 };
 use hapax_engine::store::{self, ListRuns, RunView, WaitsFor};
 use hapax_http_idempotency::read_wait;
@@ -22,8 +22,10 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
 use crate::limits::SHOW_TRIES;
+use crate::mask::Unmasked;
 use crate::routes::audit::time;
 use crate::routes::request::{Caller, PathOf, QueryOf, page_limit};
+use crate::strict_json::StrictJson;
 use crate::translate::{shown_attention, shown_result, shown_run, shown_run_with_steps, status_named};
 
 /// One run with its steps.
@@ -33,7 +35,30 @@ pub(crate) async fn show(
     PathOf(id): PathOf<String>,
 ) -> Result<Response, Refused> {
     let id = run_id(&id)?;
+    show_detail(&app, &app.engine_for(&identity), id).await
+}
+
+/// One run with its steps, and with the fields that are masked otherwise. The audit log has who looked and why, before anything is
+/// shown.
+pub(crate) async fn reveal(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    StrictJson { value: asked, .. }: StrictJson<api::RevealRun>,
+) -> Result<Response, Refused> {
+    if !identity.sees_payloads {
+        let detail = "This credential sees no payloads. Ask an admin for one that does.";
+        return Err(Refused::new(Code::PayloadsHidden, detail));
+    }
+    let id = run_id(&id)?;
     let engine = app.engine_for(&identity);
+    engine.note_reveal(id, identity.actor(None), &asked.reason).await.map_err(|error| problem_of(&error))?;
+    let mut response = show_detail(&app, &engine, id).await?;
+    response.extensions_mut().insert(Unmasked);
+    Ok(response)
+}
+
+async fn show_detail(app: &App, engine: &Engine, id: RunId) -> Result<Response, Refused> {
     let mut log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
     let mut view = engine.get(id).await.map_err(|error| problem_of(&error))?;
     // If the run changes between the two reads, the steps and the status would not match.
@@ -44,7 +69,7 @@ pub(crate) async fn show(
         log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
         view = engine.get(id).await.map_err(|error| problem_of(&error))?;
     }
-    let mut detail = shown_run_with_steps(&view, &log, definition_of(&app, &view));
+    let mut detail = shown_run_with_steps(&view, &log, definition_of(app, &view));
     let attention = engine.find_attention(&log).await.map_err(|error| problem_of(&error))?;
     detail.run.needs_attention = attention.map(|attention| shown_attention(id, &attention));
     let version = view.head.version;
