@@ -22,7 +22,7 @@ use crate::limits::{
     MAX_STREAMS, MAX_STREAMS_PER_CREDENTIAL, STREAM_KEEP_ALIVE, STREAM_LIFETIME, STREAM_POLL, STREAM_POLL_MAX,
 };
 use crate::mask::Hidden;
-use crate::translate::{shown_event, shown_run, shown_steps};
+use crate::translate::{event_to_api, run_to_api, steps_to_api};
 
 /// Open streams, by credential.
 #[derive(Debug, Clone, Default)]
@@ -109,7 +109,7 @@ struct Follower {
 /// Events of a run after the version `seen`. The stream ends when the run ends, the server stops,
 /// the key becomes invalid, or the stream reaches its maximum lifetime. The client then reconnects
 /// with `Last-Event-ID`.
-pub(crate) fn of_run(
+pub(crate) fn stream_run(
     app: Arc<App>,
     engine: Engine,
     key: Option<ApiKey>,
@@ -192,10 +192,10 @@ impl Follower {
             };
             let mut told: Vec<(u64, Event)> = Vec::new();
             for event in events.iter().filter(|event| event.version <= upto) {
-                let data = self.data(&shown_event(event));
+                let data = self.data(&event_to_api(event));
                 told.push((event.version.get(), Event::default().event("run").data(data)));
             }
-            for step in shown_steps(&log) {
+            for step in steps_to_api(&log) {
                 if step.changed_version > self.seen.get() && step.changed_version <= upto.get() {
                     let data = self.data(&step);
                     told.push((step.changed_version, Event::default().event("step").data(data)));
@@ -215,7 +215,7 @@ impl Follower {
             }
         }
         if view.head.status().is_closed() {
-            let data = self.data(&shown_run(&view, None));
+            let data = self.data(&run_to_api(&view, None));
             self.queue.push_back(Event::default().event("end").id(version.to_string()).data(data));
             self.is_over = true;
         }

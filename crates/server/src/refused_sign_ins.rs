@@ -43,12 +43,13 @@ impl RefusedSignIns {
     }
 
     /// Writes the first one at once, and all that follow within a minute together.
-    pub(crate) async fn keep_writing(this: Weak<Self>) {
+    pub(crate) async fn keep_writing(this: Weak<Self>, pass: impl Fn()) {
         let Some(arrived) = this.upgrade().map(|refused| refused.arrived.clone()) else { return };
         loop {
             // The server may end while nobody is refused.
             let waited = tokio::time::timeout(REFUSED_SIGN_INS_EVERY, arrived.notified()).await;
             let Some(refused) = this.upgrade() else { return };
+            pass();
             if waited.is_ok() {
                 refused.write().await;
                 drop(refused);

@@ -53,7 +53,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
     };
     let client = server.connect()?;
     let confirmed =
-        client.confirm_ruling(&run.to_string(), step.as_str(), &asked, options.key.terms()).await?;
+        client.confirm_ruling(&run.to_string(), step.as_str(), &asked, options.key.options()).await?;
     options.shape.show(&confirmed, || {
         format!("step {} of run {run}: confirmed; the run goes on\n", plain(step.as_str()))
     })

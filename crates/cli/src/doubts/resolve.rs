@@ -124,7 +124,7 @@ async fn propose(options: &Options, server: &ServerOptions) -> Result<()> {
     };
     let asked = options.request();
     let client = server.connect()?;
-    let proposed = client.propose_ruling(&run.to_string(), step.as_str(), &asked, options.key.terms()).await?;
+    let proposed = client.propose_ruling(&run.to_string(), step.as_str(), &asked, options.key.options()).await?;
     options.shape.show(&proposed, || {
         format!(
             "step {} of run {run}: proposed as {}; somebody else confirms it with hapax doubts confirm {run}/{} --proposal {} --seen {}\n",
@@ -144,7 +144,7 @@ async fn decide_on_server(options: &Options, server: &ServerOptions) -> Result<O
         DoubtId::Step { run, step } => {
             let request = options.request();
             let resolved =
-                client.resolve_doubt(&run.to_string(), step.as_str(), &request, options.key.terms()).await?;
+                client.resolve_doubt(&run.to_string(), step.as_str(), &request, options.key.options()).await?;
             Ok(Some(resolved.actor))
         }
         DoubtId::Operation(id) => {
@@ -154,7 +154,7 @@ async fn decide_on_server(options: &Options, server: &ServerOptions) -> Result<O
             };
             let (attempt, result) = (options.attempt()?, options.result.clone());
             let request = ResolveOperation { attempt, resolution, result, reason, by };
-            client.resolve_operation(&id.to_string(), &request, options.key.terms()).await?;
+            client.resolve_operation(&id.to_string(), &request, options.key.options()).await?;
             Ok(None)
         }
     }

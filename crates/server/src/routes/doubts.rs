@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::errors::problem_of;
 use crate::identity::Acting;
 use crate::strict_json::StrictJson;
-use crate::translate::{ruling, shown_actor, shown_doubt, shown_resolution};
+use crate::translate::{actor_to_api, doubt_to_api, resolution_to_api, ruling};
 
 /// Position and size of a page.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -49,7 +49,7 @@ pub(crate) async fn list(
     let mut items = Vec::with_capacity(found.doubts.len());
     for doubt in &found.doubts {
         let view = engine.get(doubt.run).await.map_err(|error| problem_of(&error))?;
-        items.push(shown_doubt(
+        items.push(doubt_to_api(
             doubt,
             view.head.facts.workflow.name.to_string(),
             engine.takes_two_people(),
@@ -100,7 +100,7 @@ pub(crate) async fn propose(
         step_id: step,
         proposal_id: proposed.id,
         resolution: asked.resolution,
-        actor: shown_actor(&proposed.by),
+        actor: actor_to_api(&proposed.by),
         proposed_at: proposed.at.to_string(),
         version: proposed.seen,
     }))
@@ -116,14 +116,14 @@ pub(crate) async fn confirm(
 ) -> Result<Json<api::ResolvedDoubt>, Refused> {
     let run = run_id(&run)?;
     let by = identity.actor(None);
-    let actor = shown_actor(&by);
+    let actor = actor_to_api(&by);
     let doubt = DoubtRef { run, step: StepId::from_stored(&step), seen: Version::new(asked.version) };
     let engine = app.engine_for(&identity);
     let request = request_of(operation);
     let confirmed = engine.confirm_ruling(&doubt, &asked.proposal_id, by, &asked.reason, &request).await;
     let ruling = confirmed.map_err(|error| problem_of(&error))?;
     let version = engine.get(run).await.map_or(asked.version, |view| view.head.version.get());
-    let resolution = shown_resolution(&ruling.resolution);
+    let resolution = resolution_to_api(&ruling.resolution);
     Ok(Json(api::ResolvedDoubt { run_id: run.to_string(), step_id: step, resolution, actor, version }))
 }
 
@@ -144,7 +144,7 @@ pub(crate) async fn resolve(
     let run = run_id(&run)?;
     let ruling = ruling_by(&identity, &asked)?;
     let doubt = DoubtRef { run, step: StepId::from_stored(&step), seen: Version::new(asked.version) };
-    let actor = shown_actor(&ruling.by);
+    let actor = actor_to_api(&ruling.by);
     let engine = app.engine_for(&identity);
     let resolved = match operation {
         Some(Extension(OperationId(id))) => engine.resolve_doubt_once(&doubt, ruling, &id.to_string()).await,
