@@ -132,7 +132,8 @@ async fn sign_in(State(console): State<Arc<Console>>, request: Request) -> Resul
         Ok(new) => Ok(signed_in(&console, &parts, new, &next)),
         Err(problem) => {
             let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::UNAUTHORIZED);
-            Ok((status, layout::bare("", "Sign in", sign_in_form(&console, &next, Some(&problem)))).into_response())
+            Ok((status, layout::bare("", "Sign in", sign_in_form(&console, &next, Some(&problem))))
+                .into_response())
         }
     }
 }

@@ -48,7 +48,10 @@ pub(crate) const KINDS: &[(&str, &[&[&str]])] = &[
     ("condition", &[&["if", "then", "else"]]),
     ("promise", &[&["timeout", "key", "keyTtl"]]),
     ("signal", &[&["signal", "timeout"]]),
-    ("approval", &[&["by", "decisions", "show", "fields", "timeout", "onReject", "onTimeout", "selfApproval"]]),
+    (
+        "approval",
+        &[&["by", "decisions", "show", "fields", "timeout", "onReject", "onTimeout", "selfApproval"]],
+    ),
     ("child", &[&["workflow", "input", "onClose"]]),
     ("parallel", &[&["branches"]]),
     ("for_each", &[&["items", "steps", "concurrency", "maxItems", "result"]]),

@@ -47,7 +47,8 @@ impl InputSchema {
                 Value::Object(fields) => {
                     for properties in ["properties", "patternProperties"] {
                         let named = fields.get(properties).and_then(Value::as_object).into_iter().flatten();
-                        let marked = named.filter(|(_, schema)| schema.get(SENSITIVE) == Some(&Value::Bool(true)));
+                        let marked =
+                            named.filter(|(_, schema)| schema.get(SENSITIVE) == Some(&Value::Bool(true)));
                         names.extend(marked.map(|(name, _)| name.clone()));
                     }
                     left.extend(fields.values());

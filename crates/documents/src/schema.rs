@@ -144,7 +144,9 @@ fn field(of: &str, name: &str) -> Value {
         (_, "effect") => json!({ "enum": ["idempotent", "claimed"], "default": "idempotent" }),
         (_, "onDoubt") => json!({ "enum": ["hold", "retry", "fail"], "default": "hold" }),
         (_, "onExhausted") => json!({ "enum": ["fail", "pause"], "default": "fail" }),
-        (_, "nonIdempotent" | "rejectsStaleFences" | "selfApproval") => json!({ "type": "boolean", "default": false }),
+        (_, "nonIdempotent" | "rejectsStaleFences" | "selfApproval") => {
+            json!({ "type": "boolean", "default": false })
+        }
         (_, "retry" | "probe" | "compensate" | "by") => reference(name),
         (_, "method") => json!({ "enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] }),
         (_, "url" | "keyHeader") => json!({ "type": "string", "minLength": 1 }),

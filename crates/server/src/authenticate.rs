@@ -97,7 +97,9 @@ impl Authenticator {
             Some((credential, identity)) if credential.admits(&key, now) => {
                 if !credential.admits_address(address) {
                     let from = address.map_or("nowhere".to_owned(), |address| address.to_string());
-                    let detail = format!("The credential may not be used from {from}. Use it from one of its networks.");
+                    let detail = format!(
+                        "The credential may not be used from {from}. Use it from one of its networks."
+                    );
                     let problem = Problem::new(Code::NetworkNotAllowed, detail);
                     let why = format!("the credential {} may not be used from there", credential.id);
                     return Err(self.refuse_person(address, Refusal { problem, why }));

@@ -9,9 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hapax_api::{Code, Problem};
-use hapax_console::{
-    Departure, Host, NewSession, ProviderAnswer, Session, SessionSummary, Visitor,
-};
+use hapax_console::{Departure, Host, NewSession, ProviderAnswer, Session, SessionSummary, Visitor};
 use http::header::AUTHORIZATION;
 use http::{Extensions, HeaderMap, HeaderValue, Method};
 
@@ -77,7 +75,8 @@ impl ConsoleHost {
     }
 
     fn people(&self) -> Result<&People, Problem> {
-        let absent = || Problem::new(Code::NotFound, "This server has no identity provider. Sign in with an API key.");
+        let absent =
+            || Problem::new(Code::NotFound, "This server has no identity provider. Sign in with an API key.");
         self.app.people.as_deref().ok_or_else(absent)
     }
 }

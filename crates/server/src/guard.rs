@@ -113,8 +113,11 @@ async fn mask_body(response: Response, hidden: &Hidden) -> Response {
     };
     let Some(masked) = masked else {
         tracing::error!("a response could not be masked, so it is not sent");
-        return Refused::new(Code::Internal, "The response could not be masked. Report `traceId` to the operator.")
-            .into_response();
+        return Refused::new(
+            Code::Internal,
+            "The response could not be masked. Report `traceId` to the operator.",
+        )
+        .into_response();
     };
     parts.headers.remove(CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(masked))

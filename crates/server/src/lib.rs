@@ -75,8 +75,8 @@ mod worker_calls;
 mod worker_names;
 
 pub use hapax_http_idempotency as http_idempotency;
-pub use people::settings::{PeopleOptions, ProviderOptions, RoleRule, UnusablePeople};
 pub use mask::PAYLOADS;
 pub use options::{EntityTables, ModuleOptions, ServerOptions};
+pub use people::settings::{PeopleOptions, ProviderOptions, RoleRule, UnusablePeople};
 pub use routes::list_routes;
 pub use server::{LaunchError, Server};

@@ -9,9 +9,8 @@ pub(crate) const MASKED: &str = "[masked]";
 
 /// Members of responses that hold what callers, providers and workflows sent. A test holds the list against the description of
 /// the API.
-pub const PAYLOADS: &[&str] = &[
-    "about", "answer", "body", "data", "input", "output", "rawBody", "result", "value", "headers", "param",
-];
+pub const PAYLOADS: &[&str] =
+    &["about", "answer", "body", "data", "input", "output", "rawBody", "result", "value", "headers", "param"];
 
 /// Members that hold texts which may quote a payload.
 const QUOTING: &[&str] = &["message", "detail", "sentence"];
@@ -46,7 +45,9 @@ impl Mask<'_> {
     fn hides_text(self, text: &str) -> bool {
         match self {
             Mask::Payloads => false,
-            Mask::Fields(names) => text.contains('"') && names.iter().any(|name| text.contains(&format!("\"{name}\""))),
+            Mask::Fields(names) => {
+                text.contains('"') && names.iter().any(|name| text.contains(&format!("\"{name}\"")))
+            }
         }
     }
 }
@@ -142,7 +143,8 @@ impl<'a> Masking<'a> {
             }
             _ => {
                 let start = self.at;
-                while matches!(self.peek(), Some(byte) if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.')) {
+                while matches!(self.peek(), Some(byte) if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+                {
                     self.at += 1;
                 }
                 self.into.extend_from_slice(&self.from[start..self.at]);
@@ -219,8 +221,14 @@ mod tests {
         let names = BTreeSet::from(["card".to_owned(), "id".to_owned()]);
         let mask = Mask::Fields(&names);
         for (json, expected) in [
-            (r#"{"id":"run_1","input":{"card":{"n":1},"amount":1.10}}"#, r#"{"id":"run_1","input":{"card":"[masked]","amount":1.10}}"#),
-            (r#"{"output":[{"id":7,"x":{"card":[1,2]}}]}"#, r#"{"output":[{"id":"[masked]","x":{"card":"[masked]"}}]}"#),
+            (
+                r#"{"id":"run_1","input":{"card":{"n":1},"amount":1.10}}"#,
+                r#"{"id":"run_1","input":{"card":"[masked]","amount":1.10}}"#,
+            ),
+            (
+                r#"{"output":[{"id":7,"x":{"card":[1,2]}}]}"#,
+                r#"{"output":[{"id":"[masked]","x":{"card":"[masked]"}}]}"#,
+            ),
             (r#"{"output":{"c\u0061rd":"4111"}}"#, r#"{"output":{"c\u0061rd":"[masked]"}}"#),
             (r#"{"card":"a field of the API"}"#, r#"{"card":"a field of the API"}"#),
             (r#"{"rawBody":"{\"card\":\"4111\"}"}"#, r#"{"rawBody":"[masked]"}"#),
@@ -235,7 +243,9 @@ mod tests {
 
     #[test]
     fn what_is_not_json_is_not_passed_on() {
-        for broken in ["", "{", r#"{"a"}"#, r#"{"a":1"#, r#"{"a":"x"#, "[1,]", "{} {}", r#""\"#, &"[".repeat(100_000)] {
+        for broken in
+            ["", "{", r#"{"a"}"#, r#"{"a":1"#, r#"{"a":"x"#, "[1,]", "{} {}", r#""\"#, &"[".repeat(100_000)]
+        {
             assert_eq!(masked(Mask::Payloads, broken), None, "{broken:.20}");
         }
     }

@@ -90,7 +90,8 @@ impl People {
                 && it.options.audiences.iter().any(|audience| claimed.contains(&audience.as_str()))
         };
         let Some(provider) = self.providers.iter().find(takes) else {
-            let is_known = self.providers.iter().any(|it| token.claimed_issuer() == Some(it.options.issuer.as_str()));
+            let is_known =
+                self.providers.iter().any(|it| token.claimed_issuer() == Some(it.options.issuer.as_str()));
             return Err(bad_token(if is_known { jwt::BadToken::Audience } else { jwt::BadToken::Issuer }));
         };
         let options = &provider.options;
@@ -124,8 +125,14 @@ impl People {
                 Ok(identity)
             }
             None => {
-                let detail = format!("The rule that gives you a role names the workspace {}, and there is none.", identity.workspace);
-                Err(Refusal::new(Problem::new(Code::NoRole, detail), format!("{who}: there is no workspace {}", identity.workspace)))
+                let detail = format!(
+                    "The rule that gives you a role names the workspace {}, and there is none.",
+                    identity.workspace
+                );
+                Err(Refusal::new(
+                    Problem::new(Code::NoRole, detail),
+                    format!("{who}: there is no workspace {}", identity.workspace),
+                ))
             }
         }
     }
@@ -145,6 +152,10 @@ fn rejected(why: Rejected) -> Refusal {
 
 fn unreachable_provider(fault: &provider::ProviderFault) -> Refusal {
     tracing::warn!(%fault, "the identity provider does not answer as it should");
-    let detail = "The identity provider did not answer as it should. Try again; the operator's log has the cause.";
-    Refusal::new(Problem::new(Code::IdentityProviderUnavailable, detail).retry_after(5), format!("the identity provider failed: {fault}"))
+    let detail =
+        "The identity provider did not answer as it should. Try again; the operator's log has the cause.";
+    Refusal::new(
+        Problem::new(Code::IdentityProviderUnavailable, detail).retry_after(5),
+        format!("the identity provider failed: {fault}"),
+    )
 }

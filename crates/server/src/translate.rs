@@ -11,9 +11,9 @@ mod retry_plan;
 mod runs;
 mod steps;
 
-pub(crate) use deliveries::{parse_delivery_status, delivery_to_api};
+pub(crate) use deliveries::{delivery_to_api, parse_delivery_status};
 pub(crate) use doubts::{actor_to_api, doubt_to_api, resolution_to_api, ruling};
-pub(crate) use durable_promises::{completion, new_promise, durable_promise_to_api};
+pub(crate) use durable_promises::{completion, durable_promise_to_api, new_promise};
 pub(crate) use entities::{
     entity_entry_to_api, entity_to_api, entity_view_to_api, history_to_api, operation_to_api,
     pending_operation_to_api,

@@ -11,11 +11,12 @@ use utoipa::ToSchema;
 use super::sending::Ask;
 use super::{Client, ClientError, RequestOptions};
 use crate::{
-    AddNote, AnswerApproval, CancelRun, ChangeDefinition, ConfirmRuling, CreateCredential, CreateRun, CreateRunBatch,
-    CreateWorkspace, CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health,
-    IdempotencyPolicy, IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, ProposedRuling, Readiness,
-    ReleaseKey, ResolveDoubt, ResolvedDoubt, RetryPlan, RetryRun, RevealRun, RevokeCredential, RotateCredential, Run,
-    RunDetail, RunEvent, RunResult, RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
+    AddNote, AnswerApproval, CancelRun, ChangeDefinition, ConfirmRuling, CreateCredential, CreateRun,
+    CreateRunBatch, CreateWorkspace, CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary,
+    Doubt, Health, IdempotencyPolicy, IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page,
+    ProposedRuling, Readiness, ReleaseKey, ResolveDoubt, ResolvedDoubt, RetryPlan, RetryRun, RevealRun,
+    RevokeCredential, RotateCredential, Run, RunDetail, RunEvent, RunResult, RunStatus, SendSignal,
+    SentSignal, SteerRun, Workspace,
 };
 
 /// Characters that a path segment or a query may hold unencoded.

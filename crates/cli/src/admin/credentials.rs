@@ -144,8 +144,16 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             shape.show(&found, || table(std::slice::from_ref(&found)))
         }
         Command::Create(options) => {
-            let CreateOptions { name, role, requester, expires_in, networks, hide_payloads, workspace, shape } =
-                options;
+            let CreateOptions {
+                name,
+                role,
+                requester,
+                expires_in,
+                networks,
+                hide_payloads,
+                workspace,
+                shape,
+            } = options;
             let (expires_in, hides_payloads) = (expires_in.map(Into::into), hide_payloads);
             let asked = CreateCredential { name, role, requester, expires_in, networks, hides_payloads };
             show_once(&server.connect()?.create_credential(workspace.as_deref(), &asked).await?, &shape)

@@ -124,7 +124,8 @@ async fn propose(options: &Options, server: &ServerOptions) -> Result<()> {
     };
     let asked = options.request();
     let client = server.connect()?;
-    let proposed = client.propose_ruling(&run.to_string(), step.as_str(), &asked, options.key.options()).await?;
+    let proposed =
+        client.propose_ruling(&run.to_string(), step.as_str(), &asked, options.key.options()).await?;
     options.shape.show(&proposed, || {
         format!(
             "step {} of run {run}: proposed as {}; somebody else confirms it with hapax doubts confirm {run}/{} --proposal {} --seen {}\n",
@@ -143,8 +144,9 @@ async fn decide_on_server(options: &Options, server: &ServerOptions) -> Result<O
     match &options.id {
         DoubtId::Step { run, step } => {
             let request = options.request();
-            let resolved =
-                client.resolve_doubt(&run.to_string(), step.as_str(), &request, options.key.options()).await?;
+            let resolved = client
+                .resolve_doubt(&run.to_string(), step.as_str(), &request, options.key.options())
+                .await?;
             Ok(Some(resolved.actor))
         }
         DoubtId::Operation(id) => {

@@ -354,7 +354,12 @@ impl Settings {
             body_memory,
             requests_per_second: requests_per_second.flatten(),
             max_definitions: said.max_definitions.or(file.max_definitions).unwrap_or(MAX_DEFINITIONS),
-            people: said.identity_providers.or(file.identity_providers).as_deref().map(identity_providers::read).transpose()?,
+            people: said
+                .identity_providers
+                .or(file.identity_providers)
+                .as_deref()
+                .map(identity_providers::read)
+                .transpose()?,
             longest_credential_life: span(
                 "credential-lifetime",
                 said.credential_lifetime.or(file.credential_lifetime),

@@ -200,31 +200,31 @@ fn described(resolution: Resolution) -> (Resolution, &'static str, &'static str,
 
 /// Rulings, from harmless to grave.
 const RULINGS: [(Resolution, &str, &str, Tone); 4] = [
-        (
-            Resolution::Happened,
-            "It happened",
-            "The run goes on with the output you give. Nothing is sent again.",
-            Tone::Primary,
-        ),
-        (
-            Resolution::DidNotHappen,
-            "It did not happen",
-            "The step is run, so the effect is sent now. If it did happen after all, it happens twice.",
-            Tone::Danger,
-        ),
-        (
-            Resolution::Compensate,
-            "It is undone",
-            "You, or the provider, took it back. The run goes on with the output you give.",
-            Tone::Danger,
-        ),
-        (
-            Resolution::Abandon,
-            "Nobody will ever know",
-            "The step counts as failed, and the run goes on as its workflow says.",
-            Tone::Danger,
-        ),
-    ];
+    (
+        Resolution::Happened,
+        "It happened",
+        "The run goes on with the output you give. Nothing is sent again.",
+        Tone::Primary,
+    ),
+    (
+        Resolution::DidNotHappen,
+        "It did not happen",
+        "The step is run, so the effect is sent now. If it did happen after all, it happens twice.",
+        Tone::Danger,
+    ),
+    (
+        Resolution::Compensate,
+        "It is undone",
+        "You, or the provider, took it back. The run goes on with the output you give.",
+        Tone::Danger,
+    ),
+    (
+        Resolution::Abandon,
+        "Nobody will ever know",
+        "The step counts as failed, and the run goes on as its workflow says.",
+        Tone::Danger,
+    ),
+];
 
 /// Forms for the rulings.
 fn rulings(visit: &Visit, doubt: &Doubt) -> Markup {
@@ -285,7 +285,8 @@ async fn propose(
 ) -> Result<Response, Failure> {
     let asked = asked(&mut form, &run, &step)?;
     form.send(&ops::PROPOSE_RULING, &[&run, &step], &asked).await?;
-    let told = format!("Proposed: {}. A second person confirms it on this page.", text::spelled(&asked.resolution));
+    let told =
+        format!("Proposed: {}. A second person confirms it on this page.", text::spelled(&asked.resolution));
     Ok(form.done(&path(&run, &step), &told))
 }
 

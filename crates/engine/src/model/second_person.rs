@@ -16,7 +16,9 @@ impl Actor {
         let name = |actor: &Actor| actor.person().trim().to_lowercase();
         match (verified(self), verified(other)) {
             (Some(one), Some(other)) => one == other,
-            (Some(_), None) | (None, Some(_)) => self.credential().is_some() && self.credential() == other.credential(),
+            (Some(_), None) | (None, Some(_)) => {
+                self.credential().is_some() && self.credential() == other.credential()
+            }
             (None, None) => match (self.credential(), other.credential()) {
                 (Some(one), Some(other)) => one == other,
                 (Some(_) | None, None) | (None, Some(_)) => name(self) == name(other),
@@ -128,7 +130,10 @@ mod tests {
             assert_eq!(one.is_same_person(&other), other.is_same_person(&one));
             one.is_same_person(&other)
         };
-        assert!(same(through("c1", "ada", Operator), through("c1", "grace", Operator)), "a shared key is one person");
+        assert!(
+            same(through("c1", "ada", Operator), through("c1", "grace", Operator)),
+            "a shared key is one person"
+        );
         assert!(!same(through("c1", "ada", Operator), through("c2", "ada", Operator)));
         assert!(same(verified("u1", "ada", Operator), verified("u1", "grace", Operator)), "she was renamed");
         assert!(!same(verified("u1", "ada", Operator), verified("u2", "ada", Operator)), "namesakes");
@@ -148,18 +153,32 @@ mod tests {
     fn an_irreversible_ruling_takes_two_people_and_a_manager() {
         use Role::{Manager, Operator};
         let confirm = |proposed_by: Actor, by: Actor| {
-            decide_confirmation(&proposal(Resolution::DidNotHappen, proposed_by), 7, by, "so it is").map(|ruling| ruling.by.role)
+            decide_confirmation(&proposal(Resolution::DidNotHappen, proposed_by), 7, by, "so it is")
+                .map(|ruling| ruling.by.role)
         };
         let (ada, grace) = (|role| through("c1", "ada", role), |role| through("c2", "grace", role));
         assert_eq!(confirm(ada(Operator), grace(Manager)), Ok(Manager));
         assert_eq!(confirm(ada(Manager), grace(Operator)), Ok(Operator));
         assert_eq!(confirm(ada(Operator), grace(Operator)), Err(RulingError::NeedsManager("did_not_happen")));
         assert_eq!(confirm(ada(Manager), ada(Manager)), Err(RulingError::SamePerson));
-        assert_eq!(confirm(ada(Operator), through("c1", "grace", Manager)), Err(RulingError::SamePerson), "the same key");
+        assert_eq!(
+            confirm(ada(Operator), through("c1", "grace", Manager)),
+            Err(RulingError::SamePerson),
+            "the same key"
+        );
         let happened = proposal(Resolution::Happened { output: 5.into() }, ada(Operator));
         let ruling = decide_confirmation(&happened, 7, grace(Operator), "I looked as well").unwrap();
-        assert_eq!((ruling.by.person(), ruling.seconded_by.unwrap().person().to_owned()), ("grace", "ada".to_owned()));
-        assert_eq!(decide_confirmation(&happened, 8, grace(Manager), "late").unwrap_err(), RulingError::NoSuchProposal);
-        assert_eq!(decide_confirmation(&happened, 7, grace(Manager), " ").unwrap_err(), RulingError::NoReason);
+        assert_eq!(
+            (ruling.by.person(), ruling.seconded_by.unwrap().person().to_owned()),
+            ("grace", "ada".to_owned())
+        );
+        assert_eq!(
+            decide_confirmation(&happened, 8, grace(Manager), "late").unwrap_err(),
+            RulingError::NoSuchProposal
+        );
+        assert_eq!(
+            decide_confirmation(&happened, 7, grace(Manager), " ").unwrap_err(),
+            RulingError::NoReason
+        );
     }
 }

@@ -41,17 +41,8 @@ impl Engine {
     /// seen. Whoever had the run started does not approve it, unless the step allows it. Every later answer gets
     /// [`Error::ApprovalClosed`].
     pub async fn answer_approval(&self, answer: ApprovalAnswer) -> Result<(), Error> {
-        let ApprovalAnswer {
-            run,
-            step,
-            signal,
-            payload,
-            by,
-            starter_may_answer,
-            decision,
-            comment,
-            request,
-        } = answer;
+        let ApprovalAnswer { run, step, signal, payload, by, starter_may_answer, decision, comment, request } =
+            answer;
         let request = request.unwrap_or_else(fresh_request);
         let log = self.get_log(run).await?;
         let id = StepId::from_stored(&step);

@@ -18,7 +18,7 @@ use crate::ctx::Ctx;
 use crate::model::{
     Actor, Failure, HumanText, Invalid, JournalEntry, JournalEvent, Name, OwnerId, Payload, Refusal,
     RepeatPermission, RetryPlan, RunCommand, RunEvent, RunHead, RunId, Signal, SignalId, StepId, Version,
-    WorkflowRef, WorkspaceId, check_repeat_permission, plan_retry, check_actor_and_reason,
+    WorkflowRef, WorkspaceId, check_actor_and_reason, check_repeat_permission, plan_retry,
 };
 use crate::store::{
     CommandRun, ListJournal, ListRuns, RunCommandOutcome, RunLog, RunPage, RunView, SendSignal,

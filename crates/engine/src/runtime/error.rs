@@ -70,7 +70,9 @@ pub enum Error {
         decided: Option<Box<RecordedDecision>>,
     },
     /// The step does not ask for an approval yet.
-    #[error("step {step} of run {run} does not ask for an approval now; wait until it does, and look at what it asks")]
+    #[error(
+        "step {step} of run {run} does not ask for an approval now; wait until it does, and look at what it asks"
+    )]
     ApprovalNotAsked {
         /// Run that contains the step.
         run: RunId,

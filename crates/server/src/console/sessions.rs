@@ -19,9 +19,9 @@ use super::{SignedIn, secret};
 use crate::credentials::key::{ApiKey, KeyId, SecretHash};
 use crate::directory::{Directory, SessionBook, StoredCredential, hash_as_hex};
 use crate::identity::Identity;
+use crate::limits::{CREDENTIAL_CACHE_FOR, MAX_CACHED_CREDENTIALS, SESSION_SEEN_RESOLUTION};
 use crate::people::People;
 use crate::people::claims::Attested;
-use crate::limits::{CREDENTIAL_CACHE_FOR, MAX_CACHED_CREDENTIALS, SESSION_SEEN_RESOLUTION};
 
 /// How often a change that met another one is tried anew.
 const TRIES: u32 = 8;
@@ -235,7 +235,9 @@ impl Sessions {
     ) -> Result<Option<(Identity, Option<Arc<StoredCredential>>)>, Problem> {
         if let Some(person) = &kept.person {
             let identity = self.people.as_ref().and_then(|people| people.identity_of(person));
-            return Ok(identity.filter(|identity| identity.credential == *owner).map(|identity| (identity, None)));
+            return Ok(identity
+                .filter(|identity| identity.credential == *owner)
+                .map(|identity| (identity, None)));
         }
         let Some(credential) = self.directory.find_credential(owner).await? else { return Ok(None) };
         let admits = kept.key.is_some_and(|KeyHash(key)| credential.admits_hash(&key, now));

@@ -28,8 +28,11 @@ impl Directory {
     /// Sessions of a credential, or of a person.
     pub(crate) async fn read_sessions(&self, credential: &Name) -> Result<SessionBook, Problem> {
         let id = entry_of(credential);
-        let found =
-            self.catalog().find_item(CatalogKind::Setting, &id).await.map_err(|error| problem_of_store(&error))?;
+        let found = self
+            .catalog()
+            .find_item(CatalogKind::Setting, &id)
+            .await
+            .map_err(|error| problem_of_store(&error))?;
         match found {
             Some(item) => Ok(SessionBook { version: Some(item.version), ..said(&item)? }),
             None => Ok(SessionBook::default()),

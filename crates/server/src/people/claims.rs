@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::settings::ProviderOptions;
 use crate::base62;
 use crate::identity::{Identity, KnownPerson};
-use crate::limits::{MAX_CLAIM_VALUES, MAX_CLAIM_VALUE_CHARS};
+use crate::limits::{MAX_CLAIM_VALUE_CHARS, MAX_CLAIM_VALUES};
 
 /// What a provider says about a person, as far as it matters here. Sessions keep it, so that a change of the rules counts for
 /// people who are signed in.
@@ -30,7 +30,8 @@ impl Attested {
         let subject = text("sub").unwrap_or_default().to_owned();
         let is_usable = |name: &&str| HumanText::Person.check(name).is_ok();
         // An address that nobody confirmed may be that of somebody else.
-        let is_unconfirmed = options.name_claim == "email" && claims.get("email_verified") == Some(&Value::Bool(false));
+        let is_unconfirmed =
+            options.name_claim == "email" && claims.get("email_verified") == Some(&Value::Bool(false));
         let named = text(&options.name_claim).filter(|_| !is_unconfirmed).filter(is_usable);
         let name = named.or(Some(subject.as_str()).filter(is_usable)).unwrap_or("somebody").to_owned();
         let mut values: Vec<String> = match find(claims, &options.role_claim) {
@@ -39,7 +40,10 @@ impl Attested {
             _ => Vec::new(),
         };
         // Only those matter that a rule names, and a session stays small.
-        values.retain(|value| options.rules.iter().any(|rule| rule.value == *value) && value.chars().count() <= MAX_CLAIM_VALUE_CHARS);
+        values.retain(|value| {
+            options.rules.iter().any(|rule| rule.value == *value)
+                && value.chars().count() <= MAX_CLAIM_VALUE_CHARS
+        });
         values.truncate(MAX_CLAIM_VALUES);
         Attested { provider: options.name.clone(), issuer: options.issuer.clone(), subject, name, values }
     }
@@ -117,9 +121,15 @@ mod tests {
 
     #[test]
     fn a_rule_gives_a_person_everything_that_a_credential_has() {
-        let ada = attested("groups", json!({ "sub": "u1", "email": "ada@acme.example", "groups": ["all", "support"] }));
+        let ada = attested(
+            "groups",
+            json!({ "sub": "u1", "email": "ada@acme.example", "groups": ["all", "support"] }),
+        );
         let identity = ada.identity(&options("groups")).unwrap();
-        assert_eq!((identity.workspace.as_str(), identity.role, identity.name.as_str()), ("acme", Role::Operator, "ada@acme.example"));
+        assert_eq!(
+            (identity.workspace.as_str(), identity.role, identity.name.as_str()),
+            ("acme", Role::Operator, "ada@acme.example")
+        );
         assert_eq!((identity.requester.as_deref(), identity.sees_payloads), (Some("admin"), false));
         assert!(identity.credential.as_str().starts_with("person_"));
         assert_eq!(ada.values, ["support"], "what no rule names is not kept");
@@ -136,7 +146,11 @@ mod tests {
         ] {
             assert_eq!(attested(path, claims.clone()).values, ["support"], "{claims}");
         }
-        for claims in [json!({ "sub": "u" }), json!({ "sub": "u", "role": 5 }), json!({ "sub": "u", "role": { "support": true } })] {
+        for claims in [
+            json!({ "sub": "u" }),
+            json!({ "sub": "u", "role": 5 }),
+            json!({ "sub": "u", "role": { "support": true } }),
+        ] {
             assert!(attested("role", claims.clone()).values.is_empty(), "{claims}");
         }
     }
@@ -155,7 +169,10 @@ mod tests {
     fn a_name_that_nobody_confirmed_is_not_shown() {
         let named = |claims: Value| attested("groups", claims).name;
         assert_eq!(named(json!({ "sub": "u1", "email": "boss@x.example", "email_verified": false })), "u1");
-        assert_eq!(named(json!({ "sub": "u1", "email": "boss@x.example", "email_verified": true })), "boss@x.example");
+        assert_eq!(
+            named(json!({ "sub": "u1", "email": "boss@x.example", "email_verified": true })),
+            "boss@x.example"
+        );
         assert_eq!(named(json!({ "sub": "u1", "email": "x".repeat(5_000) })), "u1");
     }
 }

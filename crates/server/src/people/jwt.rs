@@ -198,7 +198,11 @@ impl Expected<'_> {
         let skew = i64::try_from(TOKEN_CLOCK_SKEW.as_secs()).unwrap_or(0);
         let seconds = |name: &str| match claims.get(name) {
             None => Ok(None),
-            Some(value) => value.as_f64().filter(|it| it.is_finite()).map(|it| Some(it as i64)).ok_or(BadToken::Malformed),
+            Some(value) => value
+                .as_f64()
+                .filter(|it| it.is_finite())
+                .map(|it| Some(it as i64))
+                .ok_or(BadToken::Malformed),
         };
         let expires_at = seconds("exp")?.ok_or(BadToken::Expired)?;
         if now >= expires_at.saturating_add(skew) {
@@ -275,7 +279,9 @@ impl Key {
 
     fn read(key: Jwk) -> Option<Key> {
         let verifies = |ops: &Vec<String>| ops.iter().any(|op| op == "verify");
-        if key.usage.as_deref().is_some_and(|usage| usage != "sig") || key.key_ops.as_ref().is_some_and(|ops| !verifies(ops)) {
+        if key.usage.as_deref().is_some_and(|usage| usage != "sig")
+            || key.key_ops.as_ref().is_some_and(|ops| !verifies(ops))
+        {
             return None;
         }
         let algorithm = match &key.alg {
@@ -289,8 +295,12 @@ impl Key {
         };
         let material = match (key.kty.as_str(), key.crv.as_str()) {
             ("RSA", _) => {
-                let without_zeros = |bytes: Vec<u8>| bytes.into_iter().skip_while(|byte| *byte == 0).collect();
-                Material::Rsa { modulus: without_zeros(decode(&key.n)?), exponent: without_zeros(decode(&key.e)?) }
+                let without_zeros =
+                    |bytes: Vec<u8>| bytes.into_iter().skip_while(|byte| *byte == 0).collect();
+                Material::Rsa {
+                    modulus: without_zeros(decode(&key.n)?),
+                    exponent: without_zeros(decode(&key.e)?),
+                }
             }
             ("EC", "P-256") => Material::P256(point(32)?),
             ("EC", "P-384") => Material::P384(point(48)?),
@@ -313,7 +323,9 @@ impl Key {
     }
 
     fn verifies(&self, algorithm: Algorithm, message: &[u8], given: &[u8]) -> bool {
-        let curve = |of: &'static EcdsaVerificationAlgorithm, point: &[u8]| UnparsedPublicKey::new(of, point).verify(message, given).is_ok();
+        let curve = |of: &'static EcdsaVerificationAlgorithm, point: &[u8]| {
+            UnparsedPublicKey::new(of, point).verify(message, given).is_ok()
+        };
         match &self.material {
             Material::Rsa { modulus, exponent } => {
                 let Some(parameters) = rsa(algorithm) else { return false };
@@ -321,7 +333,9 @@ impl Key {
             }
             Material::P256(point) => curve(&signature::ECDSA_P256_SHA256_FIXED, point),
             Material::P384(point) => curve(&signature::ECDSA_P384_SHA384_FIXED, point),
-            Material::Ed25519(key) => UnparsedPublicKey::new(&signature::ED25519, key).verify(message, given).is_ok(),
+            Material::Ed25519(key) => {
+                UnparsedPublicKey::new(&signature::ED25519, key).verify(message, given).is_ok()
+            }
         }
     }
 }
@@ -358,7 +372,8 @@ mod tests {
         fn new() -> Self {
             let random = SystemRandom::new();
             let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
-            let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, made.as_ref(), &random).unwrap();
+            let pair =
+                EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, made.as_ref(), &random).unwrap();
             Signer { pair, random }
         }
 
@@ -448,11 +463,8 @@ mod tests {
         let (signed, signature) = good.rsplit_once('.').unwrap();
         let (head, _) = signed.split_once('.').unwrap();
         let forged = URL_SAFE_NO_PAD.encode(with("sub", json!("eve")).to_string());
-        for broken in [
-            format!("{head}.{forged}.{signature}"),
-            format!("{signed}."),
-            format!("{signed}.AAAA"),
-        ] {
+        for broken in [format!("{head}.{forged}.{signature}"), format!("{signed}."), format!("{signed}.AAAA")]
+        {
             assert_eq!(judge(&signer, &broken).unwrap_err(), BadToken::Signature, "{broken}");
         }
         for junk in ["", "a.b", "eyJ.eyJ.x", &format!("{good}="), &good.repeat(200)] {

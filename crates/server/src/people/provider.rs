@@ -71,6 +71,8 @@ struct Cache {
     known: Option<Known>,
     /// When reading began last, so that nobody makes the server ask all the time.
     tried_at: Option<Timestamp>,
+    /// When reading failed last, if it did not succeed since.
+    failed_at: Option<Timestamp>,
     /// When reading began last for a key that is unknown.
     searched_at: Option<Timestamp>,
 }
@@ -154,10 +156,14 @@ impl Provider {
     }
 
     async fn known(&self, now: Timestamp) -> Result<Known, ProviderFault> {
-        let (known, tried_at) = {
+        let (known, tried_at, failed_at) = {
             let cache = self.cache.lock().expect("no holder panics");
-            (cache.known.clone(), cache.tried_at)
+            (cache.known.clone(), cache.tried_at, cache.failed_at)
         };
+        // Anybody can cause a look, so a provider that is away is not asked each time.
+        if known.is_none() && failed_at.is_some_and(|at| now.since(at) < IDENTITY_RETRY_PAUSE) {
+            return Err(fault("it did not answer a moment ago"));
+        }
         let age = known.as_ref().map(|known| now.since(known.read_at));
         if let (Some(known), Some(age)) = (&known, age) {
             let is_due = age >= IDENTITY_KEYS_REFRESHED_AFTER;
@@ -184,27 +190,40 @@ impl Provider {
             if let Some(known) = cache.known.as_ref().filter(|known| Some(known.read_at) > seen) {
                 return Ok(known.clone());
             }
+            if cache.known.is_none() && cache.failed_at.is_some_and(|at| now.since(at) < IDENTITY_RETRY_PAUSE)
+            {
+                return Err(fault("it did not answer a moment ago"));
+            }
             cache.tried_at = Some(now);
         }
+        let read = self.read_now(now).await;
+        let mut cache = self.cache.lock().expect("no holder panics");
+        match &read {
+            Ok(known) => (cache.known, cache.failed_at) = (Some(known.clone()), None),
+            Err(_) => cache.failed_at = Some(now),
+        }
+        read
+    }
+
+    async fn read_now(&self, now: Timestamp) -> Result<Known, ProviderFault> {
         let base = self.options.issuer.trim_end_matches('/');
-        let description: Description =
-            self.get(&format!("{base}/.well-known/openid-configuration")).await?;
+        let description: Description = self.get(&format!("{base}/.well-known/openid-configuration")).await?;
         if description.issuer != self.options.issuer {
             return Err(fault(format_args!(
                 "the provider calls itself {:.200}, and the settings call it {}",
                 description.issuer, self.options.issuer
             )));
         }
-        for address in [&description.authorization_endpoint, &description.token_endpoint, &description.jwks_uri] {
+        for address in
+            [&description.authorization_endpoint, &description.token_endpoint, &description.jwks_uri]
+        {
             if !is_private_enough(address) {
                 return Err(fault(format_args!("the address {address:.200} is not encrypted")));
             }
         }
         let keys = self.fetch(Request::get(&description.jwks_uri)).await?;
         let keys = Key::read_set(&keys).map_err(|_| fault("its keys cannot be read"))?;
-        let known = Known { description: Arc::new(description), keys: Arc::new(keys), read_at: now };
-        self.cache.lock().expect("no holder panics").known = Some(known.clone());
-        Ok(known)
+        Ok(Known { description: Arc::new(description), keys: Arc::new(keys), read_at: now })
     }
 
     /// Exchanges the code of a sign-in for the ID token.
@@ -226,10 +245,12 @@ impl Provider {
         let mut headers = HeaderMap::new();
         if let Some(secret) = &self.options.client_secret {
             let methods = description.token_endpoint_auth_methods_supported.as_deref();
-            let takes_basic = methods.is_none_or(|methods| methods.iter().any(|it| it == "client_secret_basic"));
+            let takes_basic =
+                methods.is_none_or(|methods| methods.iter().any(|it| it == "client_secret_basic"));
             match takes_basic {
                 true => {
-                    let pair = format!("{}:{}", encode(&self.options.client_id), encode(secret.expose_secret()));
+                    let pair =
+                        format!("{}:{}", encode(&self.options.client_id), encode(secret.expose_secret()));
                     let value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair)));
                     let mut value = value.map_err(|_| fault("the client's secret cannot be sent"))?;
                     value.set_sensitive(true);
@@ -251,13 +272,15 @@ impl Provider {
 
     async fn get<T: DeserializeOwned>(&self, url: &str) -> Result<T, ProviderFault> {
         let body = self.fetch(Request::get(url)).await?;
-        serde_json::from_slice(&body).map_err(|error| fault(format_args!("its description cannot be read: {error}")))
+        serde_json::from_slice(&body)
+            .map_err(|error| fault(format_args!("its description cannot be read: {error}")))
     }
 
     async fn fetch(&self, mut request: Request) -> Result<bytes::Bytes, ProviderFault> {
         request.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let host = place_of(&request.url).unwrap_or_default();
-        let answer = self.outgoing.send(request).await.map_err(|error| fault(format_args!("{host}: {error}")))?;
+        let answer =
+            self.outgoing.send(request).await.map_err(|error| fault(format_args!("{host}: {error}")))?;
         match answer.is_success() {
             true => Ok(answer.body),
             false => Err(fault(format_args!("{host} answered {}", answer.status))),

@@ -117,7 +117,8 @@ impl PeopleOptions {
             )));
         }
         for (place, provider) in self.providers.iter().enumerate() {
-            let about = |error: UnusablePeople| unusable(format_args!("provider {:?}: {error}", provider.name));
+            let about =
+                |error: UnusablePeople| unusable(format_args!("provider {:?}: {error}", provider.name));
             provider.check().map_err(about)?;
             let earlier = &self.providers[..place];
             if earlier.iter().any(|other| other.name == provider.name) {
@@ -141,11 +142,14 @@ impl PeopleOptions {
 impl ProviderOptions {
     fn check(&self) -> Result<(), UnusablePeople> {
         let is_short = !self.name.is_empty() && self.name.len() <= 40;
-        if !is_short || !self.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+        if !is_short || !self.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        {
             return Err(unusable("name: use 1 to 40 lower-case letters, digits and hyphens"));
         }
         if !is_private_enough(&self.issuer) || self.issuer.contains(['?', '#']) {
-            return Err(unusable("issuer: use an https:// address without a query; http:// only for this machine"));
+            return Err(unusable(
+                "issuer: use an https:// address without a query; http:// only for this machine",
+            ));
         }
         if self.client_id.is_empty() {
             return Err(unusable("client-id is empty"));
@@ -169,7 +173,11 @@ impl ProviderOptions {
             if rule.value.is_empty() {
                 return Err(unusable("a rule has an empty value"));
             }
-            if rule.requester.as_ref().is_some_and(|name| name.trim().is_empty() || name.chars().count() > 128) {
+            if rule
+                .requester
+                .as_ref()
+                .is_some_and(|name| name.trim().is_empty() || name.chars().count() > 128)
+            {
                 return Err(unusable("a rule has a requester that is empty or longer than 128 characters"));
             }
         }
@@ -191,7 +199,8 @@ impl ProviderOptions {
 fn origin_of(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
-    let is_plain = !authority.is_empty() && authority.bytes().all(|b| b.is_ascii_graphic() && b != b'@' && b != b'\\');
+    let is_plain =
+        !authority.is_empty() && authority.bytes().all(|b| b.is_ascii_graphic() && b != b'@' && b != b'\\');
     is_plain.then(|| &url[..scheme.len() + 3 + authority.len()])
 }
 
@@ -214,7 +223,9 @@ pub(super) fn is_private_enough(url: &str) -> bool {
 pub(super) fn place_of(url: &str) -> Option<String> {
     let origin = origin_of(url)?;
     let (scheme, authority) = origin.split_once("://")?;
-    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
+    let has_port = authority
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
     Some(match (has_port, scheme) {
         (true, _) => authority.to_owned(),
         (false, "http") => format!("{authority}:80"),
@@ -238,10 +249,7 @@ mod tests {
             audiences: vec!["hapax-api".into()],
             name_claim: default_name_claim(),
             role_claim: default_role_claim(),
-            rules: vec![
-                rule("support", Role::Operator),
-                rule("leads", Role::Manager),
-            ],
+            rules: vec![rule("support", Role::Operator), rule("leads", Role::Manager)],
         }
     }
 
@@ -281,7 +289,9 @@ mod tests {
         assert!(bad(|it| it.name = "Corp Login".into()).contains("name"));
         let twice = options(vec![provider(), ProviderOptions { name: "other".into(), ..provider() }]);
         assert!(twice.check().unwrap_err().to_string().contains("share an issuer and an audience"));
-        for public in ["hapax.example.com", "https://hapax.example.com/", "http://hapax.example.com", "https://a@b", ""] {
+        for public in
+            ["hapax.example.com", "https://hapax.example.com/", "http://hapax.example.com", "https://a@b", ""]
+        {
             let options = PeopleOptions { public_url: public.into(), providers: vec![provider()] };
             assert!(options.check().is_err(), "{public}");
         }
@@ -289,10 +299,18 @@ mod tests {
 
     #[test]
     fn plain_http_is_for_this_machine_alone() {
-        for fine in ["https://x.example", "http://localhost:1", "http://127.0.0.1:8080/a", "http://[::1]:80"] {
+        for fine in ["https://x.example", "http://localhost:1", "http://127.0.0.1:8080/a", "http://[::1]:80"]
+        {
             assert!(is_private_enough(fine), "{fine}");
         }
-        for open in ["http://x.example", "http://localhost.example", "ftp://localhost", "http://10.0.0.1", "localhost", "http://u@localhost"] {
+        for open in [
+            "http://x.example",
+            "http://localhost.example",
+            "ftp://localhost",
+            "http://10.0.0.1",
+            "localhost",
+            "http://u@localhost",
+        ] {
             assert!(!is_private_enough(open), "{open}");
         }
         assert_eq!(place_of("https://login.example.com/a").as_deref(), Some("login.example.com:443"));

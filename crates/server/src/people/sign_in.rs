@@ -95,9 +95,10 @@ impl People {
     /// Begins a sign-in that leads to `next` in the end.
     pub(crate) async fn begin(&self, provider: &str, next: &str, now: Timestamp) -> Result<Begun, Problem> {
         let found = self.provider(provider);
-        let provider =
-            found.ok_or_else(|| Problem::new(Code::NotFound, "There is no identity provider of this name."))?;
-        let description = provider.describe(now).await.map_err(|fault| unreachable_provider(&fault).problem)?;
+        let provider = found
+            .ok_or_else(|| Problem::new(Code::NotFound, "There is no identity provider of this name."))?;
+        let description =
+            provider.describe(now).await.map_err(|fault| unreachable_provider(&fault).problem)?;
         let pending = Pending {
             provider: provider.options.name.clone(),
             state: random()?,
@@ -160,7 +161,8 @@ impl People {
         }
         if !returned.error.is_empty() {
             let word: String = returned.error.chars().filter(char::is_ascii_graphic).take(60).collect();
-            let problem = Problem::new(Code::Unauthorized, format!("The identity provider let nobody in: {word}."));
+            let problem =
+                Problem::new(Code::Unauthorized, format!("The identity provider let nobody in: {word}."));
             return Err(Refusal::new(problem, format!("the identity provider answered {word}")));
         }
         if returned.code.is_empty() || returned.code.len() > MAX_CODE_BYTES {

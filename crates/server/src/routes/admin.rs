@@ -118,8 +118,11 @@ fn check_lifetime(longest: Option<Duration>, asked: Option<Duration>) -> Result<
         return Ok(());
     }
     let longest = api::DurationText(longest);
-    let detail = format!("Credentials of this server live for at most {longest}; say how long this one does.");
-    Err(Refused::new(Code::InvalidRequest, detail).with("path", "/expiresIn").with("maximum", longest.to_string()))
+    let detail =
+        format!("Credentials of this server live for at most {longest}; say how long this one does.");
+    Err(Refused::new(Code::InvalidRequest, detail)
+        .with("path", "/expiresIn")
+        .with("maximum", longest.to_string()))
 }
 
 fn networks(texts: &[String]) -> Result<Vec<IpNet>, Refused> {

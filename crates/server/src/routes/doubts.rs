@@ -49,11 +49,7 @@ pub(crate) async fn list(
     let mut items = Vec::with_capacity(found.doubts.len());
     for doubt in &found.doubts {
         let view = engine.get(doubt.run).await.map_err(|error| problem_of(&error))?;
-        items.push(doubt_to_api(
-            doubt,
-            view.head.facts.workflow.name.to_string(),
-            engine.takes_two_people(),
-        ));
+        items.push(doubt_to_api(doubt, view.head.facts.workflow.name.to_string(), engine.takes_two_people()));
     }
     let next_cursor =
         found.next.map(|next| pages.seal(&format!("{} {} {}", next.since.as_millis(), next.run, next.step)));

@@ -18,7 +18,7 @@ use super::request::{Caller, PathOf, QueryOf, page_limit};
 use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
-use crate::errors::{problem_of_invalid, problem_of};
+use crate::errors::{problem_of, problem_of_invalid};
 use crate::identity::Identity;
 use crate::strict_json::StrictJson;
 use crate::translate::{entity_entry_to_api, entity_to_api, entity_view_to_api, operation_to_api};

@@ -22,7 +22,7 @@ use super::request::{Caller, IfMatch, PathOf, if_match};
 use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
-use crate::errors::{problem_of_invalid, problem_of};
+use crate::errors::{problem_of, problem_of_invalid};
 use crate::identity::Identity;
 use crate::limits::STEP_WAIT;
 use crate::metrics::{KeyOf, Use};

@@ -73,5 +73,6 @@ pub(crate) async fn stream(
         return Err(Refused::new(Code::Unauthorized, detail));
     }
     let seat = app.streams.take(&identity.credential)?;
-    Ok(event_stream::stream_run(app, engine, key, &identity.identity, run, Version::new(seen), seat).into_response())
+    Ok(event_stream::stream_run(app, engine, key, &identity.identity, run, Version::new(seen), seat)
+        .into_response())
 }

@@ -19,7 +19,7 @@ use super::entities::filter_name;
 use super::request::{Caller, PathOf, QueryOf, page_limit};
 use crate::answer::Refused;
 use crate::app::App;
-use crate::errors::{problem_of_invalid, problem_of};
+use crate::errors::{problem_of, problem_of_invalid};
 use crate::strict_json::StrictJson;
 use crate::translate::{history_to_api, operation_to_api};
 

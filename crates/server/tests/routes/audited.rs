@@ -250,7 +250,8 @@ impl Acme {
             }
             "POST /api/v1/doubts/{run}/{step}/propose" => {
                 let (run, version) = self.doubted("w9").await;
-                let body = json!({ "resolution": "abandon", "reason": "asked", "version": version, "by": "Meg" });
+                let body =
+                    json!({ "resolution": "abandon", "reason": "asked", "version": version, "by": "Meg" });
                 (format!("/api/v1/doubts/{run}/send/propose"), body)
             }
             "POST /api/v1/doubts/{run}/{step}/resolve" => {

@@ -136,7 +136,8 @@ async fn a_provider_that_is_away_is_not_the_callers_fault() {
 #[tokio::test]
 async fn a_credential_is_bound_to_networks_and_must_end_where_that_is_the_rule() {
     let longest = Some(std::time::Duration::from_secs(90 * 24 * 3600));
-    let server = TestServer::memory_with(Setup { longest_credential_life: longest, ..Setup::default() }).await;
+    let server =
+        TestServer::memory_with(Setup { longest_credential_life: longest, ..Setup::default() }).await;
     let issue = async |body: Value| server.post("/api/v1/credentials", &body, &[]).await;
     for (more, path) in [
         (json!({}), "/expiresIn"),
@@ -149,7 +150,8 @@ async fn a_credential_is_bound_to_networks_and_must_end_where_that_is_the_rule()
         let refused = issue(body).await;
         assert_eq!((refused.status, &refused.json()["path"]), (400, &path.into()), "{}", refused.text());
     }
-    let bound = |network: &str| json!({ "name": "ci", "role": "viewer", "expiresIn": "90d", "networks": [network] });
+    let bound =
+        |network: &str| json!({ "name": "ci", "role": "viewer", "expiresIn": "90d", "networks": [network] });
     let elsewhere = issue(bound("10.8.0.0/16")).await.json();
     assert_eq!(elsewhere["credential"]["networks"], json!(["10.8.0.0/16"]));
     let refused = read(&server, elsewhere["apiKey"].as_str().unwrap()).await;

@@ -13,9 +13,7 @@ use hapax_server::{PeopleOptions, ProviderOptions, RoleRule};
 use http::{HeaderMap, StatusCode};
 use ring::rand::SystemRandom;
 use ring::rsa::PublicKeyComponents;
-use ring::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
-};
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -317,16 +315,14 @@ async fn authorize(State(provider): State<IdentityProvider>, Query(asked): Query
 }
 
 /// Exchanges a code, once, for whoever began the sign-in.
-async fn token(
-    State(provider): State<IdentityProvider>,
-    headers: HeaderMap,
-    body: String,
-) -> Response {
+async fn token(State(provider): State<IdentityProvider>, headers: HeaderMap, body: String) -> Response {
     let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8().unwrap().into_owned();
     let pairs = body.split('&').filter_map(|pair| pair.split_once('='));
     let asked: Fields = pairs.map(|(name, value)| (decode(name), decode(value))).collect();
     let field = |name: &str| asked.get(name).cloned().unwrap_or_default();
-    let escape = |text: &str| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
+    let escape = |text: &str| {
+        percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+    };
     let pair = format!("{}:{}", escape(CLIENT), escape(SECRET));
     let expected = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair));
     if headers.get("authorization").and_then(|value| value.to_str().ok()) != Some(expected.as_str()) {
@@ -346,7 +342,8 @@ async fn token(
     match granted {
         Some(id_token) => {
             provider.with(|inner| inner.codes.remove(&field("code")));
-            Json(json!({ "token_type": "Bearer", "access_token": "unused", "id_token": id_token })).into_response()
+            Json(json!({ "token_type": "Bearer", "access_token": "unused", "id_token": id_token }))
+                .into_response()
         }
         None => (StatusCode::BAD_REQUEST, Json(json!({ "error": "invalid_grant" }))).into_response(),
     }

@@ -35,8 +35,8 @@ use hapax_store_sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 
 pub use hapax_api::Role;
-pub use planned_store::PlannedStore;
 pub use identity_provider::IdentityProvider;
+pub use planned_store::PlannedStore;
 pub use provider::Provider;
 pub use receiver::{Received, Receiver};
 

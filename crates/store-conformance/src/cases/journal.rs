@@ -3,8 +3,7 @@
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
     Actor, EffectClass, EffectKey, Evidence, Failure, Fence, Generation, JournalEntry, JournalEvent,
-    Occurrence, Origin, Resolution, Role, RunCommand, RunHead, RunId, StepId, Subscribers,
-    WorkspaceId,
+    Occurrence, Origin, Resolution, Role, RunCommand, RunHead, RunId, StepId, Subscribers, WorkspaceId,
 };
 use hapax_engine::store::{
     CommandRun, CommitOutcome, ListJournal, RunCommandOutcome, SettleOutcome, SettlePromise,

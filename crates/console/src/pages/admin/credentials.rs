@@ -140,7 +140,12 @@ pub(super) async fn create(mut form: Submitted) -> Result<Response, Failure> {
         role: form.word("role")?,
         requester: form.given("requester"),
         expires_in: form.duration("expires")?,
-        networks: form.text("networks").split([',', ' ']).filter(|it| !it.is_empty()).map(Into::into).collect(),
+        networks: form
+            .text("networks")
+            .split([',', ' '])
+            .filter(|it| !it.is_empty())
+            .map(Into::into)
+            .collect(),
         hides_payloads: form.is_ticked("hides-payloads"),
     };
     let query = [("workspace", Some(workspace.as_str()))];

@@ -9,7 +9,8 @@ use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::Engine;
 use hapax_engine::model::{
-    Attention, IdempotencyKey, PromiseId, PromiseRef, PromiseState, RunId, RunStatus, Subject, WorkflowSelector,
+    Attention, IdempotencyKey, PromiseId, PromiseRef, PromiseState, RunId, RunStatus, Subject,
+    WorkflowSelector,
 };
 use hapax_engine::store::{self, ListRuns, RunView, WaitsFor};
 use hapax_http_idempotency::read_wait;
@@ -26,7 +27,7 @@ use crate::mask::Unmasked;
 use crate::routes::audit::time;
 use crate::routes::request::{Caller, PathOf, QueryOf, page_limit};
 use crate::strict_json::StrictJson;
-use crate::translate::{attention_to_api, result_to_api, run_to_api, run_with_steps_to_api, parse_status};
+use crate::translate::{attention_to_api, parse_status, result_to_api, run_to_api, run_with_steps_to_api};
 
 /// One run with its steps.
 pub(crate) async fn show(

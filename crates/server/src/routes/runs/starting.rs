@@ -22,7 +22,7 @@ use super::definition_of;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::definitions::Definition;
-use crate::errors::{problem_of_invalid, problem_of};
+use crate::errors::{problem_of, problem_of_invalid};
 use crate::identity::{Acting, Identity};
 use crate::routes::approvals::excludes_starter;
 use crate::routes::request::Caller;
