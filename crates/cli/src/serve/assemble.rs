@@ -51,6 +51,8 @@ pub(crate) async fn assemble(
         requests_per_second: settings.requests_per_second,
         max_definitions: settings.max_definitions,
         max_definitions_per_workspace: settings.max_definitions_per_workspace,
+        people: settings.people.clone(),
+        longest_credential_life: settings.longest_credential_life,
         console: settings.console,
         settings: settings.shown(store),
         action_origins: settings.action_origins.clone(),
