@@ -138,7 +138,7 @@ fn choose(only: &[u32]) -> Result<Vec<&'static Version>> {
 
 impl Suite {
     /// Packages and test programs.
-    fn words(self) -> &'static str {
+    fn describe(self) -> &'static str {
         match self {
             Suite::All => {
                 "--locked -p hapax-postgres-fixture -p hapax-store-postgres -p hapax --lib \
@@ -150,12 +150,12 @@ impl Suite {
 
     fn build(self) -> CommandLine {
         let words = if has_nextest() { "cargo nextest run --no-run" } else { "cargo test --no-run" };
-        CommandLine::new(words).and(self.words())
+        CommandLine::new(words).and(self.describe())
     }
 
     fn tests(self) -> CommandLine {
         let words = if has_nextest() { "cargo nextest run" } else { "cargo test --no-fail-fast" };
-        CommandLine::new(words).and(self.words())
+        CommandLine::new(words).and(self.describe())
     }
 }
 
@@ -294,7 +294,7 @@ mod tests {
     fn every_program_of_the_suites_is_one_of_its_packages() {
         let metadata = cargo_metadata::MetadataCommand::new().no_deps().exec().unwrap();
         for suite in [Suite::All, Suite::Short] {
-            let words: Vec<&str> = suite.words().split_whitespace().collect();
+            let words: Vec<&str> = suite.describe().split_whitespace().collect();
             let after = |flag: &str| {
                 words.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1]).collect::<Vec<_>>()
             };

@@ -96,7 +96,7 @@ fn every_file_that_the_architecture_names_exists() {
 #[test]
 fn file_names_are_told_from_other_words() {
     assert_eq!(read_file_name("guard.rs"), Some(("guard.rs", None)));
-    assert_eq!(read_file_name("hooks/act.rs:12"), Some(("hooks/act.rs", None)));
+    assert_eq!(read_file_name("inbound/act.rs:12"), Some(("inbound/act.rs", None)));
     assert_eq!(read_file_name("routes.rs::table"), Some(("routes.rs", Some("table"))));
     for other in ["crates/engine/src/limits.rs", "cargo xtask", "sql/", "model::CommitBuilder", "*.rs"] {
         assert_eq!(read_file_name(other), None, "{other}");

@@ -205,7 +205,7 @@ fn evaluate(expression: &str, values: &Document) -> String {
     }
 }
 
-fn of_kind<'a>(documents: &'a [Document], kind: &str) -> &'a Document {
+fn find_kind<'a>(documents: &'a [Document], kind: &str) -> &'a Document {
     documents.iter().find(|it| it["kind"] == kind).unwrap_or_else(|| panic!("there is a {kind}"))
 }
 
@@ -218,7 +218,7 @@ fn the_manifests_hold_together() {
             }
             assert!(document["metadata"]["name"].is_string(), "{name}: a name in {document}");
         }
-        let deployment = of_kind(&all, "Deployment");
+        let deployment = find_kind(&all, "Deployment");
         let pod = &deployment["spec"]["template"];
         let labels = pod["metadata"]["labels"].as_object().unwrap();
         let chooses = |selector: &Document, what: &str| {
@@ -227,10 +227,10 @@ fn the_manifests_hold_together() {
             assert!(matches && !selector.is_empty(), "{name}: {what} chooses our pods");
         };
         chooses(&deployment["spec"]["selector"]["matchLabels"], "the deployment");
-        chooses(&of_kind(&all, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"], "the budget");
-        chooses(&of_kind(&all, "Service")["spec"]["selector"], "the service");
+        chooses(&find_kind(&all, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"], "the budget");
+        chooses(&find_kind(&all, "Service")["spec"]["selector"], "the service");
         let replicas = deployment["spec"]["replicas"].as_i64().unwrap();
-        let kept = of_kind(&all, "PodDisruptionBudget")["spec"]["minAvailable"].as_i64().unwrap();
+        let kept = find_kind(&all, "PodDisruptionBudget")["spec"]["minAvailable"].as_i64().unwrap();
         assert!(replicas >= 2 && kept < replicas, "{name}: nodes of the cluster can be drained");
 
         let container = &pod["spec"]["containers"][0];
@@ -258,13 +258,13 @@ fn the_manifests_hold_together() {
             let variable = variable["name"].as_str().unwrap();
             assert!(known.contains(variable), "{name}: {variable}");
         }
-        let secret = &of_kind(&all, "Secret");
+        let secret = &find_kind(&all, "Secret");
         let store =
             container["env"].as_array().unwrap().iter().find(|it| it["name"] == "HAPAX_STORE").unwrap();
         let reference = &store["valueFrom"]["secretKeyRef"];
         assert_eq!(reference["name"], secret["metadata"]["name"], "{name}");
         assert!(secret["stringData"].get(reference["key"].as_str().unwrap()).is_some(), "{name}");
-        assert_eq!(of_kind(&all, "ServiceMonitor")["spec"]["endpoints"][0]["port"], "http", "{name}");
+        assert_eq!(find_kind(&all, "ServiceMonitor")["spec"]["endpoints"][0]["port"], "http", "{name}");
     }
 }
 

@@ -35,7 +35,7 @@ pub use webhooks::DeliveryFilter;
 
 /// Options of a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Terms {
+pub struct RequestOptions {
     /// Key of the request; generated if absent.
     pub idempotency_key: Option<String>,
     /// Apply the change only if the resource still has this version.

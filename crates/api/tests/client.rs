@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hapax_api::client::{Client, ClientError, Followed, Paging, Terms};
+use hapax_api::client::{Client, ClientError, Followed, Paging, RequestOptions};
 use hapax_api::{Code, CreateCredential, CreateRun, Problem, Role, SendSignal};
 use secrecy::SecretString;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -103,7 +103,7 @@ async fn a_change_whose_answer_was_lost_is_sent_again_under_the_same_key() {
     let script =
         vec![CUT, refusal(Code::StoreUnavailable, None), refusal(Code::RequestInProgress, Some(0)), sent()];
     let server = Scripted::new(script).await;
-    let answered = server.client.signal_run("run_1", &signal(), Terms::default()).await.unwrap();
+    let answered = server.client.signal_run("run_1", &signal(), RequestOptions::default()).await.unwrap();
     assert!(answered.stored);
     let keys = server.sent("idempotency-key");
     assert_eq!(keys.len(), 4);
@@ -111,10 +111,10 @@ async fn a_change_whose_answer_was_lost_is_sent_again_under_the_same_key() {
         keys[0].as_ref().is_some_and(|key| key.len() == 32) && keys.iter().all(|key| *key == keys[0]),
         "{keys:?}"
     );
-    server.client.signal_run("run_1", &signal(), Terms::default()).await.unwrap();
+    server.client.signal_run("run_1", &signal(), RequestOptions::default()).await.unwrap();
     assert_ne!(server.sent("idempotency-key")[4], keys[0], "another call is another request");
-    let terms = Terms { idempotency_key: Some("mine".into()), if_version: Some(7) };
-    server.client.signal_run("run_1", &signal(), terms).await.unwrap();
+    let options = RequestOptions { idempotency_key: Some("mine".into()), if_version: Some(7) };
+    server.client.signal_run("run_1", &signal(), options).await.unwrap();
     assert_eq!(server.sent("idempotency-key")[5].as_deref(), Some("mine"));
     assert_eq!(server.sent("if-match")[5].as_deref(), Some("\"7\""));
     assert_eq!(server.sent("authorization")[5].as_deref(), Some("Bearer hpx_test"));
@@ -131,7 +131,8 @@ async fn what_will_not_pass_is_not_sent_again() {
         Code::RateLimited,
     ] {
         let server = Scripted::new(vec![refusal(code, None)]).await;
-        let refused = server.client.signal_run("run_1", &signal(), Terms::default()).await.unwrap_err();
+        let refused =
+            server.client.signal_run("run_1", &signal(), RequestOptions::default()).await.unwrap_err();
         assert_eq!(refused.problem().unwrap().code, code);
         assert_eq!(server.count(), 1, "{code}");
     }
@@ -178,7 +179,7 @@ async fn a_redirect_is_told_and_not_followed() {
         "HTTP/1.1 307 Moved\r\nlocation: http://elsewhere.example/\r\ncontent-length: 0\r\n\r\n".to_owned();
     let server = Scripted::new(vec![elsewhere]).await;
     let asked: CreateRun = serde_json::from_str(r#"{"definitionId":"d"}"#).unwrap();
-    let refused = server.client.create_run(&asked, Terms::default()).await.unwrap_err();
+    let refused = server.client.create_run(&asked, RequestOptions::default()).await.unwrap_err();
     assert!(
         matches!(&refused, ClientError::Redirected { status: 307, location } if location.contains("elsewhere")),
         "{refused:?}"

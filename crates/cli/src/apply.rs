@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use hapax_api::client::{Client, ClientError, Document, Terms};
+use hapax_api::client::{Client, ClientError, Document, RequestOptions};
 use hapax_api::{Code, DefinitionProblem, Problem};
 use serde::Serialize;
 use serde_json::Value;
@@ -105,8 +105,8 @@ async fn apply(client: &Client, file: &str, text: &str, if_version: Option<u64>)
                 let refused = "a version of a workflow never changes, so --if-version does not apply; raise its version instead";
                 return Err(Misused(refused.into()).into());
             }
-            let made = client.upload_definition(document, Terms::default()).await?;
-            let (change, found) = (Change::of_new(made.is_new), made.value);
+            let made = client.upload_definition(document, RequestOptions::default()).await?;
+            let (change, found) = (Change::created_if(made.is_new), made.value);
             let version = u64::from(found.version);
             let id = Some(found.id);
             Ok(Applied { file, kind, change, name: found.name, version, id, path: None, entity: None })
@@ -139,7 +139,7 @@ async fn apply(client: &Client, file: &str, text: &str, if_version: Option<u64>)
 }
 
 impl Change {
-    fn of_new(is_new: bool) -> Self {
+    fn created_if(is_new: bool) -> Self {
         match is_new {
             true => Change::Created,
             false => Change::Unchanged,
@@ -156,8 +156,8 @@ async fn apply_source(
 ) -> Result<(hapax_api::WebhookSource, Change)> {
     let mut seen = None;
     if if_version.is_none() {
-        match client.create_source(document, Terms::default()).await {
-            Ok(made) => return Ok((made.value, Change::of_new(made.is_new))),
+        match client.create_source(document, RequestOptions::default()).await {
+            Ok(made) => return Ok((made.value, Change::created_if(made.is_new))),
             Err(ClientError::Refused(problem)) if problem.code == Code::NameTaken => {
                 seen = version_in(&problem)
             }
@@ -168,8 +168,8 @@ async fn apply_source(
     let Ok(checked) = hapax_documents::check_source(text, hapax_documents::Format::Any, &known) else {
         bail!("the document has errors; `hapax validate FILE` lists them");
     };
-    let terms = Terms { idempotency_key: None, if_version: if_version.or(seen) };
-    let replaced = client.replace_source(&checked.source().name, document, terms).await?;
+    let options = RequestOptions { idempotency_key: None, if_version: if_version.or(seen) };
+    let replaced = client.replace_source(&checked.source().name, document, options).await?;
     Ok((replaced, Change::Replaced))
 }
 
@@ -182,8 +182,8 @@ async fn apply_entity_workflow(
 ) -> Result<(hapax_api::EntityWorkflow, Change)> {
     let mut seen = None;
     if if_version.is_none() {
-        match client.create_entity_workflow(document, Terms::default()).await {
-            Ok(made) => return Ok((made.value, Change::of_new(made.is_new))),
+        match client.create_entity_workflow(document, RequestOptions::default()).await {
+            Ok(made) => return Ok((made.value, Change::created_if(made.is_new))),
             Err(ClientError::Refused(problem)) if problem.code == Code::NameTaken => {
                 seen = version_in(&problem)
             }

@@ -75,12 +75,12 @@ struct FilterOptions {
 }
 
 impl FilterOptions {
-    fn of_server(self) -> ServerFilter {
+    fn server_filter(self) -> ServerFilter {
         let FilterOptions { credential, name, action, run, entity, promise, key, since, until } = self;
         ServerFilter { credential, name, action, run, entity, promise, key, since, until }
     }
 
-    fn of_store(self) -> Result<AuditFilter> {
+    fn store_filter(self) -> Result<AuditFilter> {
         let time = |text: Option<String>| -> Result<Option<Timestamp>> {
             let Some(text) = text else { return Ok(None) };
             let at: jiff::Timestamp =
@@ -142,19 +142,19 @@ fn action_in_store(text: &str) -> Result<String> {
 
 pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     match options.source.store() {
-        Some(store) => of_store(&store, options.filter.of_store()?, &options.shape).await,
-        None => of_server(server, options.filter.of_server(), &options.shape).await,
+        Some(store) => list_from_store(&store, options.filter.store_filter()?, &options.shape).await,
+        None => list_from_server(server, options.filter.server_filter(), &options.shape).await,
     }
 }
 
-async fn of_store(store: &StoreOptions, filter: AuditFilter, shape: &ShapeOptions) -> Result<()> {
+async fn list_from_store(store: &StoreOptions, filter: AuditFilter, shape: &ShapeOptions) -> Result<()> {
     let engine = store.open_to_read().await?;
     let entries = read(&engine, filter).await?;
     effect_store::close(&engine).await?;
     shape.show_all(&entries, || table(&entries))
 }
 
-async fn of_server(server: &ServerOptions, filter: ServerFilter, shape: &ShapeOptions) -> Result<()> {
+async fn list_from_server(server: &ServerOptions, filter: ServerFilter, shape: &ShapeOptions) -> Result<()> {
     let client = server.connect()?;
     let mut entries: Vec<JournalEntry> = Vec::new();
     let take = |page| {
@@ -212,7 +212,7 @@ fn table(entries: &[AuditEntry]) -> String {
     }
     let mut table = for_people::table(COLUMNS);
     for entry in entries {
-        let (what, second, reason) = told(&entry.what);
+        let (what, second, reason) = describe(&entry.what);
         let about = entry.run.clone().or_else(|| entity(&entry.what)).unwrap_or_default();
         table.add_row([
             entry.at.clone(),
@@ -239,7 +239,7 @@ fn entity(what: &JournalEvent) -> Option<String> {
 }
 
 /// Action, second person and reason of an entry.
-fn told(what: &JournalEvent) -> (String, Option<&str>, &str) {
+fn describe(what: &JournalEvent) -> (String, Option<&str>, &str) {
     match what {
         JournalEvent::Answered { decision, comment, .. } => {
             (format!("answered {decision}"), None, comment.as_deref().unwrap_or(""))
@@ -271,7 +271,7 @@ fn told(what: &JournalEvent) -> (String, Option<&str>, &str) {
             (format!("overrode {operation}"), None, reason)
         }
         JournalEvent::Overridden { operation: None, reason } => ("overrode nothing".into(), None, reason),
-        JournalEvent::OnEntity { did, .. } => told(did),
+        JournalEvent::OnEntity { did, .. } => describe(did),
         // Engines note these, not people.
         JournalEvent::Reverted { .. } | JournalEvent::StrayReverted { .. } => ("reverted".into(), None, ""),
         JournalEvent::Held { .. } => ("held".into(), None, ""),

@@ -51,7 +51,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let folder = Folder::prepare(options.data.as_deref())?;
     let mut shop = Shop::open(options.orders, options.crashes, folder.path()).await?;
     let mut tally = shop.trade().await?;
-    tally.database = folder.kept().map(|path| path.join(worker::DATABASE).display().to_string());
+    tally.database = folder.named().map(|path| path.join(worker::DATABASE).display().to_string());
     match options.json {
         true => output::print_json(&tally)?,
         false => output::print(&board::closing(&tally))?,
@@ -65,7 +65,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
 /// Where the database lies.
 enum Folder {
     Passing(tempfile::TempDir),
-    Kept(PathBuf),
+    Named(PathBuf),
 }
 
 impl Folder {
@@ -79,20 +79,20 @@ impl Folder {
             bail!("{} already exists; name another folder or delete it", database.display());
         }
         std::fs::create_dir_all(path).with_context(|| format!("{} cannot be made", path.display()))?;
-        Ok(Folder::Kept(path.to_path_buf()))
+        Ok(Folder::Named(path.to_path_buf()))
     }
 
     fn path(&self) -> &Path {
         match self {
             Folder::Passing(folder) => folder.path(),
-            Folder::Kept(path) => path,
+            Folder::Named(path) => path,
         }
     }
 
-    fn kept(&self) -> Option<&Path> {
+    fn named(&self) -> Option<&Path> {
         match self {
             Folder::Passing(_) => None,
-            Folder::Kept(path) => Some(path),
+            Folder::Named(path) => Some(path),
         }
     }
 }

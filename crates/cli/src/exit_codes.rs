@@ -77,7 +77,7 @@ pub(crate) fn exit_code(error: &Error) -> u8 {
         return interrupted.exit_code();
     }
     if let Some(error) = error.downcast_ref::<ClientError>() {
-        return of_client(error);
+        return code_of_client_error(error);
     }
     if error.is::<Misused>() {
         USAGE
@@ -92,14 +92,14 @@ pub(crate) fn exit_code(error: &Error) -> u8 {
     }
 }
 
-fn of_client(error: &ClientError) -> u8 {
+fn code_of_client_error(error: &ClientError) -> u8 {
     match error {
         ClientError::Setup(_) => USAGE,
         ClientError::Unreachable { .. } => UNREACHABLE,
         ClientError::Tls(_) | ClientError::Redirected { .. } => NOT_THE_SERVER,
         ClientError::Refused(problem) if has_failed(problem.code) => FAILED,
-        ClientError::Refused(problem) => of_status(problem.status),
-        ClientError::Protocol { status: Some(status), .. } => of_status(*status),
+        ClientError::Refused(problem) => code_of_status(problem.status),
+        ClientError::Protocol { status: Some(status), .. } => code_of_status(*status),
         ClientError::Protocol { status: None, .. } => NOT_THE_SERVER,
     }
 }
@@ -109,7 +109,7 @@ fn has_failed(code: Code) -> bool {
     matches!(code, Code::ActionFailed | Code::ActionPanicked)
 }
 
-fn of_status(status: u16) -> u8 {
+fn code_of_status(status: u16) -> u8 {
     match status {
         401 | 403 => NOT_AUTHORISED,
         404 => NOT_FOUND,

@@ -116,7 +116,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             let (scope, credential) = (named.scope(), named.credential.as_deref());
             let asked = ReleaseKey { reason };
             let client = server.connect()?;
-            let freed = client.release_key(scope, &named.key, credential, &asked, request.terms()).await?;
+            let freed = client.release_key(scope, &named.key, credential, &asked, request.options()).await?;
             shape.show(&freed, || format!("{} is released; it named:\n{}", plain(&freed.key), sheet(&freed)))
         }
     }

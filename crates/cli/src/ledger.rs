@@ -58,12 +58,12 @@ type Counts = BTreeMap<EffectClass, ClassCount>;
 
 pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     match options.source.store() {
-        Some(store) => of_store(&options, &store).await,
+        Some(store) => show_from_store(&options, &store).await,
         None => of_server::run(&options, server).await,
     }
 }
 
-async fn of_store(options: &Options, store: &StoreOptions) -> Result<()> {
+async fn show_from_store(options: &Options, store: &StoreOptions) -> Result<()> {
     let engine = store.open_to_read().await?;
     match options.summary {
         false => print_each(&engine, options).await?,

@@ -1,6 +1,6 @@
 //! Options of requests that change something.
 
-use hapax_api::client::Terms;
+use hapax_api::client::RequestOptions;
 
 use crate::parsers::word;
 
@@ -17,7 +17,7 @@ impl KeyOptions {
         self.request_key.is_some()
     }
 
-    pub(crate) fn terms(&self) -> Terms {
-        Terms { idempotency_key: self.request_key.clone(), if_version: None }
+    pub(crate) fn options(&self) -> RequestOptions {
+        RequestOptions { idempotency_key: self.request_key.clone(), if_version: None }
     }
 }

@@ -85,7 +85,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
     };
     // A key made up here would name nothing that triggers the run, and would satisfy a workflow that requires one.
     let created = match request.idempotency_key.is_some() || options.request.is_given() {
-        true => client.create_run(&request, options.request.terms()).await?,
+        true => client.create_run(&request, options.request.options()).await?,
         false => client.create_run_without_key(&request).await?,
     };
     let run = &created.run;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use hapax_api::client::{Client, Terms};
+use hapax_api::client::{Client, RequestOptions};
 use hapax_api::{CreateRun, CreateRunBatch, JsonObject, Priority};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ fn order(definition: &str, key: &str) -> CreateRun {
 /// Id of the run under a key, and whether it was made just now.
 async fn create(client: &Client, definition: &str, key: &str) -> (String, bool) {
     let batch = CreateRunBatch { runs: vec![order(definition, key)] };
-    let made = client.create_runs(&batch, Terms::default()).await.unwrap();
+    let made = client.create_runs(&batch, RequestOptions::default()).await.unwrap();
     let made = made.items[0].created_run.as_ref().unwrap_or_else(|| panic!("{made:?}"));
     (made.run.id.to_string(), made.created)
 }

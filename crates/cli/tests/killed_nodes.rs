@@ -5,7 +5,7 @@ use crate::support;
 use std::path::Path;
 use std::time::Duration;
 
-use hapax_api::client::{Client, Terms};
+use hapax_api::client::{Client, RequestOptions};
 use hapax_api::{Code, CreateRun, CreatedRun, JsonObject, Priority};
 use hapax_postgres_fixture::Database;
 use rustix::process::Signal;
@@ -44,15 +44,15 @@ fn order(definition: &str) -> CreateRun {
     }
 }
 
-fn terms() -> Terms {
-    Terms { idempotency_key: Some("order-7".into()), ..Terms::default() }
+fn options() -> RequestOptions {
+    RequestOptions { idempotency_key: Some("order-7".into()), ..RequestOptions::default() }
 }
 
 /// Asks again as long as the answer says that the first request is still under way.
 async fn until_answered(client: &Client, asked: &CreateRun) -> CreatedRun {
     let began = std::time::Instant::now();
     loop {
-        match client.create_run(asked, terms()).await {
+        match client.create_run(asked, options()).await {
             Ok(created) => return created,
             Err(refused) => {
                 let code = refused.problem().map(|problem| problem.code);
@@ -90,7 +90,7 @@ async fn a_request_of_a_killed_node_is_taken_over_when_its_lease_ends() {
     gate.batch_execute("BEGIN; LOCK TABLE hapax.runs IN SHARE ROW EXCLUSIVE MODE").await.unwrap();
     let look = database.connect().await.unwrap();
     let (early, early_asked) = (Client::new(&url, &admin.clone().into()).unwrap(), asked.clone());
-    let cut_off = tokio::spawn(async move { early.create_run(&early_asked, terms()).await });
+    let cut_off = tokio::spawn(async move { early.create_run(&early_asked, options()).await });
     let waiting = "SELECT count(*) FROM pg_stat_activity AS a JOIN hapax.requests AS r ON r.key = 'order-7' AND r.status = 0
         WHERE a.wait_event_type = 'Lock' AND a.query LIKE '%hot path of starts%'";
     let began = std::time::Instant::now();
@@ -108,7 +108,7 @@ async fn a_request_of_a_killed_node_is_taken_over_when_its_lease_ends() {
 
     let client = Client::new(&second_url, &admin.clone().into()).unwrap();
     let created = until_answered(&client, &asked).await;
-    let again = client.create_run(&asked, terms()).await.unwrap();
+    let again = client.create_run(&asked, options()).await.unwrap();
     assert_eq!(again.run.id, created.run.id, "the answer is kept");
     // One line for each run: two would not be one value.
     let run = call(&second_url, &admin, &["runs", "list", "--json"]);

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use hapax_api::client::{Client, Terms};
+use hapax_api::client::{Client, RequestOptions};
 use hapax_api::{CreateRun, CreateRunBatch, JsonObject, Priority};
 use hapax_postgres_fixture::Database;
 use rustix::process::Signal;
@@ -97,7 +97,7 @@ async fn a_node_that_wakes_after_its_lease_ended_sends_nothing() {
 
     let client = Client::new(&url, &admin.clone().into()).unwrap();
     let runs = (0..RUNS).map(|number| order(definition, number)).collect();
-    let made = client.create_runs(&CreateRunBatch { runs }, Terms::default()).await.unwrap();
+    let made = client.create_runs(&CreateRunBatch { runs }, RequestOptions::default()).await.unwrap();
     assert!(made.items.iter().all(|item| item.created_run.is_some()), "{made:?}");
     bank.until(RESERVE, RUNS).await;
     bank.open();

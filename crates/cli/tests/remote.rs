@@ -1,5 +1,7 @@
 //! The commands that talk to a server, against a real one.
 
+#[path = "remote/admin.rs"]
+mod admin;
 #[path = "remote/entities.rs"]
 mod entities;
 #[path = "remote/exits.rs"]
@@ -10,8 +12,6 @@ mod operations;
 mod profiles;
 #[path = "remote/promises.rs"]
 mod promises;
-#[path = "remote/setup.rs"]
-mod setup;
 #[path = "remote/sources.rs"]
 mod sources;
 #[path = "remote/start.rs"]

@@ -9,7 +9,7 @@ mod time;
 
 use maud::{Markup, html};
 
-pub(crate) use badge::{State, badge, dot, of_operation, of_run, of_step, state};
+pub(crate) use badge::{State, badge, dot, operation_badge, run_badge, state, step_badge};
 pub(crate) use diagram::diagram;
 pub(crate) use journal::{actor, journal, word};
 pub(crate) use json::json;

@@ -11,7 +11,7 @@ mod metered;
 mod value;
 
 pub(crate) use fuel::within_fuel;
-pub(crate) use value::{of_fields as value_of_fields, of_json as value_of_json};
+pub(crate) use value::{fields_value as value_of_fields, json_value as value_of_json};
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -308,14 +308,14 @@ impl HostServices {
 
     /// The services for one workspace.
     pub fn of<'a>(&'a self, workspace: &'a WorkspaceId) -> WorkspaceServices<'a> {
-        WorkspaceServices { hands: self, workspace }
+        WorkspaceServices { services: self, workspace }
     }
 }
 
 /// Host services of one workspace.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkspaceServices<'a> {
-    hands: &'a HostServices,
+    services: &'a HostServices,
     workspace: &'a WorkspaceId,
 }
 
@@ -326,22 +326,22 @@ impl WorkspaceServices<'_> {
 
     /// Names and addresses that documents of this workspace may use.
     pub fn known(&self) -> Known {
-        let (caller, workspace) = (self.hands.http.clone(), self.workspace.clone());
+        let (caller, workspace) = (self.services.http.clone(), self.workspace.clone());
         let addresses =
             caller.map(|caller| JudgeAddress::new(move |url: &str| caller.check_address(&workspace, url)));
-        let elsewhere = self.hands.elsewhere.iter().flat_map(|elsewhere| elsewhere.tasks(self.workspace));
-        let tasks = self.hands.known_tasks().map(|known| known.into_iter().chain(elsewhere).collect());
+        let elsewhere = self.services.elsewhere.iter().flat_map(|elsewhere| elsewhere.tasks(self.workspace));
+        let tasks = self.services.known_tasks().map(|known| known.into_iter().chain(elsewhere).collect());
         Known { tasks, addresses, ..Known::default() }
     }
 
     /// Returns whether another process has offered this action.
     pub fn has_action_elsewhere(&self, name: &str) -> bool {
-        self.hands.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.has_action(self.workspace, name))
+        self.services.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.has_action(self.workspace, name))
     }
 
     /// Sends a request with the HTTP client.
     pub async fn send(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
-        match &self.hands.http {
+        match &self.services.http {
             Some(caller) => caller.call(self.workspace, call).await,
             None => Err(HttpFault::Refused { why: "nobody here sends requests".into() }),
         }
@@ -349,7 +349,7 @@ impl WorkspaceServices<'_> {
 
     /// Reads a secret of the workspace.
     pub async fn get_secret(&self, name: &str) -> Result<Secret, Failure> {
-        match &self.hands.secrets {
+        match &self.services.secrets {
             Some(secrets) => secrets.get_secret(self.workspace, name).await,
             None => Err(Failure::permanent(format!("there is no secret {name:?}")).with_code(UNKNOWN_SECRET)),
         }

@@ -128,11 +128,11 @@ fn expected(kind: &ValidationErrorKind, found: &Value) -> String {
         }
         K::Enum { options } => {
             let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
-            let shown: Vec<String> = options.iter().take(10).map(shown_value).collect();
+            let shown: Vec<String> = options.iter().take(10).map(value_excerpt).collect();
             let more = if options.len() > shown.len() { ", …" } else { "" };
             format!("must be one of {}{more}", shown.join(", "))
         }
-        K::Constant { expected_value } => format!("must be {}", shown_value(expected_value)),
+        K::Constant { expected_value } => format!("must be {}", value_excerpt(expected_value)),
         K::Minimum { limit } => format!("must be at least {limit}"),
         K::Maximum { limit } => format!("must be at most {limit}"),
         K::ExclusiveMinimum { limit } => format!("must be greater than {limit}"),
@@ -166,7 +166,7 @@ fn expected(kind: &ValidationErrorKind, found: &Value) -> String {
     }
 }
 
-fn shown_value(value: &Value) -> String {
+fn value_excerpt(value: &Value) -> String {
     excerpt(&value.to_string())
 }
 

@@ -34,7 +34,7 @@ pub async fn run(
     ctx: Ctx,
     document: Arc<Checked>,
     input: Value,
-    hands: Arc<HostServices>,
+    services: Arc<HostServices>,
 ) -> Result<Value, Failure> {
     if !input.is_object() {
         let text = "the input of a document is an object";
@@ -47,7 +47,7 @@ pub async fn run(
         "version": document.version,
     });
     let mut scope = Scope::new(input, about);
-    let runner = Runner { ctx: &ctx, hands: &hands };
+    let runner = Runner { ctx: &ctx, services: &services };
     runner.steps(&document.steps, &mut scope).await?;
     match &document.output {
         Some(output) => Ok(runner.evaluate(|| output.render(&scope)).await?),
@@ -56,10 +56,10 @@ pub async fn run(
 }
 
 /// Registers the document with an engine under its own name and version.
-pub fn register(engine: &Engine, document: Arc<Checked>, hands: Arc<HostServices>) -> Result<(), Error> {
+pub fn register(engine: &Engine, document: Arc<Checked>, services: Arc<HostServices>) -> Result<(), Error> {
     let (name, options) = (document.document().name.clone(), options(&document));
     engine.register_with(&name, options, move |ctx, input: Value| {
-        run(ctx, document.clone(), input, hands.clone())
+        run(ctx, document.clone(), input, services.clone())
     })
 }
 
@@ -67,13 +67,13 @@ pub fn register(engine: &Engine, document: Arc<Checked>, hands: Arc<HostServices
 #[derive(Clone, Copy)]
 struct Runner<'a> {
     ctx: &'a Ctx,
-    hands: &'a Arc<HostServices>,
+    services: &'a Arc<HostServices>,
 }
 
 impl<'a> Runner<'a> {
     /// Host services of the run's workspace.
-    fn own_hands(self) -> WorkspaceServices<'a> {
-        self.hands.of(self.ctx.workspace())
+    fn own_services(self) -> WorkspaceServices<'a> {
+        self.services.of(self.ctx.workspace())
     }
 
     /// Evaluates expressions of the workflow: in place if that is cheap, else in its workspace's turn.

@@ -55,7 +55,7 @@ mod world;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use simulate::{Broken, Held, simulate};
+use simulate::{Broken, Passed, simulate};
 use tally::Tally;
 
 const SEEDS: u64 = 200;
@@ -69,7 +69,7 @@ fn setting(name: &str) -> Option<u64> {
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// Runs a seed, and aborts the process if it does not finish.
-fn play(seed: u64) -> Result<Held, Broken> {
+fn play(seed: u64) -> Result<Passed, Broken> {
     let (tell, told) = mpsc::channel::<()>();
     std::thread::spawn(move || {
         if told.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {

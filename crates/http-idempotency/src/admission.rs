@@ -36,21 +36,25 @@ pub(crate) struct Keyed {
 
 /// Response that replaces a call of the service.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum EarlyAnswer {
     /// The answer to the first request.
     Answer(Response<Bytes>),
     /// The reason why there is none.
     Problem(Problem),
 }
 
-impl From<Problem> for Told {
+impl From<Problem> for EarlyAnswer {
     fn from(problem: Problem) -> Self {
-        Told::Problem(problem)
+        EarlyAnswer::Problem(problem)
     }
 }
 
 /// Admits a request, after waiting for an identical one in progress.
-pub(crate) async fn admit(shared: &Arc<Shared>, keyed: Keyed, request: BeginRequest) -> Result<Hold, Told> {
+pub(crate) async fn admit(
+    shared: &Arc<Shared>,
+    keyed: Keyed,
+    request: BeginRequest,
+) -> Result<Hold, EarlyAnswer> {
     let scope = keyed.scope.clone();
     let is_late = is_too_late(shared, &keyed);
     if is_late && !is_known(shared, &keyed).await? {
@@ -109,7 +113,7 @@ async fn check_beginning(
     keyed: &Keyed,
     is_late: bool,
     hold: Hold,
-) -> Result<Hold, Told> {
+) -> Result<Hold, EarlyAnswer> {
     let refuses = shared.is_confidential || shared.policy.on_takeover == OnTakeover::Refuse;
     if hold.is_taken_over && refuses {
         shared.saw(&keyed.scope, Event::InDoubt);
@@ -171,14 +175,14 @@ fn place_of(record: &RequestRecord) -> KeyRef {
     KeyRef::Request { scope: record.scope.clone(), key: record.key.clone() }
 }
 
-fn replay(shared: &Shared, record: RequestRecord) -> Told {
+fn replay(shared: &Shared, record: RequestRecord) -> EarlyAnswer {
     shared.uses.count_replay(place_of(&record));
     let RequestState::Answered { answer, expires_at, .. } = &record.state else {
         return in_progress(record.first_seen_at).into();
     };
     if let Some(response) = answer::replay(answer, *expires_at) {
         shared.saw(&record.scope, Event::Replayed);
-        return Told::Answer(response);
+        return EarlyAnswer::Answer(response);
     }
     shared.saw(&record.scope, Event::NotKept);
     let (status, id) = (answer.status, record.id);

@@ -99,7 +99,7 @@ pub(crate) fn beginning(shared: &Shared, keyed: &Keyed, parts: &Parts, body: &[u
         scope: keyed.scope.clone(),
         key: keyed.key.clone(),
         id: RequestId::new(shared.store.now()),
-        fingerprint: Fingerprint::of_request(method, path, body),
+        fingerprint: Fingerprint::for_request(method, path, body),
         summary: RequestSummary {
             method: method.to_owned(),
             path: path.chars().take(MAX_SHOWN_PATH_CHARS).collect(),

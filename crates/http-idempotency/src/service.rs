@@ -10,7 +10,7 @@ use http_body::Body;
 use tower_service::Service;
 
 use crate::BoxError;
-use crate::admission::{Keyed, Told, admit};
+use crate::admission::{EarlyAnswer, Keyed, admit};
 use crate::answer::AnswerBody;
 use crate::keyed_request::{beginning, read_body, read_head};
 use crate::operation;
@@ -82,8 +82,8 @@ where
                 Ok((hold, body)) => {
                     operation::run(shared, hold, ready, Request::from_parts(parts, Q::from(body))).await
                 }
-                Err(Told::Answer(response)) => response.map(AnswerBody::whole),
-                Err(Told::Problem(problem)) => {
+                Err(EarlyAnswer::Answer(response)) => response.map(AnswerBody::whole),
+                Err(EarlyAnswer::Problem(problem)) => {
                     shared.write(&problem, &parts.extensions).map(AnswerBody::whole)
                 }
             })

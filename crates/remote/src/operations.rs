@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hapax_api::client::{Paging, Settled, Terms};
+use hapax_api::client::{Paging, Settled, RequestOptions};
 use hapax_api::{
     CancelRun, CreateEntity, CreateRun, DurationText, JsonObject, RawJson, RejectPromise, ResolveDoubt,
     ResolvePromise, RetryRun, SendSignal, SteerRun,
@@ -78,7 +78,7 @@ impl Remote {
                 Priority::High => hapax_api::Priority::High,
             },
         };
-        let made = match self.client().create_run(&asked, Terms::default()).await {
+        let made = match self.client().create_run(&asked, RequestOptions::default()).await {
             Ok(made) => made,
             Err(error) => {
                 let code = error.problem().map(|problem| problem.code);
@@ -138,7 +138,7 @@ impl Remote {
             value: Some(raw_of(value)),
             signal_id: id.map(str::to_owned),
         };
-        let sent = self.client().signal_run(&run.to_string(), &asked, Terms::default()).await;
+        let sent = self.client().signal_run(&run.to_string(), &asked, RequestOptions::default()).await;
         sent.map(|sent| sent.stored).map_err(|error| of_run(run, error))
     }
 
@@ -146,21 +146,21 @@ impl Remote {
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<RunStatus, Error> {
         let reason = (!reason.is_empty()).then(|| reason.to_owned());
         let asked = CancelRun { reason, descendants: false };
-        let cancelled = self.client().cancel_run(&run.to_string(), &asked, Terms::default()).await;
+        let cancelled = self.client().cancel_run(&run.to_string(), &asked, RequestOptions::default()).await;
         let changed = cancelled.map(|run| status_of(run.status)).map_err(|error| of_run(run, error));
         self.unless(run, changed, &["run_ended", "already_asked"]).await
     }
 
     /// Pauses a run at the next step boundary.
     pub async fn pause(&self, run: RunId) -> Result<RunStatus, Error> {
-        let paused = self.client().pause_run(&run.to_string(), &SteerRun::default(), Terms::default()).await;
+        let paused = self.client().pause_run(&run.to_string(), &SteerRun::default(), RequestOptions::default()).await;
         paused.map(|run| status_of(run.status)).map_err(|error| of_run(run, error))
     }
 
     /// Resumes a run. One that is not paused stays as it is.
     pub async fn resume(&self, run: RunId) -> Result<RunStatus, Error> {
         let resumed =
-            self.client().resume_run(&run.to_string(), &SteerRun::default(), Terms::default()).await;
+            self.client().resume_run(&run.to_string(), &SteerRun::default(), RequestOptions::default()).await;
         let changed = resumed.map(|run| status_of(run.status)).map_err(|error| of_run(run, error));
         self.unless(run, changed, &["run_ended", "run_not_paused"]).await
     }
@@ -168,7 +168,7 @@ impl Remote {
     /// Reopens a failed run.
     pub async fn retry(&self, run: RunId, from: Option<&str>) -> Result<RunStatus, Error> {
         let asked = RetryRun { from_step: from.map(str::to_owned), ..RetryRun::default() };
-        let retried = self.client().retry_run(&run.to_string(), &asked, Terms::default()).await;
+        let retried = self.client().retry_run(&run.to_string(), &asked, RequestOptions::default()).await;
         retried.map(|run| status_of(run.status)).map_err(|error| of_run(run, error))
     }
 
@@ -190,7 +190,7 @@ impl Remote {
     /// Gives a promise its value: `id:…` or `key:…`.
     pub async fn resolve_promise(&self, promise: &str, value: &Payload) -> Result<RemoteSettled, Error> {
         let asked = ResolvePromise { value: Some(raw_of(value)) };
-        let settled = self.client().resolve_promise(promise, &asked, Terms::default()).await;
+        let settled = self.client().resolve_promise(promise, &asked, RequestOptions::default()).await;
         settled_of(promise, settled)
     }
 
@@ -198,7 +198,7 @@ impl Remote {
     pub async fn reject_promise(&self, promise: &str, failure: &Failure) -> Result<RemoteSettled, Error> {
         let message = failure.message().to_owned();
         let asked = RejectPromise { message, code: failure.code().map(str::to_owned) };
-        let settled = self.client().reject_promise(promise, &asked, Terms::default()).await;
+        let settled = self.client().reject_promise(promise, &asked, RequestOptions::default()).await;
         settled_of(promise, settled)
     }
 
@@ -257,7 +257,7 @@ impl Remote {
             by: Some(ruling.by.name),
         };
         let (run, step) = (doubt.run.to_string(), doubt.step.to_string());
-        self.client().resolve_doubt(&run, &step, &asked, Terms::default()).await.map_err(Remote::error)?;
+        self.client().resolve_doubt(&run, &step, &asked, RequestOptions::default()).await.map_err(Remote::error)?;
         Ok(())
     }
 
@@ -272,7 +272,7 @@ impl Remote {
         let data = object_of(data, "the data of an entity")?;
         let asked = CreateEntity { id: id.to_owned(), status: status.to_owned(), data };
         let made =
-            self.client().create_entity(kind, &asked, Terms::default()).await.map_err(Remote::error)?;
+            self.client().create_entity(kind, &asked, RequestOptions::default()).await.map_err(Remote::error)?;
         Ok((entity_of(made.entity)?, made.created))
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hapax_api::client::Terms;
+use hapax_api::client::RequestOptions;
 use hapax_api::{Code, OperationStatus, TakeStep};
 use hapax_engine::Error;
 use hapax_engine::model::{Failure, OperationId, Payload};
@@ -64,7 +64,7 @@ impl Remote {
         let RemoteTransition { kind, id, step, requester, input, key, wait } = asked;
         let input = object_of(&input, "the input of a step")?;
         let asked = TakeStep { requester, input, idempotency_key: key, by: None };
-        let taken = self.client().take_step((&kind, &id), &step, &asked, wait, Terms::default()).await;
+        let taken = self.client().take_step((&kind, &id), &step, &asked, wait, RequestOptions::default()).await;
         let taken = match taken {
             Ok(taken) => taken,
             Err(error) => return refused(error),

@@ -96,15 +96,15 @@ pub fn echo(text: &str) -> String {
 
 /// Wraps `routes` in the layers that every route has. Call it last, after all routes and their own
 /// layers are added.
-pub fn dress(routes: Router) -> Router {
-    dress_as_it_is(refuse_all_else(routes))
+pub fn with_response_layers(routes: Router) -> Router {
+    add_response_layers(refuse_all_else(routes))
 }
 
-/// Like `dress`, for routes that handle unknown paths and methods by themselves.
-pub(crate) fn dress_as_it_is(routes: Router) -> Router {
+/// Like `with_response_layers`, for routes that handle unknown paths and methods by themselves.
+pub(crate) fn add_response_layers(routes: Router) -> Router {
     let answer = async |request: Request, next: Next| {
-        let (id, is_tls) = (TraceId::of_request(request.headers()), Peer::is_tls(&request));
-        answer_dressed(id, is_tls, next.run(request).map(Ok)).await
+        let (id, is_tls) = (TraceId::from_request(request.headers()), Peer::is_tls(&request));
+        with_response_headers(id, is_tls, next.run(request).map(Ok)).await
     };
     routes.layer(from_fn(answer))
 }
@@ -117,7 +117,7 @@ pub(crate) fn refuse_all_else(routes: Router) -> Router {
 /// Adds the common parts of a response: a trace id, which log lines and errors get too, security
 /// headers, and a 500 instead of a panic. One layer does all of it, because each layer of a router
 /// is copied and boxed for every request.
-pub(crate) async fn answer_dressed(
+pub(crate) async fn with_response_headers(
     id: TraceId,
     is_tls: bool,
     answer: impl Future<Output = Result<Response, Infallible>>,
@@ -206,7 +206,7 @@ mod tests {
             .header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
             .body(Body::empty())
             .unwrap();
-        let (parts, body) = dress(routes).oneshot(request).await.unwrap().into_parts();
+        let (parts, body) = with_response_layers(routes).oneshot(request).await.unwrap().into_parts();
         let bytes = axum::body::to_bytes(body, 65_536).await.unwrap();
         let json = serde_json::from_slice(&bytes).unwrap_or(serde_json::Value::Null);
         (Response::from_parts(parts, Body::empty()), json)

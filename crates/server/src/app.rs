@@ -12,14 +12,14 @@ use crate::definitions::Definitions;
 use crate::directory::Directory;
 use crate::entities::Entities;
 use crate::event_stream::Streams;
-use crate::hooks::Hooks;
 use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::pages::List;
 use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::store_probe::StoreProbe;
-use crate::subscriptions::Subscriptions;
+use crate::webhooks::inbound::InboundWebhooks;
+use crate::webhooks::outbound::Subscriptions;
 use crate::worker_names::WorkerNames;
 
 /// The server's parts, as handlers see them.
@@ -41,7 +41,7 @@ pub struct App {
     /// Outgoing webhook subscriptions.
     pub(crate) subscriptions: Arc<Subscriptions>,
     /// Incoming webhooks.
-    pub(crate) hooks: Arc<Hooks>,
+    pub(crate) inbound: Arc<InboundWebhooks>,
     /// Workers that are connected to this node.
     pub(crate) workers: Arc<Workers>,
     /// Names that workers have offered.

@@ -80,7 +80,7 @@ impl Authenticator {
             Some(_) => Err(self.refuse(address, Some(&key))),
             None => {
                 // Takes as long as for an existing id.
-                std::hint::black_box(SecretHash::of_nobody().matches(&key.hash()));
+                std::hint::black_box(SecretHash::unmatchable().matches(&key.hash()));
                 Err(self.refuse(address, Some(&key)))
             }
         }
@@ -95,7 +95,7 @@ impl Authenticator {
     /// Removes a credential from the cache after a change on this node.
     pub fn forget(&self, credential: &Name) {
         let mut known = self.known.lock().expect("no holder panics");
-        if let Some(id) = KeyId::of_credential(credential) {
+        if let Some(id) = KeyId::from_credential(credential) {
             known.credentials.remove(&id);
         }
         known.changes += 1;

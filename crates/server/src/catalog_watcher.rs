@@ -9,7 +9,7 @@ use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{CatalogItem, CatalogKind, Timestamp};
 use hapax_engine::store::{ListCatalogItems, Store};
 
-use crate::errors::of_store;
+use crate::errors::problem_of_store;
 use crate::limits::{CATALOG_OVERLAP, CATALOG_POLL};
 
 /// Cache of all items of one kind on this node.
@@ -22,26 +22,26 @@ pub(crate) trait CatalogWatcher: Send + Sync + 'static {
     fn store(&self) -> &dyn Store;
 
     /// Time of the last successful read.
-    fn looked(&self) -> &Looked;
+    fn last_read(&self) -> &LastRead;
 
     /// Caches an item, unless it or a newer version is known. An error does not stop the other
     /// items; an item that failed for a temporary reason is tried again.
     async fn take(&self, item: &CatalogItem) -> Result<(), Problem>;
 
     /// Runs after each read.
-    fn tidy(&self) {}
+    fn after_read(&self) {}
 }
 
 /// Start of the last read that cached everything; none before the first one.
 #[derive(Debug, Default)]
-pub(crate) struct Looked(Mutex<Option<Timestamp>>);
+pub(crate) struct LastRead(Mutex<Option<Timestamp>>);
 
-impl Looked {
+impl LastRead {
     /// Time of the oldest change to read; `None` reads everything. It lies a little before the last
     /// read, because a write may become visible after a later one, and clocks differ.
     fn since(&self, now: Timestamp) -> Option<Timestamp> {
-        let looked = *self.0.lock().expect("no holder panics");
-        looked.map(|looked| looked.min(now).minus(CATALOG_OVERLAP))
+        let last_read = *self.0.lock().expect("no holder panics");
+        last_read.map(|last_read| last_read.min(now).minus(CATALOG_OVERLAP))
     }
 
     fn record(&self, begun_at: Timestamp) {
@@ -52,15 +52,15 @@ impl Looked {
 /// Reads the changes since the last successful read; the first call reads everything.
 pub(crate) async fn learn_changes<L: CatalogWatcher>(learner: &L) -> Result<(), Problem> {
     let begun_at = learner.store().now();
-    let since = learner.looked().since(begun_at);
+    let since = learner.last_read().since(begun_at);
     if take_changed(learner, since).await? {
-        learner.looked().record(begun_at);
+        learner.last_read().record(begun_at);
     }
     Ok(())
 }
 
 /// Reads changes again and again, for as long as the cache lives.
-pub(crate) async fn keep_learning<L: CatalogWatcher>(this: Weak<L>) {
+pub(crate) async fn keep_learning<L: CatalogWatcher>(this: Weak<L>, pass: impl Fn()) {
     loop {
         tokio::time::sleep(CATALOG_POLL).await;
         let Some(learner) = this.upgrade() else { return };
@@ -68,7 +68,8 @@ pub(crate) async fn keep_learning<L: CatalogWatcher>(this: Weak<L>) {
             let kind = L::KIND.as_str();
             tracing::warn!(kind, %problem, "looking for what other nodes were given failed; trying again");
         }
-        learner.tidy();
+        learner.after_read();
+        pass();
     }
 }
 
@@ -83,7 +84,7 @@ async fn take_changed<L: CatalogWatcher>(
     let (mut after, mut is_whole) = (None, true);
     loop {
         let request = ListCatalogItems { workspace: None, kind, changed_since, after, limit };
-        let items = catalog.list_items(request).await.map_err(|error| of_store(&error))?;
+        let items = catalog.list_items(request).await.map_err(|error| problem_of_store(&error))?;
         for item in &items {
             // An invalid item must not block the others.
             if let Err(problem) = learner.take(item).await {
@@ -116,7 +117,7 @@ mod tests {
 
     struct Node {
         store: MemoryStore,
-        looked: Looked,
+        last_read: LastRead,
         known: Mutex<BTreeSet<String>>,
         is_busy: AtomicBool,
     }
@@ -129,8 +130,8 @@ mod tests {
             &self.store
         }
 
-        fn looked(&self) -> &Looked {
-            &self.looked
+        fn last_read(&self) -> &LastRead {
+            &self.last_read
         }
 
         async fn take(&self, item: &CatalogItem) -> Result<(), Problem> {
@@ -149,7 +150,7 @@ mod tests {
         fn at(clock: &Arc<ManualClock>) -> Self {
             Node {
                 store: MemoryStore::new(clock.clone()),
-                looked: Looked::default(),
+                last_read: LastRead::default(),
                 known: Mutex::default(),
                 is_busy: AtomicBool::new(true),
             }
@@ -202,16 +203,16 @@ mod tests {
         node.is_busy.store(false, Ordering::SeqCst);
         learn_changes(&node).await.unwrap();
         assert!(node.knows("later"));
-        let since = node.looked.since(node.store.now());
+        let since = node.last_read.since(node.store.now());
         assert_eq!(since, Some(node.store.now().minus(CATALOG_OVERLAP)), "the broken one keeps nobody back");
     }
 
     #[test]
     fn a_clock_that_was_set_back_hides_nothing() {
-        let looked = Looked::default();
+        let last_read = LastRead::default();
         let now = Timestamp::from_millis(1_000_000_000);
-        assert_eq!(looked.since(now), None, "nobody has looked");
-        looked.record(now.plus(Duration::from_secs(3600)));
-        assert_eq!(looked.since(now), Some(now.minus(CATALOG_OVERLAP)));
+        assert_eq!(last_read.since(now), None, "nobody has looked");
+        last_read.record(now.plus(Duration::from_secs(3600)));
+        assert_eq!(last_read.since(now), Some(now.minus(CATALOG_OVERLAP)));
     }
 }

@@ -28,7 +28,7 @@ use crate::paced_streams::{AnswerBody, StreamExecutor};
 use crate::proxies::Proxies;
 use crate::request_body::{RequestBody, Unread};
 use crate::trace::TraceId;
-use crate::validate_uri::screen;
+use crate::validate_uri::validate_uri;
 
 /// Service that answers requests: an axum `Router`, or a type that looks like one.
 pub trait Answers:
@@ -165,8 +165,8 @@ struct Intake {
 
 async fn answer<S: Answers>(service: S, request: Request<Incoming>, peer: Peer, intake: Intake) -> Response {
     let (mut head, body) = request.into_parts();
-    if let Err(refused) = screen(&head, intake.max_uri_bytes) {
-        let id = TraceId::of_request(&head.headers);
+    if let Err(refused) = validate_uri(&head, intake.max_uri_bytes) {
+        let id = TraceId::from_request(&head.headers);
         let mut response = id.scope(async { refused.into_response() }).await;
         // The sender may have smuggled a second request behind this one.
         if head.version < Version::HTTP_2 {

@@ -21,15 +21,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::catalog_watcher::{CatalogWatcher, Looked, learn_changes};
-use crate::errors::{of_store, problem_of};
+use crate::catalog_watcher::{CatalogWatcher, LastRead, learn_changes};
+use crate::errors::{problem_of, problem_of_store};
 use crate::identity::Acting;
 use crate::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use crate::uploaded::{Uploaded, with_secrets};
 
 /// Stored part of a definition, without its name and its times.
 #[derive(Clone, Serialize, Deserialize)]
-struct Kept {
+struct DefinitionBody {
     digest: String,
     document: Box<RawValue>,
     #[serde(default, skip_serializing_if = "Lifecycle::is_active")]
@@ -154,10 +154,10 @@ impl Definition {
 pub struct Definitions {
     engine: Engine,
     store: Arc<dyn Store>,
-    hands: Arc<HostServices>,
+    services: Arc<HostServices>,
     limits: DefinitionLimits,
     known: RwLock<HashMap<Name, Arc<Definition>>>,
-    looked: Looked,
+    last_read: LastRead,
 }
 
 /// Limits on the number of definitions.
@@ -180,11 +180,11 @@ impl Definitions {
     pub fn new(
         engine: Engine,
         store: Arc<dyn Store>,
-        hands: Arc<HostServices>,
+        services: Arc<HostServices>,
         limits: DefinitionLimits,
     ) -> Arc<Self> {
-        let (known, looked) = (RwLock::default(), Looked::default());
-        Arc::new(Definitions { engine, store, hands, limits, known, looked })
+        let (known, last_read) = (RwLock::default(), LastRead::default());
+        Arc::new(Definitions { engine, store, services, limits, known, last_read })
     }
 
     fn catalog(&self) -> &dyn Catalog {
@@ -198,13 +198,13 @@ impl Definitions {
         identity: &Acting,
         uploaded: Uploaded,
     ) -> Result<(api::Definition, bool), Problem> {
-        let checked = uploaded.check(self.hands.of(&identity.workspace))?;
+        let checked = uploaded.check(self.services.of(&identity.workspace))?;
         let document = uploaded.document(&checked)?;
         let (name, version) = (&checked.document().name, checked.document().version);
         let digest = digest_of(&checked);
         let id = definition_id(&identity.workspace, name, version);
-        let kept = Kept { digest: digest.clone(), document, lifecycle: Lifecycle::Active };
-        let body = Payload::of(&kept).map_err(|invalid| crate::errors::of_invalid(&invalid))?;
+        let kept = DefinitionBody { digest: digest.clone(), document, lifecycle: Lifecycle::Active };
+        let body = Payload::of(&kept).map_err(|invalid| crate::errors::problem_of_invalid(&invalid))?;
         if self.find_known(&id).is_none_or(|found| found.is_deleted()) {
             self.check_quota(&identity.workspace)?;
         }
@@ -225,7 +225,7 @@ impl Definitions {
             expected: None,
             note: Some(note),
         };
-        match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+        match self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))? {
             PutOutcome::Put(item) => Ok((self.learn(&item)?.shown(), true)),
             PutOutcome::Exists(item) | PutOutcome::NameTaken(item) => {
                 let found = self.learn(&item)?;
@@ -285,7 +285,7 @@ impl Definitions {
             Some(found) => found,
             None => {
                 let item = self.catalog().find_item(CatalogKind::Definition, &id).await;
-                self.learn(&item.map_err(|error| of_store(&error))?.ok_or_else(absent)?)?
+                self.learn(&item.map_err(|error| problem_of_store(&error))?.ok_or_else(absent)?)?
             }
         };
         Some(found).filter(|found| found.workspace == *workspace).ok_or_else(absent)
@@ -306,7 +306,7 @@ impl Definitions {
             Some(version) => {
                 let id = definition_id(workspace, selector.name.as_str(), version);
                 let item = self.catalog().find_item(CatalogKind::Definition, &id).await;
-                let item = item.map_err(|error| of_store(&error))?;
+                let item = item.map_err(|error| problem_of_store(&error))?;
                 item.as_ref().map(|item| self.learn(item)).transpose()
             }
             None => {
@@ -347,7 +347,7 @@ impl Definitions {
             after,
             limit,
         };
-        let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+        let items = self.catalog().list_items(request).await.map_err(|error| problem_of_store(&error))?;
         let next = items.last().filter(|_| items.len() == limit).map(|last| last.id.clone());
         let found = items.iter().map(|item| self.learn(item)).collect::<Result<Vec<_>, _>>()?;
         let shown = found.iter().filter(|one| !one.is_deleted()).map(|one| one.summary());
@@ -400,7 +400,7 @@ impl Definitions {
                 "A stored definition cannot be read. Report `traceId` to the operator.",
             )
         };
-        let kept: Kept = item.body.to().map_err(|error| broken(&error))?;
+        let kept: DefinitionBody = item.body.to().map_err(|error| broken(&error))?;
         let known = hapax_documents::Known::default();
         let checked = hapax_documents::check(kept.document.get(), hapax_documents::Format::Json, &known);
         let checked = checked.map_err(|problems| broken(&format!("{} problems", problems.len())))?;
@@ -415,9 +415,9 @@ impl Definitions {
             revision: item.version,
             created_at: item.created_at,
         });
-        let (checked, hands) = (definition.checked.clone(), self.hands.clone());
+        let (checked, services) = (definition.checked.clone(), self.services.clone());
         let code =
-            move |ctx: Ctx, input: Value| hapax_documents::run(ctx, checked.clone(), input, hands.clone());
+            move |ctx: Ctx, input: Value| hapax_documents::run(ctx, checked.clone(), input, services.clone());
         let options = hapax_documents::options(&definition.checked);
         let engine = self.engine.workspace(item.workspace.clone());
         match engine.register_for_workspace(definition.name(), options, code) {
@@ -452,8 +452,8 @@ impl CatalogWatcher for Definitions {
         &*self.store
     }
 
-    fn looked(&self) -> &Looked {
-        &self.looked
+    fn last_read(&self) -> &LastRead {
+        &self.last_read
     }
 
     async fn take(&self, item: &CatalogItem) -> Result<(), Problem> {

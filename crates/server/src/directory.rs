@@ -20,7 +20,7 @@ pub use credentials::{NewCredential, StoredCredential};
 pub use recovery::Recovered;
 pub(crate) use sessions::SessionBook;
 
-use crate::errors::of_store;
+use crate::errors::problem_of_store;
 
 /// Directory of workspaces and credentials.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl Directory {
     }
 
     async fn put(&self, request: PutCatalogItem) -> Result<PutOutcome, Problem> {
-        self.catalog().put_item(request).await.map_err(|error| of_store(&error))
+        self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))
     }
 }
 
@@ -70,5 +70,5 @@ fn said<T: DeserializeOwned>(item: &CatalogItem) -> Result<T, Problem> {
 }
 
 fn body_of<T: Serialize>(value: &T) -> Result<Payload, Problem> {
-    Payload::of(value).map_err(|invalid| crate::errors::of_invalid(&invalid))
+    Payload::of(value).map_err(|invalid| crate::errors::problem_of_invalid(&invalid))
 }

@@ -17,7 +17,7 @@ use hapax_engine::model::{Name, TableRef, WorkspaceId};
 use hapax_engine::store::{Catalog, Store};
 use tokio::sync::Mutex;
 
-use crate::catalog_watcher::Looked;
+use crate::catalog_watcher::LastRead;
 use crate::options::EntityTables;
 
 pub(crate) use change::Uploading;
@@ -27,26 +27,26 @@ pub(crate) use stored::StoredWorkflow;
 pub(crate) struct Entities {
     engine: Engine,
     store: Arc<dyn Store>,
-    hands: Arc<HostServices>,
+    services: Arc<HostServices>,
     tables: EntityTables,
     /// By id, which follows from the workspace and the type of entity.
     known: RwLock<BTreeMap<Name, Arc<StoredWorkflow>>>,
     /// Serializes loading, so that an older version never replaces a newer one.
     learning: Mutex<()>,
-    looked: Looked,
+    last_read: LastRead,
 }
 
 impl Entities {
-    /// The entity workflows in `store`. `hands` are the host services, and `tables` the allowed
+    /// The entity workflows in `store`. `services` are the host services, and `tables` the allowed
     /// tables.
     pub(crate) fn new(
         engine: Engine,
         store: Arc<dyn Store>,
-        hands: Arc<HostServices>,
+        services: Arc<HostServices>,
         tables: EntityTables,
     ) -> Arc<Self> {
-        let (known, learning, looked) = (RwLock::default(), Mutex::default(), Looked::default());
-        let entities = Arc::new(Entities { engine, store, hands, tables, known, learning, looked });
+        let (known, learning, last_read) = (RwLock::default(), Mutex::default(), LastRead::default());
+        let entities = Arc::new(Entities { engine, store, services, tables, known, learning, last_read });
         entities.engine.set_entity_workflow_loader(Arc::new(workflows::Loader(Arc::downgrade(&entities))));
         entities
     }

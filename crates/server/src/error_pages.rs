@@ -113,7 +113,8 @@ mod tests {
 
     async fn get_page(path: &str) -> (StatusCode, http::HeaderMap, String) {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
-        let (parts, body) = crate::answer::dress(routes()).oneshot(request).await.unwrap().into_parts();
+        let (parts, body) =
+            crate::answer::with_response_layers(routes()).oneshot(request).await.unwrap().into_parts();
         let bytes = axum::body::to_bytes(body, 1 << 20).await.unwrap();
         (parts.status, parts.headers, String::from_utf8(bytes.to_vec()).unwrap())
     }

@@ -7,14 +7,14 @@ use hapax_engine::model::{HumanText, Invalid, RecordedDecision, Refusal, RulingE
 use hapax_engine::store::StoreError;
 
 use crate::limits::STORE_RETRY_AFTER_SECONDS;
-use crate::translate::shown_actor;
+use crate::translate::actor_to_api;
 
 /// The problem for `error`.
 pub(crate) fn problem_of(error: &Error) -> Problem {
     let detail = error.to_string();
     match error {
-        Error::Invalid(invalid) => of_invalid(invalid),
-        Error::Store(error) => of_store(error),
+        Error::Invalid(invalid) => problem_of_invalid(invalid),
+        Error::Store(error) => problem_of_store(error),
         Error::UnknownWorkflow(_) => Problem::new(Code::DefinitionNotFound, detail),
         Error::WorkflowArchived(_) => Problem::new(Code::DefinitionArchived, detail),
         Error::AlreadyRegistered(_) => Problem::new(Code::DefinitionExists, detail),
@@ -73,7 +73,7 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::Ruling(RulingError::NoActor | RulingError::NoReason) => {
             Problem::new(Code::RulingIncomplete, detail)
         }
-        Error::Ruling(RulingError::HumanText(invalid)) => of_invalid(invalid),
+        Error::Ruling(RulingError::HumanText(invalid)) => problem_of_invalid(invalid),
         Error::NoSuchAfterEffect(_) | Error::NoSuchRun(_) | Error::NoSuchPromise(_) => {
             Problem::new(Code::NotFound, detail)
         }
@@ -109,7 +109,7 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         }
         Error::AlreadySettled => Problem::new(Code::PromiseAlreadySettled, detail),
         Error::PromiseTimedOut => Problem::new(Code::PromiseTimedOut, detail),
-        Error::Refused { refusal, .. } => of_refusal(refusal, detail),
+        Error::Refused { refusal, .. } => problem_of_refusal(refusal, detail),
         Error::NotRoot { root, .. } => {
             Problem::new(Code::NotARoot, detail).with("rootRunId", root.to_string())
         }
@@ -132,7 +132,7 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
 }
 
 /// The problem for an invalid value.
-pub(crate) fn of_invalid(invalid: &Invalid) -> Problem {
+pub(crate) fn problem_of_invalid(invalid: &Invalid) -> Problem {
     let detail = invalid.to_string();
     match invalid {
         Invalid::Key { what } if *what == "idempotency key" => {
@@ -156,7 +156,7 @@ pub(crate) fn of_invalid(invalid: &Invalid) -> Problem {
 
 /// The problem for a store failure. The text of the failure goes only to the log, because it may
 /// name hosts and files.
-pub(crate) fn of_store(error: &StoreError) -> Problem {
+pub(crate) fn problem_of_store(error: &StoreError) -> Problem {
     tracing::warn!(%error, "the store did not do what was asked");
     match error {
         StoreError::Unavailable(_) => {
@@ -177,7 +177,7 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
     }
 }
 
-fn of_refusal(refusal: &Refusal, detail: String) -> Problem {
+fn problem_of_refusal(refusal: &Refusal, detail: String) -> Problem {
     match refusal {
         Refusal::Ended(status) => Problem::new(Code::RunEnded, detail).with("runStatus", status.as_str()),
         Refusal::AlreadyRequested => Problem::new(Code::AlreadyAsked, detail),
@@ -203,7 +203,7 @@ fn of_refusal(refusal: &Refusal, detail: String) -> Problem {
 /// Adds the decision that came first.
 fn with_decision(problem: Problem, decided: Option<&RecordedDecision>) -> Problem {
     let Some(decided) = decided else { return problem };
-    let by = serde_json::to_value(shown_actor(&decided.by)).unwrap_or_default();
+    let by = serde_json::to_value(actor_to_api(&decided.by)).unwrap_or_default();
     problem
         .with("decidedBy", by)
         .with("decision", decided.decision.as_str())

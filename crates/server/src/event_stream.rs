@@ -19,7 +19,7 @@ use crate::drain::Draining;
 use crate::limits::{
     MAX_STREAMS, MAX_STREAMS_PER_CREDENTIAL, STREAM_KEEP_ALIVE, STREAM_LIFETIME, STREAM_POLL, STREAM_POLL_MAX,
 };
-use crate::translate::{shown_event, shown_run, shown_steps};
+use crate::translate::{event_to_api, run_to_api, steps_to_api};
 
 /// Open streams, by credential.
 #[derive(Debug, Clone, Default)]
@@ -99,7 +99,7 @@ struct Follower {
 /// Events of a run after the version `seen`. The stream ends when the run ends, the server stops,
 /// the key becomes invalid, or the stream reaches its maximum lifetime. The client then reconnects
 /// with `Last-Event-ID`.
-pub(crate) fn of_run(
+pub(crate) fn stream_run(
     app: Arc<App>,
     engine: Engine,
     key: Option<ApiKey>,
@@ -166,10 +166,10 @@ impl Follower {
             };
             let mut told: Vec<(u64, Event)> = Vec::new();
             for event in events.iter().filter(|event| event.version <= upto) {
-                let data = serde_json::to_string(&shown_event(event)).unwrap_or_default();
+                let data = serde_json::to_string(&event_to_api(event)).unwrap_or_default();
                 told.push((event.version.get(), Event::default().event("run").data(data)));
             }
-            for step in shown_steps(&log) {
+            for step in steps_to_api(&log) {
                 if step.changed_version > self.seen.get() && step.changed_version <= upto.get() {
                     let data = serde_json::to_string(&step).unwrap_or_default();
                     told.push((step.changed_version, Event::default().event("step").data(data)));
@@ -189,7 +189,7 @@ impl Follower {
             }
         }
         if view.head.status().is_closed() {
-            let data = serde_json::to_string(&shown_run(&view, None)).unwrap_or_default();
+            let data = serde_json::to_string(&run_to_api(&view, None)).unwrap_or_default();
             self.queue.push_back(Event::default().event("end").id(version.to_string()).data(data));
             self.is_over = true;
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hapax_api::{Problem, Role};
 use hapax_engine::model::{Actor, HumanText, Name, Origin, RequestScope, Role as Rank, WorkspaceId};
 
-use crate::errors::of_invalid;
+use crate::errors::problem_of_invalid;
 use crate::trace::TraceId;
 
 /// The workspace of the installation's admins. It cannot be created through the API.
@@ -109,7 +109,7 @@ impl<'a> Person<'a> {
     /// The person in `by`, if there is one.
     pub fn named(by: Option<&'a str>) -> Result<Option<Self>, Problem> {
         let Some(name) = by else { return Ok(None) };
-        HumanText::Person.check(name).map_err(|invalid| of_invalid(&invalid))?;
+        HumanText::Person.check(name).map_err(|invalid| problem_of_invalid(&invalid))?;
         Ok(Some(Person(name)))
     }
 }

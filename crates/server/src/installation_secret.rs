@@ -13,19 +13,19 @@ pub(crate) async fn installation_secret(
     name: &'static str,
 ) -> Result<[u8; 32], LaunchError> {
     #[derive(Serialize, Deserialize)]
-    struct Kept {
+    struct SecretBody {
         secret: [u8; 32],
     }
     let catalog = store.catalog().ok_or(LaunchError::NoCatalog)?;
     let id = Name::new("setting", name).expect("a plain word");
     if let Some(item) = catalog.find_item(CatalogKind::Setting, &id).await?
-        && let Ok(Kept { secret }) = item.body.to()
+        && let Ok(SecretBody { secret }) = item.body.to()
     {
         return Ok(secret);
     }
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| LaunchError::NoRandom(error.to_string()))?;
-    let body = Payload::of(&Kept { secret }).expect("bytes are JSON");
+    let body = Payload::of(&SecretBody { secret }).expect("bytes are JSON");
     let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
     let request = PutCatalogItem {
         workspace,
@@ -42,7 +42,7 @@ pub(crate) async fn installation_secret(
         PutOutcome::Exists(item) | PutOutcome::NameTaken(item) | PutOutcome::Stale(item) => item
             .body
             .to()
-            .map(|Kept { secret }| secret)
+            .map(|SecretBody { secret }| secret)
             .map_err(|error| StoreError::Broken(error.to_string()).into()),
         PutOutcome::Missing => Err(StoreError::Broken(format!("the setting {name} vanished")).into()),
     }

@@ -36,7 +36,7 @@ pub(crate) fn count_dropped() -> u64 {
 }
 
 /// Command for an exporter.
-enum Told {
+enum ExporterCommand {
     Span(Box<span_layer::Finished>),
     /// Send all current spans, then report completion.
     Flush(oneshot::Sender<()>),
@@ -45,7 +45,7 @@ enum Told {
 /// Accepts spans and sends them, in bounded batches. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Exporter {
-    queue: mpsc::Sender<Told>,
+    queue: mpsc::Sender<ExporterCommand>,
     settings: Arc<OtlpSettings>,
 }
 
@@ -85,7 +85,7 @@ impl Exporter {
     /// Sends all current spans, before the process ends.
     pub async fn flush(&self) {
         let (done, told) = oneshot::channel();
-        if self.queue.send(Told::Flush(done)).await.is_ok() {
+        if self.queue.send(ExporterCommand::Flush(done)).await.is_ok() {
             // An error means that the sender has stopped.
             let _ = told.await;
         }

@@ -1,5 +1,6 @@
 //! The table of all routes: method and path, required access, and support for request keys.
 
+pub(crate) mod admin;
 pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod definitions;
@@ -10,15 +11,15 @@ pub(crate) mod entities;
 pub(crate) mod entity_steps;
 pub(crate) mod entity_workflows;
 pub(crate) mod events;
-pub(crate) mod evidence;
 pub(crate) mod keys;
+pub(crate) mod ledger;
 pub(crate) mod meta;
+pub(crate) mod notes;
 pub(crate) mod operations;
 pub(crate) mod promises;
 pub(crate) mod request;
 pub(crate) mod runs;
 pub(crate) mod settle_links;
-pub(crate) mod setup;
 pub(crate) mod subscriptions;
 pub(crate) mod webhook_events;
 pub(crate) mod webhook_sources;
@@ -35,7 +36,7 @@ use hapax_http_idempotency::IdempotencyLayer;
 use http::Method;
 
 use crate::access::Access;
-use crate::answer::{dress, refuse_all_else};
+use crate::answer::{refuse_all_else, with_response_layers};
 use crate::app::App;
 use crate::console::ConsoleHost;
 use crate::guard::Guard;
@@ -155,25 +156,25 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/workflow-runs/{id}/result", Read, runs::showing::result),
         read("/api/v1/workflow-runs/{id}/events", Read, events::list),
         read("/api/v1/workflow-runs/{id}/events/stream", Read, events::stream),
-        read("/api/v1/workflow-runs/{id}/ledger", Read, evidence::ledger_of_run),
-        read("/api/v1/workflow-runs/{id}/notes", Read, evidence::notes),
-        write("/api/v1/workflow-runs/{id}/notes", Operate, evidence::add_note),
+        read("/api/v1/workflow-runs/{id}/ledger", Read, ledger::list_of_run),
+        read("/api/v1/workflow-runs/{id}/notes", Read, notes::list),
+        write("/api/v1/workflow-runs/{id}/notes", Operate, notes::add),
         read("/api/v1/keys/{scope}/{key}", Read, keys::show),
         write("/api/v1/keys/{scope}/{key}/release", Manage, keys::release),
         read("/api/v1/why", Read, why::show),
         read("/api/v1/doubts", Read, doubts::list),
         write("/api/v1/doubts/{run}/{step}/resolve", Operate, doubts::resolve),
-        read("/api/v1/ledger", Read, evidence::ledger),
+        read("/api/v1/ledger", Read, ledger::list),
         read("/api/v1/audit", Read, audit::list),
-        write("/api/v1/workspaces", Install, setup::create_workspace),
-        read("/api/v1/workspaces", Install, setup::list_workspaces),
-        read("/api/v1/workspaces/{id}", Read, setup::show_workspace),
-        write("/api/v1/credentials", Administer, setup::create_credential).answers_with_a_secret(),
-        read("/api/v1/credentials", Administer, setup::list_credentials),
-        read("/api/v1/credentials/{id}", Administer, setup::show_credential),
-        write("/api/v1/credentials/{id}/rotate", Administer, setup::rotate_credential)
+        write("/api/v1/workspaces", Install, admin::create_workspace),
+        read("/api/v1/workspaces", Install, admin::list_workspaces),
+        read("/api/v1/workspaces/{id}", Read, admin::show_workspace),
+        write("/api/v1/credentials", Administer, admin::create_credential).answers_with_a_secret(),
+        read("/api/v1/credentials", Administer, admin::list_credentials),
+        read("/api/v1/credentials/{id}", Administer, admin::show_credential),
+        write("/api/v1/credentials/{id}/rotate", Administer, admin::rotate_credential)
             .answers_with_a_secret(),
-        write("/api/v1/credentials/{id}/revoke", Administer, setup::revoke_credential),
+        write("/api/v1/credentials/{id}/revoke", Administer, admin::revoke_credential),
         read("/api/v1/idempotency-policy", Open, meta::policy),
         read("/", Open, meta::home),
         read("/healthz", Open, meta::health),
@@ -288,7 +289,7 @@ fn guarded(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
 /// Metrics only, without authentication: for a listener that only the monitoring system can reach.
 pub(crate) fn metrics_router(app: &Arc<App>) -> Router {
     let routes = Router::new().route("/metrics", get(meta::metrics)).route("/healthz", get(meta::health));
-    dress(routes.with_state(app.clone()))
+    with_response_layers(routes.with_state(app.clone()))
 }
 
 /// Every path template, as metrics name it.

@@ -1,6 +1,6 @@
 //! A server, from launch to shutdown.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use hapax_api::{Problem, Role};
 use hapax_documents::HostServices;
@@ -23,7 +23,6 @@ use crate::definitions::{DefinitionLimits, Definitions};
 use crate::directory::{Directory, NewCredential};
 use crate::entities::Entities;
 use crate::event_stream::Streams;
-use crate::hooks::Hooks;
 use crate::identity::INSTALLATION;
 use crate::installation_secret::installation_secret;
 use crate::limits::{MAX_BODY_BYTES, MAX_CLOSING_TIME, MIN_CLOSING_TIME};
@@ -35,7 +34,8 @@ use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::routes::{metrics_router, router, templates};
 use crate::sealing::{Sealer, SealingKey};
 use crate::store_probe::StoreProbe;
-use crate::subscriptions::Subscriptions;
+use crate::webhooks::inbound::InboundWebhooks;
+use crate::webhooks::outbound::Subscriptions;
 use crate::worker_calls::WorkerCalls;
 use crate::worker_names::WorkerNames;
 
@@ -68,6 +68,22 @@ impl From<Problem> for LaunchError {
     }
 }
 
+/// Starts a background loop that lives as long as `this`.
+fn keep<T, Fut>(
+    engine: &Engine,
+    name: &str,
+    this: &Arc<T>,
+    run: impl Fn(Weak<T>, Box<dyn Fn() + Send>) -> Fut + Send + 'static,
+) where
+    T: Send + Sync + 'static,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let this = Arc::downgrade(this);
+    engine
+        .background_loops()
+        .spawn(name, move |reporter| run(this.clone(), Box::new(move || reporter.pass())));
+}
+
 /// A server over an engine. Cheap to clone.
 #[derive(Clone)]
 pub struct Server {
@@ -77,17 +93,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Launches a server over `engine` and its store; `hands` are the host services of documents.
+    /// Launches a server over `engine` and its store; `services` are the host services of documents.
     /// Reads all definitions.
     pub async fn launch(
         engine: Engine,
-        hands: HostServices,
+        services: HostServices,
         options: ServerOptions,
     ) -> Result<Self, LaunchError> {
         let store = engine.store();
         let directory = Directory::new(store.clone()).ok_or(LaunchError::NoCatalog)?;
         let metrics = Arc::new(Metrics::new(store.clone(), templates()));
-        tokio::spawn(Metrics::keep_flushing(Arc::downgrade(&metrics)));
+        keep(&engine, "use of keys", &metrics, Metrics::keep_flushing);
         // The size limit is the same with and without a key.
         let policy = Policy { max_body_bytes: MAX_BODY_BYTES, ..options.keys.clone() };
         let keys = IdempotencyLayer::new(store.clone(), policy)?
@@ -99,41 +115,47 @@ impl Server {
         let subscriptions =
             Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer);
         learn_changes(&*subscriptions).await?;
-        tokio::spawn(keep_learning(Arc::downgrade(&subscriptions)));
+        keep(&engine, "catalog of subscriptions", &subscriptions, keep_learning);
         let workers = Workers::new(engine.clone());
         let worker_names = WorkerNames::new(workers.clone(), store.clone());
         learn_changes(&*worker_names).await?;
-        tokio::spawn(keep_learning(Arc::downgrade(&worker_names)));
+        keep(&engine, "catalog of worker names", &worker_names, keep_learning);
         let worker_calls = Arc::new(WorkerCalls::new(&worker_names));
         engine.set_actions_elsewhere(worker_calls.clone());
-        let hands = Arc::new(hands.tasks_elsewhere(worker_calls));
+        let services = Arc::new(services.tasks_elsewhere(worker_calls));
         let limits = DefinitionLimits {
             per_workspace: options.max_definitions_per_workspace,
             in_all: options.max_definitions,
         };
-        let definitions = Definitions::new(engine.clone(), store.clone(), hands.clone(), limits);
+        let definitions = Definitions::new(engine.clone(), store.clone(), services.clone(), limits);
         learn_changes(&*definitions).await?;
-        tokio::spawn(keep_learning(Arc::downgrade(&definitions)));
+        keep(&engine, "catalog of definitions", &definitions, keep_learning);
         for module in options.modules_in_force() {
             engine.module(&module.name).janitor(module.every, module.stale_after)?;
         }
         let tables = options.entity_tables.clone();
-        let entities = Entities::new(engine.clone(), store.clone(), hands.clone(), tables);
+        let entities = Entities::new(engine.clone(), store.clone(), services.clone(), tables);
         entities.receive_after_effects()?;
         learn_changes(&*entities).await?;
         // A claim without a janitor is detected now, not after a crash.
         engine.check_coverage().await?;
-        tokio::spawn(keep_learning(Arc::downgrade(&entities)));
-        let hooks = Hooks::new(engine.clone(), store.clone(), definitions.clone(), hands, metrics.clone());
-        learn_changes(&*hooks).await?;
-        tokio::spawn(keep_learning(Arc::downgrade(&hooks)));
-        tokio::spawn(Hooks::keep_sweeping(Arc::downgrade(&hooks)));
+        keep(&engine, "catalog of entity workflows", &entities, keep_learning);
+        let inbound = InboundWebhooks::new(
+            engine.clone(),
+            store.clone(),
+            definitions.clone(),
+            services,
+            metrics.clone(),
+        );
+        learn_changes(&*inbound).await?;
+        keep(&engine, "catalog of webhook sources", &inbound, keep_learning);
+        keep(&engine, "unprocessed webhooks", &inbound, InboundWebhooks::keep_sweeping);
         let authenticator = Authenticator::new(directory.clone());
         let streams = Streams::default();
         let request_rate = RequestRate::per_second(options.requests_per_second);
         let strangers = FailedAuth::default();
         let store_probe = StoreProbe::new(store.clone());
-        tokio::spawn(StoreProbe::keep_probing(Arc::downgrade(&store_probe)));
+        keep(&engine, "store probe", &store_probe, StoreProbe::keep_probing);
         let app = App {
             engine,
             store,
@@ -143,7 +165,7 @@ impl Server {
             request_rate,
             strangers,
             definitions,
-            hooks,
+            inbound,
             workers,
             worker_names,
             entities,
@@ -175,7 +197,7 @@ impl Server {
 
     /// Processes stored webhooks at once, without waiting for the next sweep; returns how many.
     pub async fn sweep_webhooks(&self) -> Result<usize, Problem> {
-        self.app.hooks.sweep().await
+        self.app.inbound.sweep().await
     }
 
     /// Probes the store now, without waiting for the next probe; returns true if it takes writes.

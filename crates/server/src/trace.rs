@@ -29,7 +29,7 @@ impl TraceId {
     }
 
     /// The caller's id, if `traceparent` is given once and well-formed; else a new one.
-    pub fn of_request(headers: &HeaderMap) -> Self {
+    pub fn from_request(headers: &HeaderMap) -> Self {
         let mut given = headers.get_all("traceparent").iter();
         match (given.next(), given.next()) {
             (Some(value), None) => {
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn the_trace_of_the_caller_is_kept() {
         let headers = headers(&[&format!("00-{GIVEN}-00f067aa0ba902b7-01")]);
-        assert_eq!(TraceId::of_request(&headers).to_string(), GIVEN);
+        assert_eq!(TraceId::from_request(&headers).to_string(), GIVEN);
     }
 
     #[test]
@@ -120,11 +120,11 @@ mod tests {
             &format!("ff-{GIVEN}-00f067aa0ba902b7-01"),
             "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
         ] {
-            let id = TraceId::of_request(&headers(&[bad])).to_string();
+            let id = TraceId::from_request(&headers(&[bad])).to_string();
             assert!(id != GIVEN && id.len() == 32, "{bad}: {id}");
         }
         let twice = format!("00-{GIVEN}-00f067aa0ba902b7-01");
-        assert_ne!(TraceId::of_request(&headers(&[&twice, &twice])).to_string(), GIVEN);
+        assert_ne!(TraceId::from_request(&headers(&[&twice, &twice])).to_string(), GIVEN);
     }
 
     #[test]

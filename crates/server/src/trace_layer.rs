@@ -15,7 +15,7 @@ use tower_service::Service;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
-use crate::answer::{answer_dressed, echo};
+use crate::answer::{echo, with_response_headers};
 use crate::app::App;
 use crate::connection::Peer;
 use crate::trace::TraceId;
@@ -59,7 +59,7 @@ where
 
     fn call(&mut self, mut request: Request) -> Self::Future {
         let began = Instant::now();
-        let trace_id = TraceId::of_request(request.headers());
+        let trace_id = TraceId::from_request(request.headers());
         request.extensions_mut().insert(trace_id);
         let is_tls = Peer::is_tls(&request);
         let seen = Seen {
@@ -70,7 +70,7 @@ where
         };
         let span = seen.span(&request);
         let answer = self.inner.call(request);
-        let answer = answer_dressed(trace_id, is_tls, answer).instrument(span.clone());
+        let answer = with_response_headers(trace_id, is_tls, answer).instrument(span.clone());
         let app = self.app.clone();
         Box::pin(async move {
             let mut response = answer.await;
@@ -94,12 +94,12 @@ impl Seen {
         self.route.as_ref().map(MatchedPath::as_str)
     }
 
-    fn shown_route(&self) -> &str {
+    fn route_label(&self) -> &str {
         self.route().unwrap_or("unmatched")
     }
 
     fn span(&self, request: &Request) -> Span {
-        let (method, shown, trace_id) = (self.method.as_str(), self.shown_route(), self.trace_id);
+        let (method, shown, trace_id) = (self.method.as_str(), self.route_label(), self.trace_id);
         let span = tracing::debug_span!(
             target: "hapax::http", parent: None, "request",
             otel.name = Empty, http.request.method = %echo(method), http.route = shown,
@@ -127,7 +127,7 @@ impl Seen {
             span.record("hapax.workspace", workspace);
             span.record("hapax.credential", credential);
         }
-        let (method, shown, trace_id) = (self.method.as_str(), self.shown_route(), self.trace_id);
+        let (method, shown, trace_id) = (self.method.as_str(), self.route_label(), self.trace_id);
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         tracing::info!(
             target: "hapax::http", method = %echo(method), route = shown, status = status.as_u16(), ms, %trace_id,

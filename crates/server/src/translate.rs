@@ -11,23 +11,24 @@ mod retry_plan;
 mod runs;
 mod steps;
 
-pub(crate) use deliveries::{delivery_status_named, shown_delivery};
-pub(crate) use doubts::{ruling, shown_actor, shown_doubt};
-pub(crate) use durable_promises::{completion, new_promise, shown_durable};
+pub(crate) use deliveries::{delivery_to_api, parse_delivery_status};
+pub(crate) use doubts::{actor_to_api, doubt_to_api, ruling};
+pub(crate) use durable_promises::{completion, durable_promise_to_api, new_promise};
 pub(crate) use entities::{
-    shown_entity, shown_entity_note, shown_entity_view, shown_history, shown_operation, shown_pending,
+    entity_entry_to_api, entity_to_api, entity_view_to_api, history_to_api, operation_to_api,
+    pending_operation_to_api,
 };
-pub(crate) use journal::{action_of, shown_note};
-pub(crate) use ledger::shown_effect;
+pub(crate) use journal::{action_of, journal_entry_to_api};
+pub(crate) use ledger::effect_to_api;
 pub(crate) use promises::{
-    deadline_of, life_of_token, promise_named, promise_status_named, rejection, settlement_by_token,
-    shown_early, shown_promise, value_of,
+    deadline_of, early_settlement_to_api, life_of_token, parse_promise_ref, parse_promise_status,
+    promise_to_api, rejection, settlement_by_token, value_of,
 };
-pub(crate) use retry_plan::shown_retry_plan;
+pub(crate) use retry_plan::retry_plan_to_api;
 pub(crate) use runs::{
-    shown_attention, shown_event, shown_result, shown_run, shown_run_with_steps, status_named,
+    attention_to_api, event_to_api, parse_status, result_to_api, run_to_api, run_with_steps_to_api,
 };
-pub(crate) use steps::{shown_failure, shown_steps};
+pub(crate) use steps::{failure_to_api, steps_to_api};
 
 use hapax_api::RawJson;
 use hapax_engine::model::Payload;

@@ -25,14 +25,14 @@ impl Uploaded {
     }
 
     /// Checks it, and reports all errors at once.
-    pub(crate) fn check(&self, hands: WorkspaceServices<'_>) -> Result<Checked, Problem> {
-        hapax_documents::check(&self.text, self.format, &hands.known())
+    pub(crate) fn check(&self, services: WorkspaceServices<'_>) -> Result<Checked, Problem> {
+        hapax_documents::check(&self.text, self.format, &services.known())
             .map_err(|found| refusal(&found, Code::DefinitionInvalid))
     }
 
     /// Checks it as an entity workflow, and reports all errors at once.
-    pub(crate) fn check_entity(&self, hands: WorkspaceServices<'_>) -> Result<CheckedEntity, Problem> {
-        let known = Known { tasks: None, ..hands.known() };
+    pub(crate) fn check_entity(&self, services: WorkspaceServices<'_>) -> Result<CheckedEntity, Problem> {
+        let known = Known { tasks: None, ..services.known() };
         hapax_documents::check_entity(&self.text, self.format, &known)
             .map_err(|found| refusal(&found, Code::EntityWorkflowInvalid))
     }
@@ -84,7 +84,7 @@ fn refusal(found: &[hapax_documents::Problem], code: Code) -> Problem {
 /// The errors among the findings, and a one-line summary.
 fn told(found: &[hapax_documents::Problem]) -> (Vec<api::DefinitionProblem>, String) {
     let errors = found.iter().filter(|problem| problem.severity == Severity::Error);
-    let problems: Vec<api::DefinitionProblem> = errors.map(shown_problem).collect();
+    let problems: Vec<api::DefinitionProblem> = errors.map(document_problem_to_api).collect();
     let detail = match problems.first() {
         Some(first) => {
             let (count, path, message) = (problems.len(), echo(&first.path), echo(&first.message));
@@ -96,7 +96,7 @@ fn told(found: &[hapax_documents::Problem]) -> (Vec<api::DefinitionProblem>, Str
 }
 
 /// The wire form.
-pub(crate) fn shown_problem(problem: &hapax_documents::Problem) -> api::DefinitionProblem {
+pub(crate) fn document_problem_to_api(problem: &hapax_documents::Problem) -> api::DefinitionProblem {
     api::DefinitionProblem {
         path: problem.path.clone(),
         rule: problem.code.to_owned(),

@@ -10,7 +10,7 @@ use crate::answer::Refused;
 
 /// Checks the head of a request. Paths that another program could read differently are rejected, so
 /// that a proxy in front and this server never disagree about the route.
-pub fn screen(head: &Parts, max_uri_bytes: usize) -> Result<(), Refused> {
+pub fn validate_uri(head: &Parts, max_uri_bytes: usize) -> Result<(), Refused> {
     let target = head.uri.path_and_query().map_or("", |target| target.as_str());
     if target.len() > max_uri_bytes {
         let detail = format!("Path and query may have {max_uri_bytes} bytes; put data into the body.");
@@ -105,7 +105,7 @@ mod tests {
     fn judge(path: &str) -> Result<(), Refused> {
         let head =
             Request::builder().uri(path).header("host", "localhost:1").body(()).unwrap().into_parts().0;
-        screen(&head, 100)
+        validate_uri(&head, 100)
     }
 
     /// RELIABILITY, HTTP: path `//`, `/../`, `%00`, `%2e%2e`, invalid percent.
@@ -133,7 +133,7 @@ mod tests {
             for host in hosts {
                 request = request.header("host", *host);
             }
-            screen(&request.body(()).unwrap().into_parts().0, 100)
+            validate_uri(&request.body(()).unwrap().into_parts().0, 100)
         };
         assert!(head(&["a"], Version::HTTP_11, "/").is_ok());
         assert!(head(&[], Version::HTTP_11, "/").is_err());

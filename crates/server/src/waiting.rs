@@ -7,7 +7,7 @@ use hapax_api as api;
 use hapax_api::{Code, Problem};
 use http::StatusCode;
 
-use crate::answer::{Refused, dress_as_it_is};
+use crate::answer::{Refused, add_response_layers};
 use crate::limits::STORE_RETRY_AFTER_SECONDS;
 use crate::routes::meta;
 
@@ -15,7 +15,7 @@ use crate::routes::meta;
 /// everything else is 503.
 pub fn waiting_router() -> Router {
     let routes = Router::new().route("/healthz", get(meta::health)).route("/readyz", get(not_ready));
-    dress_as_it_is(routes.fallback(refuse).method_not_allowed_fallback(refuse))
+    add_response_layers(routes.fallback(refuse).method_not_allowed_fallback(refuse))
 }
 
 async fn not_ready() -> Response {

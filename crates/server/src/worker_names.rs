@@ -12,8 +12,8 @@ use hapax_workers::{KnownName, Workers};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::catalog_watcher::{CatalogWatcher, Looked};
-use crate::errors::{of_invalid, of_store};
+use crate::catalog_watcher::{CatalogWatcher, LastRead};
+use crate::errors::{problem_of_invalid, problem_of_store};
 use crate::limits::MAX_WORKER_NAMES_PER_WORKSPACE;
 
 /// Beginning of the ids of these items. Other settings have other ids.
@@ -22,30 +22,30 @@ const ID_PREFIX: &str = "wkn_";
 /// A name as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Kept {
+enum StoredName {
     Workflow { name: String, version: u32 },
     Task { name: String },
     Action { name: String },
 }
 
-impl From<&KnownName> for Kept {
+impl From<&KnownName> for StoredName {
     fn from(known: &KnownName) -> Self {
         match known {
             KnownName::Workflow(WorkflowRef { name, version }) => {
-                Kept::Workflow { name: name.to_string(), version: *version }
+                StoredName::Workflow { name: name.to_string(), version: *version }
             }
-            KnownName::Task(name) => Kept::Task { name: name.clone() },
-            KnownName::Action(name) => Kept::Action { name: name.clone() },
+            KnownName::Task(name) => StoredName::Task { name: name.clone() },
+            KnownName::Action(name) => StoredName::Action { name: name.clone() },
         }
     }
 }
 
-impl Kept {
+impl StoredName {
     fn shown(&self) -> String {
         match self {
-            Kept::Workflow { name, version } => format!("worker workflow {name}@{version}"),
-            Kept::Task { name } => format!("worker task {name}"),
-            Kept::Action { name } => format!("worker action {name}"),
+            StoredName::Workflow { name, version } => format!("worker workflow {name}@{version}"),
+            StoredName::Task { name } => format!("worker task {name}"),
+            StoredName::Action { name } => format!("worker action {name}"),
         }
     }
 
@@ -60,13 +60,13 @@ impl Kept {
 pub(crate) struct WorkerNames {
     workers: Arc<Workers>,
     store: Arc<dyn Store>,
-    known: RwLock<BTreeMap<WorkspaceId, BTreeSet<Kept>>>,
-    looked: Looked,
+    known: RwLock<BTreeMap<WorkspaceId, BTreeSet<StoredName>>>,
+    last_read: LastRead,
 }
 
 impl WorkerNames {
     pub(crate) fn new(workers: Arc<Workers>, store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(WorkerNames { workers, store, known: RwLock::default(), looked: Looked::default() })
+        Arc::new(WorkerNames { workers, store, known: RwLock::default(), last_read: LastRead::default() })
     }
 
     /// Keeps the names that a session offers.
@@ -76,11 +76,11 @@ impl WorkerNames {
         asked: &api::OpenWorkerSession,
     ) -> Result<(), Problem> {
         let names = Workers::names_of(asked)?;
-        let new: Vec<Kept> = {
+        let new: Vec<StoredName> = {
             let known = self.known.read().expect("no holder panics");
             let known = known.get(workspace);
-            let kept = names.iter().map(Kept::from);
-            let new: Vec<Kept> =
+            let kept = names.iter().map(StoredName::from);
+            let new: Vec<StoredName> =
                 kept.filter(|name| known.is_none_or(|known| !known.contains(name))).collect();
             let held = known.map_or(0, BTreeSet::len);
             if held + new.len() > MAX_WORKER_NAMES_PER_WORKSPACE && !new.is_empty() {
@@ -100,12 +100,12 @@ impl WorkerNames {
                 kind: CatalogKind::Setting,
                 id: name.id(workspace),
                 name: name.shown(),
-                body: Payload::of(&name).map_err(|invalid| of_invalid(&invalid))?,
+                body: Payload::of(&name).map_err(|invalid| problem_of_invalid(&invalid))?,
                 expected: None,
                 note: None,
             };
             let catalog = self.store.catalog().expect("looked at when the server was made");
-            match catalog.put_item(request).await.map_err(|error| of_store(&error))? {
+            match catalog.put_item(request).await.map_err(|error| problem_of_store(&error))? {
                 PutOutcome::Put(_) | PutOutcome::Exists(_) | PutOutcome::NameTaken(_) => {}
                 PutOutcome::Stale(_) | PutOutcome::Missing => {
                     unreachable!("nothing was expected to be there")
@@ -116,7 +116,7 @@ impl WorkerNames {
         Ok(())
     }
 
-    fn learn(&self, workspace: &WorkspaceId, name: Kept) {
+    fn learn(&self, workspace: &WorkspaceId, name: StoredName) {
         let mut known = self.known.write().expect("no holder panics");
         known.entry(workspace.clone()).or_default().insert(name);
     }
@@ -128,20 +128,24 @@ impl WorkerNames {
     /// Tasks that workers of the workspace offer, or offered before.
     pub(crate) fn tasks(&self, workspace: &WorkspaceId) -> BTreeSet<String> {
         self.names(workspace, |kept| match kept {
-            Kept::Task { name } => Some(name.clone()),
-            Kept::Workflow { .. } | Kept::Action { .. } => None,
+            StoredName::Task { name } => Some(name.clone()),
+            StoredName::Workflow { .. } | StoredName::Action { .. } => None,
         })
     }
 
     /// Actions that workers of the workspace offer, or offered before.
     pub(crate) fn actions(&self, workspace: &WorkspaceId) -> BTreeSet<String> {
         self.names(workspace, |kept| match kept {
-            Kept::Action { name } => Some(name.clone()),
-            Kept::Workflow { .. } | Kept::Task { .. } => None,
+            StoredName::Action { name } => Some(name.clone()),
+            StoredName::Workflow { .. } | StoredName::Task { .. } => None,
         })
     }
 
-    fn names(&self, workspace: &WorkspaceId, pick: impl Fn(&Kept) -> Option<String>) -> BTreeSet<String> {
+    fn names(
+        &self,
+        workspace: &WorkspaceId,
+        pick: impl Fn(&StoredName) -> Option<String>,
+    ) -> BTreeSet<String> {
         let known = self.known.read().expect("no holder panics");
         known.get(workspace).into_iter().flatten().filter_map(pick).collect()
     }
@@ -155,19 +159,19 @@ impl CatalogWatcher for WorkerNames {
         &*self.store
     }
 
-    fn looked(&self) -> &Looked {
-        &self.looked
+    fn last_read(&self) -> &LastRead {
+        &self.last_read
     }
 
     async fn take(&self, item: &CatalogItem) -> Result<(), Problem> {
         if !item.id.as_str().starts_with(ID_PREFIX) {
             return Ok(());
         }
-        let name: Kept = item.body.to().map_err(|error| {
+        let name: StoredName = item.body.to().map_err(|error| {
             Problem::new(Code::StoreBroken, format!("A name of a worker cannot be read: {error}"))
         })?;
-        if let Kept::Workflow { name, version } = &name {
-            let name = Name::new("workflow name", name).map_err(|invalid| of_invalid(&invalid))?;
+        if let StoredName::Workflow { name, version } = &name {
+            let name = Name::new("workflow name", name).map_err(|invalid| problem_of_invalid(&invalid))?;
             self.workers.learn(&item.workspace, &WorkflowRef { name, version: *version })?;
         }
         self.learn(&item.workspace, name);

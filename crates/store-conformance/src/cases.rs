@@ -18,7 +18,7 @@ mod entities;
 mod evidence;
 mod families;
 mod finishing;
-mod hooks;
+mod inbound_events;
 mod janitors;
 mod journal;
 mod keys;
@@ -175,7 +175,7 @@ macro_rules! with_every_case {
                 of_many_makings_under_one_key_one_wins
                 settling_by_key_and_waiting_never_miss_each_other
             }
-            hooks {
+            inbound_events {
                 an_event_is_taken_in_once
                 of_many_deliveries_at_once_one_is_new
                 the_outcome_of_an_event_is_recorded_once

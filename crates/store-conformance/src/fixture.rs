@@ -33,7 +33,7 @@ pub use at_once::at_once;
 pub use catalog::{Draft, all_items};
 pub use entities::{INVOICES, entity_in, entity_of, is_table, kind_in};
 pub use journal::{MEG, note_of, noted_by};
-pub use operations::{Begin, Held, begun, done, failure, key_in, manager};
+pub use operations::{Begin, BegunOperation, begun, done, failure, key_in, manager};
 pub use order::Order;
 pub use outbox::{finish_of, post_of};
 pub use requests::{Ask, GRACE, HOLD, KEEP, answer, kept, replayed, run_key, uses};
@@ -310,7 +310,7 @@ pub fn signal_to(run: &RunHead, name_of: &str, id: Option<&str>) -> SendSignal {
 
 /// The promise that `step` of the run waits for.
 pub fn promise_of(run: &RunHead, step: &str) -> PromiseId {
-    PromiseId::of_run(run.id(), run.generation, &StepId::from_stored(step))
+    PromiseId::for_step(run.id(), run.generation, &StepId::from_stored(step))
 }
 
 /// A settlement of the promise that `step` of the run waits for.

@@ -103,11 +103,11 @@ macro_rules! one_test_per_story {
     };
 }
 
-type Told = Pin<Box<dyn Future<Output = ()>>>;
+type StoryFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 macro_rules! stories {
     (() $($topic:ident { $($name:ident)* })*) => {
-        const STORIES: &[(&str, fn(Scene) -> Told)] = &[$($((stringify!($name), |scene| Box::pin($topic::$name(scene)))),*),*];
+        const STORIES: &[(&str, fn(Scene) -> StoryFuture)] = &[$($((stringify!($name), |scene| Box::pin($topic::$name(scene)))),*),*];
     };
 }
 with_every_story! { stories!() }

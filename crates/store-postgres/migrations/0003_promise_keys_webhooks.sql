@@ -80,7 +80,7 @@ CREATE TABLE settle_tokens (
 -- Serves the end of a promise: its tokens go with it.
 CREATE INDEX settle_tokens_of_promise ON settle_tokens (workspace, promise);
 
--- Webhooks that came in. Serves list_hooks, the newest first, by its primary key.
+-- Webhooks that came in. Serves list_inbound_events, the newest first, by its primary key.
 CREATE TABLE hooks (
     workspace   int4 NOT NULL,
     attempts    int4 NOT NULL,
@@ -102,10 +102,10 @@ CREATE TABLE hooks (
     autovacuum_analyze_threshold = 1000, autovacuum_analyze_scale_factor = 0.05
 );
 
--- Serves list_unprocessed_hooks: nearly always empty.
+-- Serves list_unprocessed_events: nearly always empty.
 CREATE INDEX hooks_unprocessed ON hooks (received_at, place) WHERE status = 0;
 
--- Serves purge_hooks: the oldest first.
+-- Serves purge_inbound_events: the oldest first.
 CREATE INDEX hooks_processed ON hooks (received_at, place) WHERE status <> 0;
 
 -- Two more kinds of items: sources of webhooks, and subscriptions.

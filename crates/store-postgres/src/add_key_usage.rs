@@ -81,10 +81,10 @@ pub(crate) async fn add(session: &mut Session<'_>, uses: &BTreeMap<KeyRef, KeyUs
 
 pub(crate) async fn find_key_usage(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     place: KeyRef,
 ) -> Result<KeyUsage, Fault> {
-    let Some(workspace) = numbers.find_workspace(held.link(), place.workspace()).await? else {
+    let Some(workspace) = interned_names.find_workspace(held.link(), place.workspace()).await? else {
         return Ok(KeyUsage::default());
     };
     let found = match &place {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hapax_engine::model::{JournalEvent, NewRun, RunCommit, RunId};
 use hapax_engine::store::{CommitOutcome, StartOutcome, StoreError};
 
-use crate::job::{Entered, Reply};
+use crate::job::{EnqueuedAt, Reply};
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 
 /// An operation of the hot path.
@@ -19,14 +19,14 @@ pub(crate) enum HotOp {
 pub(crate) struct Start {
     pub(crate) new: NewRun,
     pub(crate) reply: Reply<StartOutcome>,
-    pub(crate) entered: Entered,
+    pub(crate) entered: EnqueuedAt,
 }
 
 /// A write under a lease, with its caller.
 pub(crate) struct Move {
     pub(crate) advance: Box<RunCommit>,
     pub(crate) reply: Reply<CommitOutcome>,
-    pub(crate) entered: Entered,
+    pub(crate) entered: EnqueuedAt,
 }
 
 /// Operations for one transaction: no two concern the same run or key.
@@ -94,13 +94,13 @@ impl Batch {
         let (mut starts, mut moves) = (Vec::new(), Vec::new());
         for start in self.starts.drain(..) {
             match start.entered.is_over(patience) {
-                true => drop(start.reply.send(Err(Entered::too_long(patience)))),
+                true => drop(start.reply.send(Err(EnqueuedAt::too_long(patience)))),
                 false => starts.push(start),
             }
         }
         for moved in self.moves.drain(..) {
             match moved.entered.is_over(patience) {
-                true => drop(moved.reply.send(Err(Entered::too_long(patience)))),
+                true => drop(moved.reply.send(Err(EnqueuedAt::too_long(patience)))),
                 false => moves.push(moved),
             }
         }

@@ -46,24 +46,24 @@ impl BatchOutbox {
         moves: &[Move],
         workspaces: &[Option<WorkspaceRowId>],
         held: &HeldConnection,
-        numbers: &InternedNames,
+        interned_names: &InternedNames,
     ) -> Result<Self, Fault> {
-        let mut brought = BatchOutbox::default();
+        let mut outbox = BatchOutbox::default();
         for (Move { advance, .. }, workspace) in moves.iter().zip(workspaces) {
             // A workspace without a number has no runs, so the write will not take effect.
             let Some(workspace) = *workspace else { continue };
             for note in &advance.notes {
-                let number = numbers.give_workspace(held.link(), &note.workspace).await?;
-                brought.notes.push(number, note)?;
-                brought.notes_by.push(workspace, advance);
+                let number = interned_names.give_workspace(held.link(), &note.workspace).await?;
+                outbox.notes.push(number, note)?;
+                outbox.notes_by.push(workspace, advance);
             }
             for post in &advance.posts {
-                let number = numbers.give_workspace(held.link(), &post.workspace).await?;
-                brought.posts.push(number, post)?;
-                brought.posts_by.push(workspace, advance);
+                let number = interned_names.give_workspace(held.link(), &post.workspace).await?;
+                outbox.posts.push(number, post)?;
+                outbox.posts_by.push(workspace, advance);
             }
         }
-        Ok(brought)
+        Ok(outbox)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -25,12 +25,12 @@ impl Catalog for PostgresStore {
         kind: CatalogKind,
         name: &str,
     ) -> StoreResult<Option<CatalogItem>> {
-        let (numbers, workspace, name) = (self.numbers(), workspace.clone(), name.to_owned());
-        self.read(|held| items::find_named_item(held, numbers, workspace, kind, name)).await
+        let (interned_names, workspace, name) = (self.interned_names(), workspace.clone(), name.to_owned());
+        self.read(|held| items::find_named_item(held, interned_names, workspace, kind, name)).await
     }
 
     async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<CatalogItem>> {
-        let numbers = self.numbers();
-        self.read(|held| items::list_items(held, numbers, request)).await
+        let interned_names = self.interned_names();
+        self.read(|held| items::list_items(held, interned_names, request)).await
     }
 }

@@ -77,12 +77,12 @@ struct Granted {
 /// Claims runs, on a connection of its own.
 pub(crate) async fn claim_runs(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     rotation: Arc<Rotation>,
     request: ClaimRuns,
     now: Timestamp,
 ) -> Result<ClaimedRuns, Fault> {
-    let served = find_served(&held, &numbers, &request.grant).await?;
+    let served = find_served(&held, &interned_names, &request.grant).await?;
     if served.workflows.is_empty() {
         return Ok(ClaimedRuns::default());
     }
@@ -101,8 +101,8 @@ pub(crate) async fn claim_runs(
     }
     held.batch_execute("BEGIN").await?;
     let locked = lock(&held, &due, limit, now).await?;
-    let (granted, put_aside) = decide(&locked, &request.grant, now);
-    write(&held, granted.iter().chain(&put_aside), now).await?;
+    let (granted, quarantined) = decide(&locked, &request.grant, now);
+    write(&held, granted.iter().chain(&quarantined), now).await?;
     let (left, committed) = futures_util::join!(list_queues(&held, &served), held.batch_execute("COMMIT"));
     let next_wake_at = first(&left?, &later);
     committed?;
@@ -116,20 +116,26 @@ pub(crate) async fn claim_runs(
     Ok(ClaimedRuns { runs, next_wake_at })
 }
 
-async fn find_served(held: &HeldConnection, numbers: &InternedNames, grant: &Grant) -> Result<Served, Fault> {
+async fn find_served(
+    held: &HeldConnection,
+    interned_names: &InternedNames,
+    grant: &Grant,
+) -> Result<Served, Fault> {
     let mut served = Served::default();
     let workspaces = grant.serves.iter().flat_map(|(_, served_for)| served_for.listed());
-    numbers.learn(held.link(), grant.serves.iter().map(|(serves, _)| &serves.name), workspaces).await?;
+    interned_names
+        .learn(held.link(), grant.serves.iter().map(|(serves, _)| &serves.name), workspaces)
+        .await?;
     for (serves, served_for) in grant.serves.iter() {
         // A workflow or workspace without a number has no runs.
-        let Some(workflow) = numbers.known_workflow(&serves.name) else { continue };
+        let Some(workflow) = interned_names.known_workflow(&serves.name) else { continue };
         let version = serves.version.cast_signed();
         served.workflows.push(workflow.0);
         served.versions.push(version);
         served.is_for_all.push(matches!(served_for, ServedWorkspaces::All));
         let ServedWorkspaces::Only(workspaces) = served_for else { continue };
         for workspace in workspaces {
-            let Some(workspace) = numbers.known_workspace(workspace) else { continue };
+            let Some(workspace) = interned_names.known_workspace(workspace) else { continue };
             served.only.workflows.push(workflow.0);
             served.only.versions.push(version);
             served.only.workspaces.push(workspace.0);
@@ -261,7 +267,7 @@ fn read_heads(found: &[Row]) -> Result<Vec<StoredHead>, Fault> {
 
 /// Decides each claim: granted or quarantined.
 fn decide(locked: &[StoredHead], grant: &Grant, now: Timestamp) -> (Vec<Granted>, Vec<Granted>) {
-    let (mut granted, mut put_aside) = (Vec::new(), Vec::new());
+    let (mut granted, mut quarantined) = (Vec::new(), Vec::new());
     for StoredHead { head, workspace, .. } in locked {
         match decide_claim(head, grant.owner, grant.lease_for, now, false) {
             ClaimDecision::NotDue => {}
@@ -269,11 +275,11 @@ fn decide(locked: &[StoredHead], grant: &Grant, now: Timestamp) -> (Vec<Granted>
                 granted.push(Granted { workspace: *workspace, head, event });
             }
             ClaimDecision::Quarantined(head, event) => {
-                put_aside.push(Granted { workspace: *workspace, head, event });
+                quarantined.push(Granted { workspace: *workspace, head, event });
             }
         }
     }
-    (granted, put_aside)
+    (granted, quarantined)
 }
 
 async fn write(

@@ -34,11 +34,11 @@ pub(crate) type Inbox = Arc<Mutex<mpsc::Receiver<HotOp>>>;
 /// One of the connections that commit.
 pub(crate) struct Committer {
     pub(crate) pools: Arc<Pools>,
-    pub(crate) numbers: Arc<InternedNames>,
+    pub(crate) interned_names: Arc<InternedNames>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hints: Arc<Hints>,
     /// Receives operations that turn out not to be plain.
-    pub(crate) considered: mpsc::Sender<Box<dyn Task>>,
+    pub(crate) rmw_lane: mpsc::Sender<Box<dyn Task>>,
 }
 
 /// Effects of a committed batch.
@@ -155,15 +155,18 @@ impl Committer {
     ) -> Result<Written, Fault> {
         let mut workspaces_of_moves = Vec::with_capacity(batch.moves.len());
         for Move { advance, .. } in &batch.moves {
-            workspaces_of_moves.push(self.numbers.find_workspace(held.link(), advance.workspace()).await?);
+            workspaces_of_moves
+                .push(self.interned_names.find_workspace(held.link(), advance.workspace()).await?);
         }
         let mut numbered = Vec::with_capacity(batch.starts.len());
         for Start { new, .. } in &batch.starts {
-            let workspace = self.numbers.give_workspace(held.link(), &new.facts.workspace).await?;
-            numbered
-                .push((workspace, self.numbers.give_workflow(held.link(), &new.facts.workflow.name).await?));
+            let workspace = self.interned_names.give_workspace(held.link(), &new.facts.workspace).await?;
+            numbered.push((
+                workspace,
+                self.interned_names.give_workflow(held.link(), &new.facts.workflow.name).await?,
+            ));
         }
-        let brought = BatchOutbox::by(&batch.moves, &workspaces_of_moves, held, &self.numbers).await?;
+        let outbox = BatchOutbox::by(&batch.moves, &workspaces_of_moves, held, &self.interned_names).await?;
         // Read after the batch was taken, so no operation is judged by an earlier instant than its
         // sending.
         let now = self.clock.now();
@@ -182,7 +185,7 @@ impl Committer {
             .enumerate()
             .filter_map(|(n, (workspace, moved))| Some((n as i32, (*workspace)?, &*moved.advance)))
             .collect();
-        let (made, moved) = send(held, &starts, &moves, &brought, now, is_committing).await?;
+        let (made, moved) = send(held, &starts, &moves, &outbox, now, is_committing).await?;
         let mut written = Written {
             now,
             made: HashMap::with_capacity(made.len()),
@@ -295,7 +298,7 @@ impl Committer {
     }
 
     async fn consider(&self, task: Box<dyn Task>) {
-        if let Err(closed) = self.considered.send(task).await {
+        if let Err(closed) = self.rmw_lane.send(task).await {
             closed.0.fail(StoreError::Unavailable("the store is closed".into()));
         }
     }
@@ -337,7 +340,7 @@ async fn send(
     held: &HeldConnection,
     starts: &[Begun<'_>],
     moves: &[(i32, WorkspaceRowId, &RunCommit)],
-    brought: &BatchOutbox,
+    outbox: &BatchOutbox,
     now: Timestamp,
     is_committing: &AtomicBool,
 ) -> Result<(Vec<Row>, Vec<Row>), Fault> {
@@ -355,7 +358,7 @@ async fn send(
     match (starts.is_empty(), moves.is_empty()) {
         (true, true) => Ok((Vec::new(), Vec::new())),
         (false, true) => Ok((start().await?, Vec::new())),
-        (true, false) if brought.is_empty() => Ok((Vec::new(), advance().await?)),
+        (true, false) if outbox.is_empty() => Ok((Vec::new(), advance().await?)),
         (has_no_starts, false) => {
             // Prepared first, so that the statements below are sent in this order and without
             // waiting.
@@ -363,12 +366,12 @@ async fn send(
             if !has_no_starts {
                 held.prepare_cached(include_str!("../sql/start_runs.sql")).await?;
             }
-            brought.prepare(held).await?;
+            outbox.prepare(held).await?;
             let (begun, moved, noted, posted, made, committed) = futures_util::join!(
                 held.batch_execute("BEGIN"),
                 advance(),
-                brought.send_notes(held),
-                brought.send_posts(held),
+                outbox.send_notes(held),
+                outbox.send_posts(held),
                 async {
                     match has_no_starts {
                         true => Ok(Vec::new()),

@@ -229,7 +229,7 @@ async fn number(
 }
 
 /// Purpose of a read, in the order of the statements.
-enum Asked {
+enum RowKind {
     SharedDocuments,
     Documents,
     Entities,
@@ -280,35 +280,35 @@ pub(crate) async fn prepare(session: &mut Session<'_>, needs: &EntityNeeds) -> R
     held.retain(|entity| !known.holders.contains_key(entity));
     steps.retain(|step| !known.lasts.contains_key(step));
 
-    let mut queries: Vec<(Asked, Sql, Params)> = Vec::new();
+    let mut queries: Vec<(RowKind, Sql, Params)> = Vec::new();
     if !documents.is_empty() {
         // A transaction that replaces a document waits for the lock; the read after it sees the
         // result.
         let items: Vec<String> = documents.iter().map(Name::to_string).collect();
         let share = include_str!("../sql/share_documents.sql").into();
-        queries.push((Asked::SharedDocuments, share, params![items.clone()]));
+        queries.push((RowKind::SharedDocuments, share, params![items.clone()]));
         let asked = params![CatalogKind::EntityWorkflow.code(), items];
-        queries.push((Asked::Documents, include_str!("../sql/find_document_versions.sql").into(), asked));
+        queries.push((RowKind::Documents, include_str!("../sql/find_document_versions.sql").into(), asked));
     }
     let places = ask_for_entities(session, places, &mut queries).await?;
     if !operations.is_empty() {
         let workspaces: Vec<i32> = operations.iter().map(|(_, workspace)| workspace.0).collect();
         let ids: Vec<uuid::Uuid> = operations.iter().map(|(id, _)| operation_uuid(*id)).collect();
         let asked = params![operations.len() as i64, workspaces, ids];
-        queries.push((Asked::Operations, include_str!("../sql/lock_operations.sql").into(), asked));
+        queries.push((RowKind::Operations, include_str!("../sql/lock_operations.sql").into(), asked));
     }
     if !keys.is_empty() {
         let workspaces: Vec<i32> = keys.iter().map(|(workspace, _)| workspace.0).collect();
         let texts: Vec<String> = keys.iter().map(|(_, key)| key.as_str().to_owned()).collect();
         let asked = params![keys.len() as i64, workspaces, texts];
-        queries.push((Asked::Keyed, include_str!("../sql/lock_keyed_operations.sql").into(), asked));
+        queries.push((RowKind::Keyed, include_str!("../sql/lock_keyed_operations.sql").into(), asked));
     }
     if !held.is_empty() {
         let workspaces: Vec<i32> = held.iter().map(|(workspace, _)| workspace.0).collect();
         let kinds: Vec<String> = held.iter().map(|(_, entity)| entity.kind.to_string()).collect();
         let ids: Vec<String> = held.iter().map(|(_, entity)| entity.id.to_string()).collect();
         let asked = params![held.len() as i64, workspaces, kinds, ids];
-        queries.push((Asked::Holders, include_str!("../sql/find_holders.sql").into(), asked));
+        queries.push((RowKind::Holders, include_str!("../sql/find_holders.sql").into(), asked));
     }
     if !steps.is_empty() {
         let workspaces: Vec<i32> = steps.iter().map(|(workspace, ..)| workspace.0).collect();
@@ -316,12 +316,12 @@ pub(crate) async fn prepare(session: &mut Session<'_>, needs: &EntityNeeds) -> R
         let ids: Vec<String> = steps.iter().map(|(_, entity, _)| entity.id.to_string()).collect();
         let names: Vec<String> = steps.iter().map(|(.., step)| step.to_string()).collect();
         let asked = params![steps.len() as i64, workspaces, kinds, ids, names];
-        queries.push((Asked::Lasts, include_str!("../sql/find_last_operations.sql").into(), asked));
+        queries.push((RowKind::Lasts, include_str!("../sql/find_last_operations.sql").into(), asked));
     }
     if queries.is_empty() {
         return Ok(());
     }
-    let (asked, queries): (Vec<Asked>, Vec<_>) =
+    let (asked, queries): (Vec<RowKind>, Vec<_>) =
         queries.into_iter().map(|(asked, sql, params)| (asked, (sql, params))).unzip();
     let answers = session.query_all(queries).await?;
     let known = &mut session.entities;
@@ -376,7 +376,7 @@ async fn find_places(
 async fn ask_for_entities(
     session: &Session<'_>,
     places: BTreeSet<Place>,
-    queries: &mut Vec<(Asked, Sql, Params)>,
+    queries: &mut Vec<(RowKind, Sql, Params)>,
 ) -> Result<Vec<Place>, Fault> {
     let mut own: Vec<(WorkspaceRowId, EntityRef)> = Vec::new();
     let mut tables: BTreeMap<TableRef, Vec<EntityId>> = BTreeMap::new();
@@ -391,7 +391,7 @@ async fn ask_for_entities(
         let kinds: Vec<String> = own.iter().map(|(_, entity)| entity.kind.to_string()).collect();
         let ids: Vec<String> = own.iter().map(|(_, entity)| entity.id.to_string()).collect();
         let asked = params![own.len() as i64, workspaces, kinds, ids];
-        queries.push((Asked::Entities, include_str!("../sql/lock_entities.sql").into(), asked));
+        queries.push((RowKind::Entities, include_str!("../sql/lock_entities.sql").into(), asked));
     }
     let mut sought: Vec<Place> =
         own.into_iter().map(|(workspace, entity)| Place::Own(workspace, entity)).collect();
@@ -406,7 +406,7 @@ async fn ask_for_entities(
         let texts: Vec<String> = fit.map(|id| id.as_str().to_owned()).collect();
         if !texts.is_empty() {
             let asked = params![texts.len() as i64, texts];
-            queries.push((Asked::Rows(table.clone()), described.lock.clone().into(), asked));
+            queries.push((RowKind::Rows(table.clone()), described.lock.clone().into(), asked));
         }
         sought.extend(ids.into_iter().map(|id| Place::Row(table.clone(), id)));
     }
@@ -421,27 +421,27 @@ fn entity_ref(row: &mut Columns<'_>) -> Result<EntityRef, Fault> {
 fn take_in(
     known: &mut KnownEntities,
     names: &Names,
-    asked: &Asked,
+    asked: &RowKind,
     mut row: Columns<'_>,
 ) -> Result<(), Fault> {
     let known_entity = |entity: Entity| KnownEntity { was: Some(entity.clone()), is: Some(entity) };
     match asked {
-        Asked::SharedDocuments => return Ok(()),
-        Asked::Documents => {
+        RowKind::SharedDocuments => return Ok(()),
+        RowKind::Documents => {
             let item = Name::new("id", row.text()?).map_err(broken)?;
             known.documents.insert(item, Some(Version::new(row.count()?)));
             return Ok(());
         }
         _ => {}
     }
-    if let Asked::Rows(table) = asked {
+    if let RowKind::Rows(table) = asked {
         let kind = Name::new("kind", "row").map_err(broken)?;
         let entity = user_tables::entity(&kind, table, row)?;
         known.entities.insert(Place::Row(table.clone(), entity.entity.id.clone()), known_entity(entity));
         return Ok(());
     }
     let workspace = WorkspaceRowId(row.get()?);
-    if let Asked::Entities = asked {
+    if let RowKind::Entities = asked {
         let entity = entity(row)?;
         known.entities.insert(Place::Own(workspace, entity.entity.clone()), known_entity(entity));
         return Ok(());
@@ -451,9 +451,9 @@ fn take_in(
     let (entity, step, key) = (found.entity.clone(), found.step.clone(), found.key.clone());
     let id = known.found(workspace, found);
     match (asked, key) {
-        (Asked::Keyed, Some(key)) => drop(known.keys.insert((workspace, key), Some(id))),
-        (Asked::Holders, _) => drop(known.holders.insert((workspace, entity), Some(id))),
-        (Asked::Lasts, _) => drop(known.lasts.insert((workspace, entity, step), Some(id))),
+        (RowKind::Keyed, Some(key)) => drop(known.keys.insert((workspace, key), Some(id))),
+        (RowKind::Holders, _) => drop(known.holders.insert((workspace, entity), Some(id))),
+        (RowKind::Lasts, _) => drop(known.lasts.insert((workspace, entity, step), Some(id))),
         _ => {}
     }
     Ok(())

@@ -72,11 +72,13 @@ pub(crate) async fn insert_entity_notes(
 
 pub(crate) async fn list_entity_journal(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: ListEntityJournal,
 ) -> Result<Vec<StoredEntityEntry>, Fault> {
     let ListEntityJournal { workspace: name, entity, operation, after, limit } = request;
-    let Some(workspace) = numbers.find_workspace(held.link(), &name).await? else { return Ok(Vec::new()) };
+    let Some(workspace) = interned_names.find_workspace(held.link(), &name).await? else {
+        return Ok(Vec::new());
+    };
     let wanted: [&(dyn ToSql + Sync); 6] = [
         &workspace.0,
         &entity.kind.as_str(),

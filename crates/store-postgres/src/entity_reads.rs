@@ -29,12 +29,14 @@ const DATA_EXCEPTION: &str = "22";
 
 pub(crate) async fn find_entity(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     tables: Arc<UserTables>,
     (workspace, entity_ref, home): (WorkspaceId, EntityRef, EntityStorage),
 ) -> Result<Option<Entity>, Fault> {
     let EntityStorage::UserTable(table) = &home else {
-        let Some(workspace) = numbers.find_workspace(held.link(), &workspace).await? else { return Ok(None) };
+        let Some(workspace) = interned_names.find_workspace(held.link(), &workspace).await? else {
+            return Ok(None);
+        };
         let place: [&(dyn ToSql + Sync); 3] =
             [&workspace.0, &entity_ref.kind.as_str(), &entity_ref.id.as_str()];
         let found = query(&held, include_str!("../sql/find_entity.sql"), &place).await?;
@@ -77,7 +79,7 @@ fn is_about_values(fault: &Fault) -> bool {
 
 pub(crate) async fn list_entities(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     tables: Arc<UserTables>,
     request: ListEntities,
 ) -> Result<Vec<Entity>, Fault> {
@@ -92,7 +94,7 @@ pub(crate) async fn list_entities(
         };
         return rows::collect(&found, |row| user_tables::entity(&request.kind, table, row));
     }
-    let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
+    let Some(workspace) = interned_names.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(Vec::new());
     };
     // No id is empty.
@@ -120,11 +122,11 @@ pub(crate) async fn check_table(
 
 pub(crate) async fn find_operation(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     name: WorkspaceId,
     id: OperationId,
 ) -> Result<Option<Operation>, Fault> {
-    let Some(workspace) = numbers.find_workspace(held.link(), &name).await? else { return Ok(None) };
+    let Some(workspace) = interned_names.find_workspace(held.link(), &name).await? else { return Ok(None) };
     let place: [&(dyn ToSql + Sync); 2] = [&workspace.0, &operation_uuid(id)];
     let found = query(&held, include_str!("../sql/find_operation.sql"), &place).await?;
     rows::at_most_one(&found, |mut row| operation(name, &mut row))
@@ -132,11 +134,11 @@ pub(crate) async fn find_operation(
 
 pub(crate) async fn find_keyed_operation(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     name: WorkspaceId,
     key: IdempotencyKey,
 ) -> Result<Option<Operation>, Fault> {
-    let Some(workspace) = numbers.find_workspace(held.link(), &name).await? else { return Ok(None) };
+    let Some(workspace) = interned_names.find_workspace(held.link(), &name).await? else { return Ok(None) };
     let place: [&(dyn ToSql + Sync); 2] = [&workspace.0, &key.as_str()];
     let found = query(&held, include_str!("../sql/find_keyed_operation.sql"), &place).await?;
     rows::at_most_one(&found, |mut row| operation(name, &mut row))
@@ -144,10 +146,10 @@ pub(crate) async fn find_keyed_operation(
 
 pub(crate) async fn list_operations(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: ListOperations,
 ) -> Result<Vec<Operation>, Fault> {
-    let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
+    let Some(workspace) = interned_names.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(Vec::new());
     };
     let workspace = workspace.0;
@@ -208,13 +210,13 @@ pub(crate) async fn list_doubted_operations(
 
 pub(crate) async fn list_open_claims(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     workspace: Option<WorkspaceId>,
     limit: usize,
 ) -> Result<Vec<OpenClaim>, Fault> {
     let number = match &workspace {
         None => None,
-        Some(workspace) => match numbers.find_workspace(held.link(), workspace).await? {
+        Some(workspace) => match interned_names.find_workspace(held.link(), workspace).await? {
             Some(number) => Some(number.0),
             None => return Ok(Vec::new()),
         },
@@ -232,10 +234,10 @@ pub(crate) async fn list_open_claims(
 
 pub(crate) async fn find_latest_operations(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: FindLatestOperations,
 ) -> Result<LatestOperations, Fault> {
-    let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
+    let Some(workspace) = interned_names.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(LatestOperations::default());
     };
     let (kind, id) = (request.entity.kind.to_string(), request.entity.id.to_string());
@@ -266,14 +268,14 @@ pub(crate) fn check_heard(held: &[HeldOperation]) -> Result<(), Fault> {
 /// Returns the lost ones, in the order of the request.
 pub(crate) async fn heartbeat_operations(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     owner: OwnerId,
     operations: Vec<HeldOperation>,
     now: Timestamp,
 ) -> Result<Vec<OperationId>, Fault> {
     let mut places = Vec::with_capacity(operations.len());
     for asked in &operations {
-        let workspace = numbers.find_workspace(held.link(), &asked.workspace).await?;
+        let workspace = interned_names.find_workspace(held.link(), &asked.workspace).await?;
         places.push(workspace.map(|workspace| (asked.operation, workspace.0, asked.attempt.cast_signed())));
     }
     // The common lock order of operations.

@@ -36,13 +36,13 @@ impl PostgresStore {
     }
 
     async fn try_find(&self, place: (WorkspaceId, EntityRef, EntityStorage)) -> StoreResult<Option<Entity>> {
-        let (numbers, tables) = (self.numbers(), self.tables());
-        self.read(|held| entity_reads::find_entity(held, numbers, tables, place)).await
+        let (interned_names, tables) = (self.interned_names(), self.tables());
+        self.read(|held| entity_reads::find_entity(held, interned_names, tables, place)).await
     }
 
     async fn try_list(&self, request: ListEntities) -> StoreResult<Vec<Entity>> {
-        let (numbers, tables) = (self.numbers(), self.tables());
-        self.read(|held| entity_reads::list_entities(held, numbers, tables, request)).await
+        let (interned_names, tables) = (self.interned_names(), self.tables());
+        self.read(|held| entity_reads::list_entities(held, interned_names, tables, request)).await
     }
 
     async fn try_begin(&self, request: BeginOperation) -> StoreResult<BeginOperationOutcome> {
@@ -128,8 +128,8 @@ impl EntityStore for PostgresStore {
         held: Vec<HeldOperation>,
     ) -> StoreResult<Vec<OperationId>> {
         entity_reads::check_heard(&held).map_err(Fault::into_store_error)?;
-        let (numbers, now) = (self.numbers(), self.now());
-        self.renew(|link| entity_reads::heartbeat_operations(link, numbers, owner, held, now)).await
+        let (interned_names, now) = (self.interned_names(), self.now());
+        self.renew(|link| entity_reads::heartbeat_operations(link, interned_names, owner, held, now)).await
     }
 
     async fn list_stale_operations(
@@ -157,13 +157,13 @@ impl EntityStore for PostgresStore {
         workspace: Option<&WorkspaceId>,
         limit: usize,
     ) -> StoreResult<Vec<OpenClaim>> {
-        let (numbers, workspace) = (self.numbers(), workspace.cloned());
-        self.read(|held| entity_reads::list_open_claims(held, numbers, workspace, limit)).await
+        let (interned_names, workspace) = (self.interned_names(), workspace.cloned());
+        self.read(|held| entity_reads::list_open_claims(held, interned_names, workspace, limit)).await
     }
 
     async fn find_latest_operations(&self, request: FindLatestOperations) -> StoreResult<LatestOperations> {
-        let numbers = self.numbers();
-        self.read(|held| entity_reads::find_latest_operations(held, numbers, request)).await
+        let interned_names = self.interned_names();
+        self.read(|held| entity_reads::find_latest_operations(held, interned_names, request)).await
     }
 
     async fn revert_strays(&self, request: RevertStrays) -> StoreResult<Vec<EntityId>> {
@@ -180,8 +180,8 @@ impl EntityStore for PostgresStore {
         workspace: &WorkspaceId,
         id: OperationId,
     ) -> StoreResult<Option<Operation>> {
-        let (numbers, workspace) = (self.numbers(), workspace.clone());
-        self.read(|held| entity_reads::find_operation(held, numbers, workspace, id)).await
+        let (interned_names, workspace) = (self.interned_names(), workspace.clone());
+        self.read(|held| entity_reads::find_operation(held, interned_names, workspace, id)).await
     }
 
     async fn find_keyed_operation(
@@ -189,13 +189,13 @@ impl EntityStore for PostgresStore {
         workspace: &WorkspaceId,
         key: &IdempotencyKey,
     ) -> StoreResult<Option<Operation>> {
-        let (numbers, workspace, key) = (self.numbers(), workspace.clone(), key.clone());
-        self.read(|held| entity_reads::find_keyed_operation(held, numbers, workspace, key)).await
+        let (interned_names, workspace, key) = (self.interned_names(), workspace.clone(), key.clone());
+        self.read(|held| entity_reads::find_keyed_operation(held, interned_names, workspace, key)).await
     }
 
     async fn list_operations(&self, request: ListOperations) -> StoreResult<Vec<Operation>> {
-        let numbers = self.numbers();
-        self.read(|held| entity_reads::list_operations(held, numbers, request)).await
+        let interned_names = self.interned_names();
+        self.read(|held| entity_reads::list_operations(held, interned_names, request)).await
     }
 
     async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgeOperationsOutcome> {
@@ -209,13 +209,13 @@ impl EntityStore for PostgresStore {
     }
 
     async fn list_entity_journal(&self, request: ListEntityJournal) -> StoreResult<Vec<StoredEntityEntry>> {
-        let numbers = self.numbers();
-        self.read(|held| entity_notes::list_entity_journal(held, numbers, request)).await
+        let interned_names = self.interned_names();
+        self.read(|held| entity_notes::list_entity_journal(held, interned_names, request)).await
     }
 
     async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<StoredJournalEntry>> {
-        let numbers = self.numbers();
-        self.read(|held| list_journal::list_evidence(held, numbers, request)).await
+        let interned_names = self.interned_names();
+        self.read(|held| list_journal::list_evidence(held, interned_names, request)).await
     }
 
     async fn check_table(&self, table: &TableRef) -> StoreResult<()> {

@@ -14,10 +14,10 @@ use crate::rows::{failure_text, owner_uuid};
 /// Returns true if the caller still held it.
 pub(crate) async fn finish_outbox_message(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: FinishOutboxMessage,
 ) -> Result<bool, Fault> {
-    let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
+    let Some(workspace) = interned_names.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(false);
     };
     let (at, holder) = state_columns(request.state);

@@ -18,15 +18,15 @@ use crate::rows::{self, Columns, broken};
 
 pub(crate) async fn receive_event(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     hook: NewInboundEvent,
     now: Timestamp,
 ) -> Result<ReceiveOutcome, Fault> {
     let NewInboundEvent { id, headers, body } = hook;
-    let workspace = numbers.give_workspace(held.link(), &id.workspace).await?;
+    let workspace = interned_names.give_workspace(held.link(), &id.workspace).await?;
     let columns: [&(dyn ToSql + Sync); 6] =
         [&workspace.0, &id.source.as_str(), &id.event, &millis(now), &headers.as_str(), &body];
-    let taken = query(&held, include_str!("../sql/receive_hook.sql"), &columns).await?;
+    let taken = query(&held, include_str!("../sql/receive_inbound_event.sql"), &columns).await?;
     let taken = rows::at_most_one(&taken, |mut row| {
         let is_new = row.get()?;
         let hook = hook_of(id, &mut row)?;
@@ -37,16 +37,16 @@ pub(crate) async fn receive_event(
 
 pub(crate) async fn finish_event(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: FinishInboundEvent,
     now: Timestamp,
 ) -> Result<bool, Fault> {
     let FinishInboundEvent { id, attempts, status, outcome } = request;
-    let Some(workspace) = numbers.find_workspace(held.link(), &id.workspace).await? else {
+    let Some(workspace) = interned_names.find_workspace(held.link(), &id.workspace).await? else {
         return Ok(false);
     };
     let outcome = outcome.as_ref().map(|outcome| outcome.as_str());
-    let statement = held.prepare_cached(include_str!("../sql/finish_hook.sql")).await?;
+    let statement = held.prepare_cached(include_str!("../sql/finish_inbound_event.sql")).await?;
     let columns: [&(dyn ToSql + Sync); 7] = [
         &workspace.0,
         &id.source.as_str(),
@@ -61,25 +61,27 @@ pub(crate) async fn finish_event(
 
 pub(crate) async fn find_inbound_event(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     id: InboundEventId,
 ) -> Result<Option<InboundEvent>, Fault> {
     // No event id contains this character, and the server would reject it.
     if id.event.contains('\0') {
         return Ok(None);
     }
-    let Some(workspace) = numbers.find_workspace(held.link(), &id.workspace).await? else { return Ok(None) };
+    let Some(workspace) = interned_names.find_workspace(held.link(), &id.workspace).await? else {
+        return Ok(None);
+    };
     let place: [&(dyn ToSql + Sync); 3] = [&workspace.0, &id.source.as_str(), &id.event];
-    let found = query(&held, include_str!("../sql/find_hook.sql"), &place).await?;
+    let found = query(&held, include_str!("../sql/find_inbound_event.sql"), &place).await?;
     rows::at_most_one(&found, |mut row| hook_of(id, &mut row))
 }
 
 pub(crate) async fn list_inbound_events(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: ListInboundEvents,
 ) -> Result<Vec<InboundEvent>, Fault> {
-    let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
+    let Some(workspace) = interned_names.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(Vec::new());
     };
     let before = request.before.map_or(i64::MAX, count);
@@ -87,7 +89,7 @@ pub(crate) async fn list_inbound_events(
     let source = request.source.as_ref().map(|source| source.as_str());
     let wanted: [&(dyn ToSql + Sync); 5] =
         [&workspace.0, &before, &limit, &source, &request.status.map(Code::code)];
-    let found = query(&held, include_str!("../sql/list_hooks.sql"), &wanted).await?;
+    let found = query(&held, include_str!("../sql/list_inbound_events.sql"), &wanted).await?;
     rows::collect(&found, |mut row| hook(request.workspace.clone(), &mut row))
 }
 
@@ -97,7 +99,7 @@ pub(crate) async fn list_unprocessed_events(
 ) -> Result<Vec<InboundEvent>, Fault> {
     let (received_at, place) = request.after.map_or((i64::MIN, 0), |(at, place)| (millis(at), count(place)));
     let limit = request.limit.clamp(1, MAX_PAGE) as i64;
-    let sql = include_str!("../sql/list_unprocessed_hooks.sql");
+    let sql = include_str!("../sql/list_unprocessed_events.sql");
     let found = query(&held, sql, &[&millis(request.before), &received_at, &place, &limit]).await?;
     rows::collect(&found, |mut row| {
         let workspace = rows::workspace_name(&mut row)?;
@@ -111,7 +113,7 @@ pub(crate) async fn purge_inbound_events(
     limit: usize,
 ) -> Result<usize, Fault> {
     let limit = limit.clamp(1, MAX_PURGE) as i64;
-    let delete = held.prepare_cached(include_str!("../sql/purge_hooks.sql")).await?;
+    let delete = held.prepare_cached(include_str!("../sql/purge_inbound_events.sql")).await?;
     Ok(held.execute(&delete, &[&millis(before), &limit]).await? as usize)
 }
 

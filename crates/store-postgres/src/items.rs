@@ -24,7 +24,7 @@ pub(crate) async fn find_item(
 
 pub(crate) async fn find_named_item(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     workspace: WorkspaceId,
     kind: CatalogKind,
     name: String,
@@ -33,7 +33,9 @@ pub(crate) async fn find_named_item(
     if name.contains('\0') {
         return Ok(None);
     }
-    let Some(workspace) = numbers.find_workspace(held.link(), &workspace).await? else { return Ok(None) };
+    let Some(workspace) = interned_names.find_workspace(held.link(), &workspace).await? else {
+        return Ok(None);
+    };
     let sql = include_str!("../sql/find_named_item.sql");
     let found = query(&held, sql, &[&workspace.0, &kind.code(), &name]).await?;
     rows::at_most_one(&found, item)
@@ -41,12 +43,12 @@ pub(crate) async fn find_named_item(
 
 pub(crate) async fn list_items(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: ListCatalogItems,
 ) -> Result<Vec<CatalogItem>, Fault> {
     let workspace = match &request.workspace {
         None => None,
-        Some(name) => match numbers.find_workspace(held.link(), name).await? {
+        Some(name) => match interned_names.find_workspace(held.link(), name).await? {
             None => return Ok(Vec::new()),
             found => found.map(|number| number.0),
         },

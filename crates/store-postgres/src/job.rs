@@ -55,11 +55,11 @@ impl Needs {
 
 /// Arrival time of an operation.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entered(Instant);
+pub(crate) struct EnqueuedAt(Instant);
 
-impl Entered {
+impl EnqueuedAt {
     pub(crate) fn now() -> Self {
-        Entered(Instant::now())
+        EnqueuedAt(Instant::now())
     }
 
     /// Returns true if it has waited too long.
@@ -97,7 +97,7 @@ pub(crate) trait Task: Send + Sync {
     fn foresee(&self, needs: &mut Needs);
 
     /// Arrival time.
-    fn entered(&self) -> Entered;
+    fn entered(&self) -> EnqueuedAt;
 
     /// Executes it and keeps its outcome for later. An error requests a rollback.
     fn apply<'a>(&'a mut self, session: &'a mut Session<'_>) -> BoxFuture<'a, Result<(), Fault>>;
@@ -113,7 +113,7 @@ pub(crate) struct Job<V: Verb> {
     request: V,
     outcome: Option<StoreResult<V::Outcome>>,
     reply: Reply<V::Outcome>,
-    entered: Entered,
+    entered: EnqueuedAt,
 }
 
 impl<V: Verb> Job<V>
@@ -121,7 +121,7 @@ where
     V::Outcome: Sync,
 {
     /// A job that sends its outcome to `reply`.
-    pub(crate) fn boxed(request: V, reply: Reply<V::Outcome>, entered: Entered) -> Box<dyn Task> {
+    pub(crate) fn boxed(request: V, reply: Reply<V::Outcome>, entered: EnqueuedAt) -> Box<dyn Task> {
         Box::new(Job { request, outcome: None, reply, entered })
     }
 }
@@ -134,7 +134,7 @@ where
         self.request.foresee(needs);
     }
 
-    fn entered(&self) -> Entered {
+    fn entered(&self) -> EnqueuedAt {
         self.entered
     }
 

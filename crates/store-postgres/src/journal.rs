@@ -188,12 +188,12 @@ fn evidence(row: &mut Columns<'_>) -> Result<Option<Evidence>, Fault> {
 /// Effects that happened more than once, or may have.
 pub(crate) async fn count_tallies(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     workspace: Option<WorkspaceId>,
 ) -> Result<Vec<TallyCount>, Fault> {
     let workspace = match &workspace {
         None => None,
-        Some(name) => match numbers.find_workspace(held.link(), name).await? {
+        Some(name) => match interned_names.find_workspace(held.link(), name).await? {
             Some(number) => Some(number.0),
             None => return Ok(Vec::new()),
         },

@@ -15,10 +15,10 @@ use crate::rows::{self, uuid};
 
 pub(crate) async fn list_audit(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: ListAudit,
 ) -> Result<Vec<StoredJournalEntry>, Fault> {
-    let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
+    let Some(workspace) = interned_names.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(Vec::new());
     };
     let filter = &request.filter;

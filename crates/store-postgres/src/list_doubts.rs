@@ -15,12 +15,12 @@ use crate::rows::{self, uuid};
 
 pub(crate) async fn list_doubts(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: ListDoubts,
 ) -> Result<Vec<StoredDoubt>, Fault> {
     let workspace = match &request.workspace {
         None => None,
-        Some(name) => match numbers.find_workspace(held.link(), name).await? {
+        Some(name) => match interned_names.find_workspace(held.link(), name).await? {
             None => return Ok(Vec::new()),
             Some(number) => Some(number.0),
         },

@@ -16,10 +16,10 @@ use crate::rows::{self, uuid};
 
 pub(crate) async fn list_journal(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: ListJournal,
 ) -> Result<Vec<StoredJournalEntry>, Fault> {
-    let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
+    let Some(workspace) = interned_names.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(Vec::new());
     };
     let (after, limit) = (count(request.after), request.limit.clamp(1, MAX_PAGE) as i64);
@@ -41,10 +41,10 @@ pub(crate) async fn list_journal(
 
 pub(crate) async fn list_evidence(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: ListEvidence,
 ) -> Result<Vec<StoredJournalEntry>, Fault> {
-    let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
+    let Some(workspace) = interned_names.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(Vec::new());
     };
     // No attempt is 0, and effects found by their key have negative ones.

@@ -17,18 +17,18 @@ use crate::rows;
 /// In the order of workspace names, not of their numbers.
 pub(crate) async fn list_outbox(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: ListOutbox,
 ) -> Result<Vec<OutboxMessage>, Fault> {
     match &request.workspace {
-        Some(workspace) => list_in(&held, &numbers, workspace, &request).await,
+        Some(workspace) => list_in(&held, &interned_names, workspace, &request).await,
         None => list_everywhere(&held, &request).await,
     }
 }
 
 async fn list_in(
     held: &HeldConnection,
-    numbers: &InternedNames,
+    interned_names: &InternedNames,
     workspace: &WorkspaceId,
     request: &ListOutbox,
 ) -> Result<Vec<OutboxMessage>, Fault> {
@@ -38,7 +38,9 @@ async fn list_in(
         Some((from, id)) if from == workspace => id.as_str(),
         _ => "",
     };
-    let Some(number) = numbers.find_workspace(held.link(), workspace).await? else { return Ok(Vec::new()) };
+    let Some(number) = interned_names.find_workspace(held.link(), workspace).await? else {
+        return Ok(Vec::new());
+    };
     let sql = match is_of_few(request.status) {
         false => include_str!("../sql/list_posts.sql"),
         true => include_str!("../sql/list_undelivered_posts.sql"),

@@ -33,20 +33,20 @@ type Place = (RunId, WorkspaceRowId);
 
 pub(crate) async fn list_runs(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: ListRuns,
 ) -> Result<RunPage, Fault> {
     let limit = request.limit.clamp(1, MAX_PAGE);
     let workflow = match &request.workflow {
         None => None,
-        Some(name) => match numbers.find_workflow(held.link(), name).await? {
+        Some(name) => match interned_names.find_workflow(held.link(), name).await? {
             None => return Ok(RunPage::default()),
             Some(WorkflowRowId(number)) => Some(number),
         },
     };
     let workspace = match &request.workspace {
         None => None,
-        Some(name) => match numbers.find_workspace(held.link(), name).await? {
+        Some(name) => match interned_names.find_workspace(held.link(), name).await? {
             None => return Ok(RunPage::default()),
             number => number,
         },

@@ -26,7 +26,7 @@ pub(crate) struct Pools {
     /// For group commits.
     pub(crate) commits: Connections,
     /// For operations that read before they write.
-    pub(crate) considered: Connections,
+    pub(crate) rmw_lane: Connections,
     /// For requests under their keys.
     pub(crate) requests: Connections,
     /// For operations on entities, which may have to wait for user code that holds a row.
@@ -52,7 +52,7 @@ impl Pools {
         let pool = |size| connections(config, size, settings.for_own(), RecyclingMethod::Fast);
         Pools {
             commits: pool(options.committers),
-            considered: pool(options.committers),
+            rmw_lane: pool(options.committers),
             requests: pool(options.committers),
             entities: pool(options.committers),
             reads: pool(options.readers),
@@ -70,19 +70,10 @@ impl Pools {
 
     /// Closes them all; calls in progress keep theirs until they end.
     pub(crate) fn close(&self) {
-        let Pools {
-            commits,
-            considered,
-            requests,
-            entities,
-            reads,
-            renewals,
-            maintenance,
-            deliveries,
-            works,
-        } = self;
+        let Pools { commits, rmw_lane, requests, entities, reads, renewals, maintenance, deliveries, works } =
+            self;
         for connections in
-            [commits, considered, requests, entities, reads, renewals, maintenance, deliveries, works]
+            [commits, rmw_lane, requests, entities, reads, renewals, maintenance, deliveries, works]
         {
             connections.pool.close();
         }

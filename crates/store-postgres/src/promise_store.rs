@@ -36,21 +36,22 @@ impl PromiseStore for PostgresStore {
         workspace: &WorkspaceId,
         key: &IdempotencyKey,
     ) -> StoreResult<Option<Promise>> {
-        let (numbers, workspace, key, now) = (self.numbers(), workspace.clone(), key.clone(), self.now());
-        self.read(|held| find_promise_by_key(held, numbers, workspace, key, now)).await
+        let (interned_names, workspace, key, now) =
+            (self.interned_names(), workspace.clone(), key.clone(), self.now());
+        self.read(|held| find_promise_by_key(held, interned_names, workspace, key, now)).await
     }
 
     async fn list_promises(&self, request: ListPromises) -> StoreResult<PromisePage> {
-        let (numbers, now) = (self.numbers(), self.now());
-        self.read(|held| list_promises(held, numbers, request, now)).await
+        let (interned_names, now) = (self.interned_names(), self.now());
+        self.read(|held| list_promises(held, interned_names, request, now)).await
     }
 
     async fn list_early_settlements(
         &self,
         request: ListEarlySettlements,
     ) -> StoreResult<Vec<StoredEarlySettlement>> {
-        let (numbers, now) = (self.numbers(), self.now());
-        self.read(|held| list_early_settlements(held, numbers, request, now)).await
+        let (interned_names, now) = (self.interned_names(), self.now());
+        self.read(|held| list_early_settlements(held, interned_names, request, now)).await
     }
 
     async fn put_settle_token(&self, request: PutSettleToken) -> StoreResult<bool> {
@@ -69,12 +70,14 @@ impl PromiseStore for PostgresStore {
 
 async fn find_promise_by_key(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     workspace: WorkspaceId,
     key: IdempotencyKey,
     now: Timestamp,
 ) -> Result<Option<Promise>, Fault> {
-    let Some(workspace) = numbers.find_workspace(held.link(), &workspace).await? else { return Ok(None) };
+    let Some(workspace) = interned_names.find_workspace(held.link(), &workspace).await? else {
+        return Ok(None);
+    };
     let place: [&(dyn ToSql + Sync); 3] = [&workspace.0, &key.as_str(), &millis(now)];
     let found = query(&held, include_str!("../sql/find_promise_by_key.sql"), &place).await?;
     let promise = rows::at_most_one(&found, promise)?;
@@ -83,11 +86,11 @@ async fn find_promise_by_key(
 
 async fn list_promises(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: ListPromises,
     now: Timestamp,
 ) -> Result<PromisePage, Fault> {
-    let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
+    let Some(workspace) = interned_names.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(PromisePage::default());
     };
     // No id is empty.
@@ -133,7 +136,7 @@ async fn find_ahead(
 /// In the order of workspace names, not of their numbers.
 async fn list_early_settlements(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: ListEarlySettlements,
     now: Timestamp,
 ) -> Result<Vec<StoredEarlySettlement>, Fault> {
@@ -155,7 +158,9 @@ async fn list_early_settlements(
         Some((from, key)) if *from == workspace => key.as_str(),
         _ => "",
     };
-    let Some(number) = numbers.find_workspace(held.link(), &workspace).await? else { return Ok(Vec::new()) };
+    let Some(number) = interned_names.find_workspace(held.link(), &workspace).await? else {
+        return Ok(Vec::new());
+    };
     let found =
         query(&held, include_str!("../sql/list_early.sql"), &[&number.0, &after, &limit, &now]).await?;
     rows::collect(&found, |mut row| {

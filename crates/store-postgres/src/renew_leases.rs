@@ -17,14 +17,14 @@ use crate::rows::{self, uuid};
 /// Returns the lost leases, in the order of the request.
 pub(crate) async fn renew_leases(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     request: RenewLeases,
     now: Timestamp,
 ) -> Result<Vec<RunId>, Fault> {
     let mut known: Vec<(WorkspaceRowId, &HeldLease)> = Vec::with_capacity(request.leases.len());
     for lease in &request.leases {
         known.extend(
-            numbers.find_workspace(held.link(), &lease.workspace).await?.map(|number| (number, lease)),
+            interned_names.find_workspace(held.link(), &lease.workspace).await?.map(|number| (number, lease)),
         );
     }
     // The common lock order of runs.
@@ -40,7 +40,7 @@ pub(crate) async fn renew_leases(
         rows::collect(&found, |mut row| Ok((row.get()?, row.run()?, row.count()?)))?.into_iter().collect();
     let mut lost = Vec::new();
     for lease in &request.leases {
-        let is_renewed = match numbers.find_workspace(held.link(), &lease.workspace).await? {
+        let is_renewed = match interned_names.find_workspace(held.link(), &lease.workspace).await? {
             Some(workspace) => renewed.contains(&(workspace.0, lease.run, lease.fence.get())),
             None => false,
         };

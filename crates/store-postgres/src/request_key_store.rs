@@ -46,8 +46,8 @@ impl RequestKeyStore for PostgresStore {
         scope: &RequestScope,
         key: &IdempotencyKey,
     ) -> StoreResult<Option<RequestRecord>> {
-        let (numbers, scope, key) = (self.numbers(), scope.clone(), key.clone());
-        self.read(|held| find_request(held, numbers, scope, key)).await
+        let (interned_names, scope, key) = (self.interned_names(), scope.clone(), key.clone());
+        self.read(|held| find_request(held, interned_names, scope, key)).await
     }
 
     async fn release_key(&self, request: ReleaseKey) -> StoreResult<ReleaseOutcome> {
@@ -69,8 +69,8 @@ impl RequestKeyStore for PostgresStore {
     }
 
     async fn find_key_usage(&self, place: &KeyRef) -> StoreResult<KeyUsage> {
-        let (numbers, place) = (self.numbers(), place.clone());
-        self.read(|held| add_key_usage::find_key_usage(held, numbers, place)).await
+        let (interned_names, place) = (self.interned_names(), place.clone());
+        self.read(|held| add_key_usage::find_key_usage(held, interned_names, place)).await
     }
 
     async fn purge_requests(&self, limit: usize) -> StoreResult<usize> {
@@ -86,11 +86,11 @@ impl RequestKeyStore for PostgresStore {
 
 async fn find_request(
     held: Arc<HeldConnection>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     scope: RequestScope,
     key: IdempotencyKey,
 ) -> Result<Option<RequestRecord>, Fault> {
-    let Some(workspace) = numbers.find_workspace(held.link(), &scope.workspace).await? else {
+    let Some(workspace) = interned_names.find_workspace(held.link(), &scope.workspace).await? else {
         return Ok(None);
     };
     let sql = include_str!("../sql/find_request.sql");

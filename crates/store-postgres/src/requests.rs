@@ -36,10 +36,10 @@ pub(crate) async fn prepare(session: &mut Session<'_>, needs: &Needs) -> Result<
         return Ok(());
     }
     let mut new = NewRequests::default();
-    let (mut numbers, mut workspaces, mut callers, mut keys) = (vec![], vec![], vec![], vec![]);
+    let (mut interned_names, mut workspaces, mut callers, mut keys) = (vec![], vec![], vec![], vec![]);
     for (n, ((scope, key), begin)) in places.iter().enumerate() {
         let Some(workspace) = session.find_workspace(&scope.workspace).await? else { continue };
-        numbers.push(n as i32);
+        interned_names.push(n as i32);
         workspaces.push(workspace.0);
         callers.push(scope.caller.as_str().to_owned());
         keys.push(key.as_str().to_owned());
@@ -50,7 +50,7 @@ pub(crate) async fn prepare(session: &mut Session<'_>, needs: &Needs) -> Result<
     if !new.workspace.is_empty() {
         session.keep_back(include_str!("../sql/try_requests.sql"), new.into_params());
     }
-    let asked = params![numbers.len() as i64, numbers, workspaces, callers, keys];
+    let asked = params![interned_names.len() as i64, interned_names, workspaces, callers, keys];
     let found = session.query(include_str!("../sql/lock_requests.sql"), asked).await?;
     let places: Vec<RequestPlace> = places.into_keys().collect();
     session.requests.extend(places.iter().map(|place| (place.clone(), None)));
@@ -229,7 +229,7 @@ fn state(row: &mut Columns<'_>) -> Result<RequestState, Fault> {
     let instant = |at: Option<Timestamp>| at.ok_or_else(|| broken("a request without its instant"));
     match status {
         RequestStatus::InFlight => {
-            let token = token.ok_or_else(|| broken("a request in the hands of nobody"))?;
+            let token = token.ok_or_else(|| broken("a request that nobody holds"))?;
             Ok(RequestState::InFlight { token: WriteToken::from_stored(token), until: instant(until)? })
         }
         RequestStatus::Answered => Ok(RequestState::Answered {

@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, mpsc};
 use crate::fault::Fault;
 use crate::hints::Hints;
 use crate::interned_names::InternedNames;
-use crate::job::{Entered, Needs, Task};
+use crate::job::{EnqueuedAt, Needs, Task};
 use crate::limits::{FIRST_PAUSE, MAX_CONSIDERED, MAX_TRIES};
 use crate::pools::{Connections, HeldConnection, Pools};
 use crate::session::Session;
@@ -30,7 +30,7 @@ pub(crate) struct RmwLane {
     pub(crate) pools: Arc<Pools>,
     /// Connections of the lane.
     pub(crate) connections: fn(&Pools) -> &Connections,
-    pub(crate) numbers: Arc<InternedNames>,
+    pub(crate) interned_names: Arc<InternedNames>,
     pub(crate) tables: Arc<UserTables>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hints: Arc<Hints>,
@@ -63,7 +63,7 @@ impl RmwLane {
         let patience = (self.connections)(&self.pools).deadline();
         batch
             .extract_if(.., |task| task.entered().is_over(patience))
-            .for_each(|task| task.fail(Entered::too_long(patience)));
+            .for_each(|task| task.fail(EnqueuedAt::too_long(patience)));
         if batch.len() > 1 {
             match self.commit(batch).await {
                 Ok(()) => return batch.drain(..).for_each(Task::acknowledge),
@@ -76,7 +76,7 @@ impl RmwLane {
         }
         for task in batch.drain(..) {
             match task.entered().is_over(patience) {
-                true => task.fail(Entered::too_long(patience)),
+                true => task.fail(EnqueuedAt::too_long(patience)),
                 false => self.write_alone(task).await,
             }
         }
@@ -132,15 +132,15 @@ impl RmwLane {
         let mut needs = Needs::default();
         batch.iter().for_each(|task| task.foresee(&mut needs));
         for (workspace, workflow) in &needs.names {
-            self.numbers.give_workspace(held.link(), workspace).await?;
-            self.numbers.give_workflow(held.link(), workflow).await?;
+            self.interned_names.give_workspace(held.link(), workspace).await?;
+            self.interned_names.give_workflow(held.link(), workflow).await?;
         }
         for workspace in &needs.workspaces {
-            self.numbers.give_workspace(held.link(), workspace).await?;
+            self.interned_names.give_workspace(held.link(), workspace).await?;
         }
         // Read after the batch was taken, so no operation is judged by an earlier instant than its
         // sending.
-        let mut session = Session::new(held.link(), &self.numbers, &self.tables, self.clock.now());
+        let mut session = Session::new(held.link(), &self.interned_names, &self.tables, self.clock.now());
         session.prepare_for(&needs).await?;
         for task in batch {
             task.apply(&mut session).await?;

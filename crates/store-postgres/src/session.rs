@@ -47,7 +47,7 @@ pub(crate) use params;
 /// run.
 pub(crate) struct Session<'c> {
     client: Link<'c>,
-    numbers: &'c InternedNames,
+    interned_names: &'c InternedNames,
     /// The instant everything is judged by.
     pub(crate) now: Timestamp,
     /// Has any work become due that every node may claim?
@@ -86,13 +86,13 @@ type Request<'a> = BoxFuture<'a, Result<Answer, Error>>;
 impl<'c> Session<'c> {
     pub(crate) fn new(
         client: Link<'c>,
-        numbers: &'c InternedNames,
+        interned_names: &'c InternedNames,
         tables: &'c UserTables,
         now: Timestamp,
     ) -> Self {
         Session {
             client,
-            numbers,
+            interned_names,
             now,
             has_woken: false,
             // The user begins and ends a shared transaction.
@@ -111,11 +111,11 @@ impl<'c> Session<'c> {
     }
 
     pub(crate) async fn find_workspace(&self, name: &WorkspaceId) -> Result<Option<WorkspaceRowId>, Fault> {
-        self.numbers.find_workspace(self.client, name).await
+        self.interned_names.find_workspace(self.client, name).await
     }
 
     pub(crate) async fn find_workflow(&self, name: &Name) -> Result<Option<WorkflowRowId>, Fault> {
-        self.numbers.find_workflow(self.client, name).await
+        self.interned_names.find_workflow(self.client, name).await
     }
 
     /// The number of a workspace that [`crate::job::Verb::names`] named.

@@ -63,7 +63,7 @@ impl StartWithin for Start {
 #[derive(Debug)]
 pub(crate) struct Guests {
     pub(crate) pools: Arc<Pools>,
-    pub(crate) numbers: Arc<InternedNames>,
+    pub(crate) interned_names: Arc<InternedNames>,
     pub(crate) tables: Arc<UserTables>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Schema of the store's tables, as `search_path` names it.
@@ -111,9 +111,9 @@ impl Guests {
 
     /// On a connection of the store, because a rollback must not remove a known number.
     async fn give_numbers(&self, new: &NewRun) -> Result<(WorkspaceRowId, WorkflowRowId), Fault> {
-        let held = self.pools.considered.get().await?;
-        let workspace = self.numbers.give_workspace(held.link(), &new.facts.workspace).await?;
-        let workflow = self.numbers.give_workflow(held.link(), &new.facts.workflow.name).await?;
+        let held = self.pools.rmw_lane.get().await?;
+        let workspace = self.interned_names.give_workspace(held.link(), &new.facts.workspace).await?;
+        let workflow = self.interned_names.give_workflow(held.link(), &new.facts.workflow.name).await?;
         self.identity.get_or_try_init(|| find_identity(held.link())).await?;
         held.give_back();
         Ok((workspace, workflow))
@@ -131,7 +131,7 @@ impl Guests {
         let patience = format!("{}ms", self.lock_timeout.as_millis());
         visit(link, &self.search_path, &patience).await?;
         self.check_identity(link).await?;
-        let mut session = Session::new(link, &self.numbers, &self.tables, self.clock.now());
+        let mut session = Session::new(link, &self.interned_names, &self.tables, self.clock.now());
         let outcome = start(&mut session, new, workspace, workflow).await?;
         if let StartOutcome::Created(_) = outcome {
             let told = params![self.hint.clone()];

@@ -29,7 +29,7 @@ use crate::committer::Committer;
 use crate::fault::Fault;
 use crate::hints::Hints;
 use crate::interned_names::InternedNames;
-use crate::job::{Entered, Job, Reply, Task, Verb};
+use crate::job::{EnqueuedAt, Job, Reply, Task, Verb};
 use crate::limits::{MAX_OPERATION_BYTES, MAX_QUEUED, READ_CLOCK_EVERY};
 use crate::open::{Opened, open};
 use crate::open_error::OpenError;
@@ -55,7 +55,7 @@ pub struct PostgresStore {
     /// `None` if the options named a clock.
     server_clock: Option<Arc<ServerClock>>,
     pools: Arc<Pools>,
-    numbers: Arc<InternedNames>,
+    interned_names: Arc<InternedNames>,
     tables: Arc<UserTables>,
     rotation: Arc<Rotation>,
     hints: Arc<Hints>,
@@ -77,7 +77,7 @@ pub struct PostgresStore {
 #[derive(Debug, Clone)]
 struct Lanes {
     hot: mpsc::Sender<HotOp>,
-    considered: mpsc::Sender<Box<dyn Task>>,
+    rmw_lane: mpsc::Sender<Box<dyn Task>>,
     requests: mpsc::Sender<Box<dyn Task>>,
     entities: mpsc::Sender<Box<dyn Task>>,
 }
@@ -87,35 +87,35 @@ impl PostgresStore {
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, OpenError> {
         let Opened { address, place, clock, server_clock } = open(url, &options).await?;
         let pools = Arc::new(Pools::new(&address, &options));
-        let (numbers, tables) = (Arc::new(InternedNames::default()), Arc::new(UserTables::default()));
+        let (interned_names, tables) = (Arc::new(InternedNames::default()), Arc::new(UserTables::default()));
         let hints = Hints::new(&options.schema);
         let (hot, hot_inbox) = mpsc::channel(MAX_QUEUED);
-        let (considered, considered_inbox) = mpsc::channel(MAX_QUEUED);
+        let (rmw_lane, rmw_inbox) = mpsc::channel(MAX_QUEUED);
         let (requests, requests_inbox) = mpsc::channel(MAX_QUEUED);
         let (entities, entities_inbox) = mpsc::channel(MAX_QUEUED);
         let (hot_inbox, entities_inbox) =
             (Arc::new(Mutex::new(hot_inbox)), Arc::new(Mutex::new(entities_inbox)));
-        let (considered_inbox, requests_inbox) =
-            (Arc::new(Mutex::new(considered_inbox)), Arc::new(Mutex::new(requests_inbox)));
+        let (rmw_inbox, requests_inbox) =
+            (Arc::new(Mutex::new(rmw_inbox)), Arc::new(Mutex::new(requests_inbox)));
         let mut workers = JoinSet::new();
         for _ in 0..options.committers {
             let committer = Committer {
                 pools: pools.clone(),
-                numbers: numbers.clone(),
+                interned_names: interned_names.clone(),
                 clock: clock.clone(),
                 hints: hints.clone(),
-                considered: considered.clone(),
+                rmw_lane: rmw_lane.clone(),
             };
             workers.spawn(committer.run(hot_inbox.clone()));
             let lane = |connections| RmwLane {
                 pools: pools.clone(),
                 connections,
-                numbers: numbers.clone(),
+                interned_names: interned_names.clone(),
                 tables: tables.clone(),
                 clock: clock.clone(),
                 hints: hints.clone(),
             };
-            workers.spawn(lane(|pools| &pools.considered).run(considered_inbox.clone()));
+            workers.spawn(lane(|pools| &pools.rmw_lane).run(rmw_inbox.clone()));
             workers.spawn(lane(|pools| &pools.requests).run(requests_inbox.clone()));
             workers.spawn(lane(|pools| &pools.entities).run(entities_inbox.clone()));
         }
@@ -127,7 +127,7 @@ impl PostgresStore {
         }
         let works = Arc::new(Works {
             pools: pools.clone(),
-            numbers: numbers.clone(),
+            interned_names: interned_names.clone(),
             tables: tables.clone(),
             clock: clock.clone(),
             hints: hints.clone(),
@@ -135,7 +135,7 @@ impl PostgresStore {
         });
         let guests = Guests {
             pools: pools.clone(),
-            numbers: numbers.clone(),
+            interned_names: interned_names.clone(),
             tables: tables.clone(),
             clock: clock.clone(),
             search_path: search_path(&options),
@@ -148,7 +148,7 @@ impl PostgresStore {
             clock,
             server_clock,
             pools,
-            numbers,
+            interned_names,
             tables,
             rotation: Arc::default(),
             hints,
@@ -157,7 +157,7 @@ impl PostgresStore {
             guests,
             turns: Arc::new(Semaphore::new(options.transactions)),
             transactions: options.transactions,
-            lanes: RwLock::new(Some(Lanes { hot, considered, requests, entities })),
+            lanes: RwLock::new(Some(Lanes { hot, rmw_lane, requests, entities })),
             workers: Mutex::new(workers),
             _attendants: attendants,
         })
@@ -208,7 +208,7 @@ impl PostgresStore {
     where
         V::Outcome: Sync,
     {
-        self.take_turn(&self.lanes()?.considered, request).await
+        self.take_turn(&self.lanes()?.rmw_lane, request).await
     }
 
     /// Writes a request under its key.
@@ -236,7 +236,7 @@ impl PostgresStore {
         V::Outcome: Sync,
     {
         let (reply, told) = oneshot::channel();
-        self.enter(lane, Job::boxed(request, reply, Entered::now())).await?;
+        self.enter(lane, Job::boxed(request, reply, EnqueuedAt::now())).await?;
         hear(told).await
     }
 
@@ -320,8 +320,8 @@ impl PostgresStore {
         working.await.unwrap_or_else(ended)
     }
 
-    pub(crate) fn numbers(&self) -> Arc<InternedNames> {
-        self.numbers.clone()
+    pub(crate) fn interned_names(&self) -> Arc<InternedNames> {
+        self.interned_names.clone()
     }
 
     pub(crate) fn tables(&self) -> Arc<UserTables> {
@@ -393,27 +393,32 @@ impl Store for PostgresStore {
 
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
         match start_runs::is_plain(&new) {
-            true => self.write_hot(|reply| HotOp::Start(Start { new, reply, entered: Entered::now() })).await,
+            true => {
+                self.write_hot(|reply| HotOp::Start(Start { new, reply, entered: EnqueuedAt::now() })).await
+            }
             false => self.consider(new).await,
         }
     }
 
     async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<ClaimedRuns> {
-        let (numbers, rotation, now) = (self.numbers.clone(), self.rotation.clone(), self.now());
+        let (interned_names, rotation, now) =
+            (self.interned_names.clone(), self.rotation.clone(), self.now());
         let claimed = self
             .pools
             .maintenance
-            .run(self.deadline, |held| claim_runs::claim_runs(held, numbers, rotation, request, now));
+            .run(self.deadline, |held| claim_runs::claim_runs(held, interned_names, rotation, request, now));
         claimed.await.map_err(Fault::into_commit_error)
     }
 
     async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
         renew_leases::check(&request).map_err(Fault::into_store_error)?;
-        let (numbers, now) = (self.numbers.clone(), self.now());
+        let (interned_names, now) = (self.interned_names.clone(), self.now());
         // A response after the next renewal is due would be useless.
         let deadline = self.deadline.min(request.lease_for / 3).max(Duration::from_millis(100));
-        let renewed =
-            self.pools.renewals.run(deadline, |held| renew_leases::renew_leases(held, numbers, request, now));
+        let renewed = self
+            .pools
+            .renewals
+            .run(deadline, |held| renew_leases::renew_leases(held, interned_names, request, now));
         renewed.await.map_err(Fault::into_commit_error)
     }
 
@@ -424,7 +429,7 @@ impl Store for PostgresStore {
         match advance_runs::is_plain(&advance) {
             true => {
                 let advance = Box::new(advance);
-                self.write_hot(|reply| HotOp::RunCommit(Move { advance, reply, entered: Entered::now() }))
+                self.write_hot(|reply| HotOp::RunCommit(Move { advance, reply, entered: EnqueuedAt::now() }))
                     .await
             }
             false => self.consider(advance).await,
@@ -469,8 +474,8 @@ impl Store for PostgresStore {
 
     async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage> {
         request.check()?;
-        let numbers = self.numbers.clone();
-        self.read(|held| list_runs::list_runs(held, numbers, request)).await
+        let interned_names = self.interned_names.clone();
+        self.read(|held| list_runs::list_runs(held, interned_names, request)).await
     }
 
     async fn list_events(
@@ -507,23 +512,23 @@ impl Store for PostgresStore {
     }
 
     async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<StoredJournalEntry>> {
-        let numbers = self.numbers.clone();
-        self.read(|held| list_journal::list_journal(held, numbers, request)).await
+        let interned_names = self.interned_names.clone();
+        self.read(|held| list_journal::list_journal(held, interned_names, request)).await
     }
 
     async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<StoredJournalEntry>> {
-        let numbers = self.numbers.clone();
-        self.read(|held| list_audit::list_audit(held, numbers, request)).await
+        let interned_names = self.interned_names.clone();
+        self.read(|held| list_audit::list_audit(held, interned_names, request)).await
     }
 
     async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
-        let (numbers, workspace) = (self.numbers.clone(), workspace.cloned());
-        self.read(|held| journal::count_tallies(held, numbers, workspace)).await
+        let (interned_names, workspace) = (self.interned_names.clone(), workspace.cloned());
+        self.read(|held| journal::count_tallies(held, interned_names, workspace)).await
     }
 
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
-        let numbers = self.numbers.clone();
-        self.read(|held| list_doubts::list_doubts(held, numbers, request)).await
+        let interned_names = self.interned_names.clone();
+        self.read(|held| list_doubts::list_doubts(held, interned_names, request)).await
     }
 
     async fn claim_outbox(&self, request: ClaimOutbox) -> StoreResult<ClaimedOutbox> {
@@ -534,11 +539,10 @@ impl Store for PostgresStore {
     }
 
     async fn finish_outbox_message(&self, request: FinishOutboxMessage) -> StoreResult<bool> {
-        let numbers = self.numbers.clone();
-        let finished = self
-            .pools
-            .deliveries
-            .run(self.deadline, |held| finish_outbox_message::finish_outbox_message(held, numbers, request));
+        let interned_names = self.interned_names.clone();
+        let finished = self.pools.deliveries.run(self.deadline, |held| {
+            finish_outbox_message::finish_outbox_message(held, interned_names, request)
+        });
         finished.await.map_err(Fault::into_commit_error)
     }
 
@@ -547,8 +551,8 @@ impl Store for PostgresStore {
     }
 
     async fn list_outbox(&self, request: ListOutbox) -> StoreResult<Vec<OutboxMessage>> {
-        let numbers = self.numbers.clone();
-        self.read(|held| list_outbox::list_outbox(held, numbers, request)).await
+        let interned_names = self.interned_names.clone();
+        self.read(|held| list_outbox::list_outbox(held, interned_names, request)).await
     }
 
     async fn measure_outbox(&self) -> StoreResult<OutboxDepth> {

@@ -16,7 +16,7 @@ use tokio_postgres::error::SqlState;
 use crate::fault::{Fault, Verdict, describe, judge};
 use crate::hints::Hints;
 use crate::interned_names::InternedNames;
-use crate::job::{Entered, Needs, Verb};
+use crate::job::{EnqueuedAt, Needs, Verb};
 use crate::limits::{MAX_TRIES, RECONNECT_PAUSE};
 use crate::link::Link;
 use crate::pools::{HeldConnection, Pools};
@@ -65,7 +65,7 @@ pub(crate) struct Recorded<T> {
 #[derive(Debug)]
 pub(crate) struct Works {
     pub(crate) pools: Arc<Pools>,
-    pub(crate) numbers: Arc<InternedNames>,
+    pub(crate) interned_names: Arc<InternedNames>,
     pub(crate) tables: Arc<UserTables>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hints: Arc<Hints>,
@@ -93,7 +93,7 @@ impl Works {
         let Some(work) = request.work().downcast_ref::<PostgresWork>() else {
             return Err(StoreError::Refused("work on this store is given as PostgresWork".into()));
         };
-        let (entered, deadline) = (Entered::now(), self.pools.works.deadline());
+        let (entered, deadline) = (EnqueuedAt::now(), self.pools.works.deadline());
         let mut tries = 1;
         loop {
             let mut held = match self.pools.works.get().await {
@@ -202,7 +202,7 @@ impl Works {
         request.foresee(&mut needs);
         self.give_numbers(&needs).await?;
         let mut session =
-            Session::new(Link::Shared(transaction), &self.numbers, &self.tables, self.clock.now());
+            Session::new(Link::Shared(transaction), &self.interned_names, &self.tables, self.clock.now());
         session.prepare_for(&needs).await?;
         let outcome = request.apply(&mut session).await?;
         session.flush().await?;
@@ -214,13 +214,13 @@ impl Works {
         if needs.names.is_empty() && needs.workspaces.is_empty() {
             return Ok(());
         }
-        let held = self.pools.considered.get().await?;
+        let held = self.pools.rmw_lane.get().await?;
         for (workspace, workflow) in &needs.names {
-            self.numbers.give_workspace(held.link(), workspace).await?;
-            self.numbers.give_workflow(held.link(), workflow).await?;
+            self.interned_names.give_workspace(held.link(), workspace).await?;
+            self.interned_names.give_workflow(held.link(), workflow).await?;
         }
         for workspace in &needs.workspaces {
-            self.numbers.give_workspace(held.link(), workspace).await?;
+            self.interned_names.give_workspace(held.link(), workspace).await?;
         }
         held.give_back();
         Ok(())

@@ -13,23 +13,23 @@ use crate::store::PostgresStore;
 #[async_trait]
 impl WebhookStore for PostgresStore {
     async fn receive_event(&self, hook: NewInboundEvent) -> StoreResult<ReceiveOutcome> {
-        let (numbers, now) = (self.numbers(), self.now());
-        self.write_at_once(|held| inbound_events::receive_event(held, numbers, hook, now)).await
+        let (interned_names, now) = (self.interned_names(), self.now());
+        self.write_at_once(|held| inbound_events::receive_event(held, interned_names, hook, now)).await
     }
 
     async fn finish_event(&self, request: FinishInboundEvent) -> StoreResult<bool> {
-        let (numbers, now) = (self.numbers(), self.now());
-        self.write_at_once(|held| inbound_events::finish_event(held, numbers, request, now)).await
+        let (interned_names, now) = (self.interned_names(), self.now());
+        self.write_at_once(|held| inbound_events::finish_event(held, interned_names, request, now)).await
     }
 
     async fn find_inbound_event(&self, id: &InboundEventId) -> StoreResult<Option<InboundEvent>> {
-        let (numbers, id) = (self.numbers(), id.clone());
-        self.read(|held| inbound_events::find_inbound_event(held, numbers, id)).await
+        let (interned_names, id) = (self.interned_names(), id.clone());
+        self.read(|held| inbound_events::find_inbound_event(held, interned_names, id)).await
     }
 
     async fn list_inbound_events(&self, request: ListInboundEvents) -> StoreResult<Vec<InboundEvent>> {
-        let numbers = self.numbers();
-        self.read(|held| inbound_events::list_inbound_events(held, numbers, request)).await
+        let interned_names = self.interned_names();
+        self.read(|held| inbound_events::list_inbound_events(held, interned_names, request)).await
     }
 
     async fn list_unprocessed_events(

@@ -134,13 +134,13 @@ CREATE TABLE hapax_hooks (
     UNIQUE (workspace, source, event)
 ) STRICT;
 
--- Serves list_hooks: those of a workspace, newest first.
+-- Serves list_inbound_events: those of a workspace, newest first.
 CREATE INDEX hapax_hooks_of_workspace ON hapax_hooks (workspace);
 
--- Serves list_unprocessed_hooks. Nearly always empty.
+-- Serves list_unprocessed_events. Nearly always empty.
 CREATE INDEX hapax_hooks_unprocessed ON hapax_hooks (received_at) WHERE status = 0;
 
--- Serves purge_hooks: what has been processed, the oldest first.
+-- Serves purge_inbound_events: what has been processed, the oldest first.
 CREATE INDEX hapax_hooks_processed ON hapax_hooks (received_at) WHERE status > 0;
 
 -- Sources of webhooks and subscriptions are set up, too.

@@ -14,7 +14,7 @@ impl Verb for FinishInboundEvent {
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<bool, Fault> {
         let Some(workspace) = session.find_workspace(&self.id.workspace)? else { return Ok(false) };
-        let changed = session.prepare(include_str!("../sql/finish_hook.sql"))?.execute(params![
+        let changed = session.prepare(include_str!("../sql/finish_inbound_event.sql"))?.execute(params![
             workspace.0,
             self.id.source.as_str(),
             self.id.event,

@@ -17,7 +17,7 @@ pub(crate) fn find_hook_in(
     workspace: WorkspaceRowId,
     id: &InboundEventId,
 ) -> Result<Option<InboundEvent>, Fault> {
-    let mut find = statements.take(include_str!("../sql/find_hook.sql"))?;
+    let mut find = statements.take(include_str!("../sql/find_inbound_event.sql"))?;
     rows::at_most_one(find.query(params![workspace.0, id.source.as_str(), id.event])?, hook)
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn list_inbound_events(
     let source = request.source.as_ref().map(Name::as_str);
     let status = request.status.map(Code::code);
     let limit = request.limit.clamp(1, MAX_PAGE) as i64;
-    let mut list = connection.prepare_cached(include_str!("../sql/list_hooks.sql"))?;
+    let mut list = connection.prepare_cached(include_str!("../sql/list_inbound_events.sql"))?;
     rows::collect(list.query(params![workspace.0, before, source, status, limit])?, hook)
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn list_unprocessed_events(
 ) -> Result<Vec<InboundEvent>, Fault> {
     let (received_at, place) = request.after.map_or((i64::MIN, 0), |(at, place)| (millis(at), count(place)));
     let limit = request.limit.clamp(1, MAX_PAGE) as i64;
-    let mut list = connection.prepare_cached(include_str!("../sql/list_unprocessed_hooks.sql"))?;
+    let mut list = connection.prepare_cached(include_str!("../sql/list_unprocessed_events.sql"))?;
     rows::collect(list.query(params![millis(request.before), received_at, place, limit])?, hook)
 }
 

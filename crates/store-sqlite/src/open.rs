@@ -27,7 +27,7 @@ pub(crate) fn open(path: &Path, shared: bool, now: Timestamp) -> Result<Opened, 
     check_sqlite_version()?;
     let path = &find_or_create(path)?;
     let lock = owner_lock::take(path, shared, now).map_err(|why| match why {
-        NotTaken::Held(who) => OpenError::Owned { path: path.clone(), who },
+        NotTaken::OwnedBy(who) => OpenError::Owned { path: path.clone(), who },
         NotTaken::Io(error) => OpenError::from_io(path, &error),
     })?;
     let failed = |error| OpenError::from_sqlite(path, &error);

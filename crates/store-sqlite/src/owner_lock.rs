@@ -41,7 +41,7 @@ pub(crate) struct OwnerLock {
 #[derive(Debug)]
 pub(crate) enum NotTaken {
     /// Another process holds it.
-    Held(Owner),
+    OwnedBy(Owner),
     /// The file could not be made, locked or written.
     Io(std::io::Error),
 }
@@ -62,7 +62,7 @@ pub(crate) fn take(path: &Path, shared: bool, now: Timestamp) -> Result<OwnerLoc
     let locked = if shared { file.try_lock_shared() } else { file.try_lock() };
     match locked {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(NotTaken::Held(read(&mut file))),
+        Err(TryLockError::WouldBlock) => return Err(NotTaken::OwnedBy(read(&mut file))),
         Err(TryLockError::Error(error)) => return Err(error.into()),
     }
     let text = serde_json::json!({

@@ -22,10 +22,10 @@ impl Verb for PurgeInboundEvents {
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<usize, Fault> {
         let limit = self.limit.clamp(1, MAX_PURGE) as i64;
-        let mut list = session.prepare(include_str!("../sql/list_hooks_to_purge.sql"))?;
+        let mut list = session.prepare(include_str!("../sql/list_events_to_purge.sql"))?;
         let places: Vec<i64> =
             rows::collect(list.query(params![millis(self.before), limit])?, |mut row| row.get())?;
-        let mut delete = session.prepare(include_str!("../sql/delete_hook.sql"))?;
+        let mut delete = session.prepare(include_str!("../sql/delete_inbound_event.sql"))?;
         for place in &places {
             delete.execute([place])?;
         }

@@ -16,13 +16,13 @@ impl Verb for NewInboundEvent {
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<ReceiveOutcome, Fault> {
         let workspace = session.number_workspace(&self.id.workspace)?;
         if let Some(mut known) = find_hook_in(session.statements(), workspace, &self.id)? {
-            let mut add = session.prepare(include_str!("../sql/count_duplicate_hook.sql"))?;
+            let mut add = session.prepare(include_str!("../sql/count_duplicate_event.sql"))?;
             add.execute([count(known.place)])?;
             known.duplicates += 1;
             return Ok(ReceiveOutcome::Duplicate(known));
         }
         let now = session.now;
-        let place = session.prepare(include_str!("../sql/insert_hook.sql"))?.insert(params![
+        let place = session.prepare(include_str!("../sql/insert_inbound_event.sql"))?.insert(params![
             workspace.0,
             self.id.source.as_str(),
             self.id.event,

@@ -62,7 +62,7 @@ fn state(row: &mut Columns<'_>) -> Result<RequestState, Fault> {
     let instant = |at: Option<Timestamp>| at.ok_or_else(|| broken("a request without its instant"));
     match status {
         RequestStatus::InFlight => {
-            let token = token.ok_or_else(|| broken("a request in the hands of nobody"))?;
+            let token = token.ok_or_else(|| broken("a request that nobody holds"))?;
             Ok(RequestState::InFlight { token: WriteToken::from_stored(token), until: instant(until)? })
         }
         RequestStatus::Answered => Ok(RequestState::Answered {

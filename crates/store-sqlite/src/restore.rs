@@ -42,7 +42,7 @@ impl Restoring {
             return Err(OpenError::NoFolder { folder: folder.to_owned() }.into());
         }
         let lock = owner_lock::take(&target, false, now).map_err(|why| match why {
-            NotTaken::Held(who) => OpenError::Owned { path: target.clone(), who },
+            NotTaken::OwnedBy(who) => OpenError::Owned { path: target.clone(), who },
             NotTaken::Io(error) => OpenError::from_io(&target, &error),
         })?;
         let unfinished = Unfinished::beside(&target, "restoring");

@@ -38,7 +38,7 @@ impl InternedNames {
 /// One transaction, or a part of one that is judged by one instant.
 pub(crate) struct Session<'s, 'c> {
     statements: &'s Statements<'c>,
-    numbers: &'s mut InternedNames,
+    interned_names: &'s mut InternedNames,
     /// The instant everything is judged by.
     pub(crate) now: Timestamp,
 }
@@ -46,10 +46,10 @@ pub(crate) struct Session<'s, 'c> {
 impl<'s, 'c> Session<'s, 'c> {
     pub(crate) fn new(
         statements: &'s Statements<'c>,
-        numbers: &'s mut InternedNames,
+        interned_names: &'s mut InternedNames,
         now: Timestamp,
     ) -> Self {
-        Session { statements, numbers, now }
+        Session { statements, interned_names, now }
     }
 
     pub(crate) fn connection(&self) -> &'c Connection {
@@ -67,25 +67,25 @@ impl<'s, 'c> Session<'s, 'c> {
     }
 
     pub(crate) fn find_workspace(&mut self, name: &WorkspaceId) -> Result<Option<WorkspaceRowId>, Fault> {
-        if let Some(number) = self.numbers.workspaces.get(name) {
+        if let Some(number) = self.interned_names.workspaces.get(name) {
             return Ok(Some(*number));
         }
         let mut find = self.prepare(include_str!("../sql/find_workspace.sql"))?;
         let found = find.query_row([name.as_str()], |row| row.get(0)).optional()?.map(WorkspaceRowId);
         if let Some(number) = found {
-            self.numbers.workspaces.insert(name.clone(), number);
+            self.interned_names.workspaces.insert(name.clone(), number);
         }
         Ok(found)
     }
 
     pub(crate) fn find_workflow(&mut self, name: &Name) -> Result<Option<WorkflowRowId>, Fault> {
-        if let Some(number) = self.numbers.workflows.get(name) {
+        if let Some(number) = self.interned_names.workflows.get(name) {
             return Ok(Some(*number));
         }
         let mut find = self.prepare(include_str!("../sql/find_workflow.sql"))?;
         let found = find.query_row([name.as_str()], |row| row.get(0)).optional()?.map(WorkflowRowId);
         if let Some(number) = found {
-            self.numbers.workflows.insert(name.clone(), number);
+            self.interned_names.workflows.insert(name.clone(), number);
         }
         Ok(found)
     }
@@ -97,7 +97,7 @@ impl<'s, 'c> Session<'s, 'c> {
         }
         let mut insert = self.prepare(include_str!("../sql/insert_workspace.sql"))?;
         let number = WorkspaceRowId(insert.query_row([name.as_str()], |row| row.get(0))?);
-        self.numbers.workspaces.insert(name.clone(), number);
+        self.interned_names.workspaces.insert(name.clone(), number);
         Ok(number)
     }
 
@@ -108,7 +108,7 @@ impl<'s, 'c> Session<'s, 'c> {
         }
         let mut insert = self.prepare(include_str!("../sql/insert_workflow.sql"))?;
         let number = WorkflowRowId(insert.query_row([name.as_str()], |row| row.get(0))?);
-        self.numbers.workflows.insert(name.clone(), number);
+        self.interned_names.workflows.insert(name.clone(), number);
         Ok(number)
     }
 

@@ -47,7 +47,7 @@ pub struct SqliteStore {
     /// `None` if the file was opened to look only.
     inbox: Option<mpsc::Sender<Message>>,
     /// `None` if other processes write to the file: only the thread may wait for them.
-    pen: Option<WriterHandle>,
+    writer_handle: Option<WriterHandle>,
     thread: Mutex<Option<JoinHandle<()>>>,
     under_way: AtomicUsize,
 }
@@ -73,7 +73,7 @@ impl SqliteStore {
                 clock,
                 readers,
                 inbox: None,
-                pen: None,
+                writer_handle: None,
                 thread: Mutex::new(None),
                 under_way: AtomicUsize::new(0),
             });
@@ -83,13 +83,13 @@ impl SqliteStore {
         let reader = open_for_reading(&path, pages).map_err(|error| OpenError::from_sqlite(&path, &error))?;
         let readers = Readers::new(path.clone(), reader, pages);
         let spawned = Writer::new(opened, clock.clone()).and_then(writer_thread::spawn);
-        let (inbox, pen, thread) = spawned.map_err(|error| OpenError::from_io(&path, &error))?;
+        let (inbox, writer_handle, thread) = spawned.map_err(|error| OpenError::from_io(&path, &error))?;
         Ok(SqliteStore {
             path,
             clock,
             readers,
             inbox: Some(inbox),
-            pen: (!options.shared).then_some(pen),
+            writer_handle: (!options.shared).then_some(writer_handle),
             thread: Mutex::new(Some(thread)),
             under_way: AtomicUsize::new(0),
         })
@@ -136,8 +136,14 @@ impl SqliteStore {
     /// Writes on this very thread, if that is likely to be done sooner than the thread that writes would be woken; otherwise the
     /// task is given back.
     fn write_here(&self, inbox: &mpsc::Sender<Message>, task: Box<dyn Task>) -> Option<Box<dyn Task>> {
-        let Some(Ok(mut pen)) = self.pen.as_ref().map(|pen| pen.try_lock()) else { return Some(task) };
-        let Some(writer) = pen.as_mut().filter(|writer| writer.is_quick()) else { return Some(task) };
+        let Some(Ok(mut writer_handle)) =
+            self.writer_handle.as_ref().map(|writer_handle| writer_handle.try_lock())
+        else {
+            return Some(task);
+        };
+        let Some(writer) = writer_handle.as_mut().filter(|writer| writer.is_quick()) else {
+            return Some(task);
+        };
         writer.write_batch(&mut vec![task]);
         if writer.wants_checkpoint() {
             // If its queue is full, it will look all the same.

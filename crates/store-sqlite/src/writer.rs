@@ -25,7 +25,7 @@ pub(crate) struct Writer {
     path: PathBuf,
     identity: FileIdentity,
     clock: Arc<dyn Clock>,
-    numbers: InternedNames,
+    interned_names: InternedNames,
     /// `None` after an error that the connection must not outlive.
     connection: Option<Connection>,
     /// How long the last COMMIT took.
@@ -62,7 +62,7 @@ impl Writer {
     pub(crate) fn new(opened: Opened, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
         let Opened { path, writer, lock } = opened;
         let identity = FileIdentity::of(&path)?;
-        let (numbers, connection) = (InternedNames::default(), Some(writer));
+        let (interned_names, connection) = (InternedNames::default(), Some(writer));
         // Nothing is known about the disk yet.
         let (took, commits_since_look) = (Duration::MAX, 0);
         let (is_starved, is_full) = (false, false);
@@ -70,7 +70,7 @@ impl Writer {
             path,
             identity,
             clock,
-            numbers,
+            interned_names,
             connection,
             took,
             commits_since_look,
@@ -119,7 +119,7 @@ impl Writer {
         };
         // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
         let now = self.clock.now();
-        let outcome = transact(&connection, &mut self.numbers, now, batch);
+        let outcome = transact(&connection, &mut self.interned_names, now, batch);
         self.commits_since_look += 1;
         let (trouble, code) = match outcome {
             Ok(took) => {
@@ -129,7 +129,7 @@ impl Writer {
             }
             Err(failed) => failed,
         };
-        self.numbers.forget();
+        self.interned_names.forget();
         self.is_full |= code == Some(ErrorCode::DiskFull);
         let rolled_back = connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok();
         if rolled_back && !needs_new_connection(code) {
@@ -169,14 +169,14 @@ impl Writer {
 /// Runs the batch in one transaction, and says how long the commit took; an error comes with what SQLite called it.
 fn transact(
     connection: &Connection,
-    numbers: &mut InternedNames,
+    interned_names: &mut InternedNames,
     now: Timestamp,
     batch: &mut [Box<dyn Task>],
 ) -> Result<Duration, (Trouble, Option<ErrorCode>)> {
     execute(connection, "BEGIN IMMEDIATE")
         .map_err(|error| (Trouble::NotBegun(rolled_back(&error)), error.sqlite_error_code()))?;
     let statements = Statements::new(connection);
-    let mut session = Session::new(&statements, numbers, now);
+    let mut session = Session::new(&statements, interned_names, now);
     for (at, task) in batch.iter_mut().enumerate() {
         task.apply(&mut session).map_err(|fault| {
             let code = fault.code();

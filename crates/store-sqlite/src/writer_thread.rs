@@ -1,5 +1,5 @@
 //! The writer thread. It takes everything that waits into one batch. An operation without
-//! competition need not wake it: the caller takes the pen and writes the operation itself.
+//! competition need not wake it: the caller takes the writer and writes the operation itself.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -30,8 +30,8 @@ pub(crate) fn spawn(
     writer: Writer,
 ) -> std::io::Result<(mpsc::Sender<Message>, WriterHandle, JoinHandle<()>)> {
     let (sender, inbox) = mpsc::channel(MAX_QUEUED);
-    let pen: WriterHandle = Arc::new(Mutex::new(Some(writer)));
-    let shared = pen.clone();
+    let writer_handle: WriterHandle = Arc::new(Mutex::new(Some(writer)));
+    let shared = writer_handle.clone();
     let thread = std::thread::Builder::new().name("hapax-sqlite-writer".into()).spawn(move || {
         let closers = run(&shared, inbox);
         // The file is closed before the confirmation.
@@ -40,16 +40,16 @@ pub(crate) fn spawn(
             let _ = closed.send(());
         }
     })?;
-    Ok((sender, pen, thread))
+    Ok((sender, writer_handle, thread))
 }
 
-/// A panic with the pen left a transaction in an unknown state: nothing is written after it.
-fn take(pen: &WriterHandle) -> MutexGuard<'_, Option<Writer>> {
-    pen.lock().expect("whoever writes does not panic")
+/// A panic while holding the writer left a transaction in an unknown state: nothing is written after it.
+fn take(writer_handle: &WriterHandle) -> MutexGuard<'_, Option<Writer>> {
+    writer_handle.lock().expect("whoever writes does not panic")
 }
 
 /// Works until all senders are gone; returns the callers that wait for that.
-fn run(pen: &WriterHandle, mut inbox: mpsc::Receiver<Message>) -> Vec<oneshot::Sender<()>> {
+fn run(writer_handle: &WriterHandle, mut inbox: mpsc::Receiver<Message>) -> Vec<oneshot::Sender<()>> {
     let mut messages = Vec::with_capacity(MAX_BATCH);
     let mut batch = Vec::with_capacity(MAX_BATCH);
     let mut closers = Vec::new();
@@ -66,8 +66,8 @@ fn run(pen: &WriterHandle, mut inbox: mpsc::Receiver<Message>) -> Vec<oneshot::S
             }
         }
         last = batch.len();
-        let mut pen = take(pen);
-        let writer = pen.as_mut().expect("this thread alone takes it away, at its end");
+        let mut writer_handle = take(writer_handle);
+        let writer = writer_handle.as_mut().expect("this thread alone takes it away, at its end");
         writer.write_batch(&mut batch);
         writer.checkpoint();
     }

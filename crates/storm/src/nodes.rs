@@ -46,7 +46,7 @@ pub struct Node {
     options: NodeOptions,
     process: Mutex<Option<Process>>,
     url: watch::Sender<Option<String>>,
-    told: Arc<Told>,
+    told: Arc<NodeLog>,
 }
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ struct Process {
 
 /// Logs of a node's processes.
 #[derive(Debug, Default)]
-struct Told {
+struct NodeLog {
     first_key: Mutex<Option<String>>,
     panics: Mutex<Vec<String>>,
 }
@@ -205,7 +205,7 @@ impl Drop for Node {
 }
 
 /// Copies what a process says to its log, and takes its address and its panics from it.
-fn follow_errors(errors: impl BufRead, mut log: File, url: &watch::Sender<Option<String>>, told: &Told) {
+fn follow_errors(errors: impl BufRead, mut log: File, url: &watch::Sender<Option<String>>, told: &NodeLog) {
     for line in errors.lines().map_while(Result::ok) {
         let _ = writeln!(log, "{line}");
         if line.starts_with("hapax: serving")

@@ -29,7 +29,7 @@ impl MessageId {
 
     /// The id for `key`, such as the key of an after-effect. The same key always gives the same id, whatever characters
     /// it has. `scope` separates equal keys in different places.
-    pub fn of_key(scope: &str, key: &str) -> Self {
+    pub fn from_key(scope: &str, key: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(b"hapax webhook message\0");
         // The length separates ("a", "bc") from ("ab", "c").

@@ -120,10 +120,10 @@ fn nothing_is_signed_without_a_secret_or_with_a_clock_that_is_wrong() {
 #[test]
 fn the_id_of_a_message_comes_from_its_key_alone() {
     let key = "0190b3c2-0000-7000-8000-000000000000:notify.3";
-    let message = MessageId::of_key("w", key);
-    assert_eq!(message, MessageId::of_key("w", key));
-    assert_ne!(message, MessageId::of_key("v", key));
-    assert_ne!(MessageId::of_key("a", "bc"), MessageId::of_key("ab", "c"));
+    let message = MessageId::from_key("w", key);
+    assert_eq!(message, MessageId::from_key("w", key));
+    assert_ne!(message, MessageId::from_key("v", key));
+    assert_ne!(MessageId::from_key("a", "bc"), MessageId::from_key("ab", "c"));
     assert!(MessageId::new(message.as_str()).is_ok());
     assert_eq!(message.as_str(), "msg_5fe04ccb3afde24f11d951b48c90cb33");
     for bad in ["", "a.b", "a b", "é", "a\n", &"m".repeat(256)] {

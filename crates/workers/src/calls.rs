@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::items::WireFailure;
 use crate::limits::HOLD_MARGIN;
 use crate::mailbox::{Envelope, WorkId};
-use crate::messages::{AbortCall, CallAction, CallTask, ToldEntity, text_of};
+use crate::messages::{AbortCall, CallAction, CallTask, EntityMessage, text_of};
 use crate::session::Session;
 use crate::workers::Workers;
 
@@ -156,7 +156,7 @@ impl Workers {
         let data: RawJson = step.entity.data.to().map_err(unreadable)?;
         let input: RawJson = step.input.to().map_err(unreadable)?;
         let message = |call: &str| {
-            let entity = ToldEntity {
+            let entity = EntityMessage {
                 kind: step.entity.entity.kind.as_str(),
                 id: step.entity.entity.id.as_str(),
                 status: step.entity.status.as_str(),

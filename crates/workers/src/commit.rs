@@ -106,7 +106,7 @@ fn submit(session: &Arc<Session>, asked: api::CommitWorkerSession) -> Arc<Commit
                     why: "closed",
                     problem: None,
                 };
-                session.post(Envelope::new(text_of(&forget)).of_commit(Some(commit.clone())));
+                session.post(Envelope::new(text_of(&forget)).in_commit(Some(commit.clone())));
                 commit.done();
             }
         }

@@ -150,7 +150,7 @@ impl RunLink {
             let mut state = self.state();
             (state.awaited_by.take(), state.last_commit.clone())
         };
-        post(&self.session, envelope.of_commit(last_commit));
+        post(&self.session, envelope.in_commit(last_commit));
         if let Some(commit) = awaited_by {
             commit.done();
         }

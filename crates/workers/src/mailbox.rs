@@ -69,7 +69,7 @@ impl Envelope {
         self
     }
 
-    pub(crate) fn of_commit(mut self, commit: Option<Arc<CommitGate>>) -> Self {
+    pub(crate) fn in_commit(mut self, commit: Option<Arc<CommitGate>>) -> Self {
         self.commit = commit.filter(|commit| !commit.is_answered());
         self
     }
@@ -331,12 +331,12 @@ mod tests {
     fn what_a_commit_waits_for_goes_with_its_answer() {
         let mut mailbox = Mailbox::default();
         let commit = CommitGate::of(1);
-        mailbox.push(Envelope::new("of the commit".into()).of_commit(Some(commit.clone())));
+        mailbox.push(Envelope::new("of the commit".into()).in_commit(Some(commit.clone())));
         mailbox.push(Envelope::new("other".into()));
         assert_eq!(told(&mut mailbox, Lane::Poll, 1), ["other"]);
         assert_eq!(told(&mut mailbox, Lane::Commit, 1), ["of the commit"]);
         commit.answer();
-        mailbox.push(Envelope::new("later".into()).of_commit(Some(commit)));
+        mailbox.push(Envelope::new("later".into()).in_commit(Some(commit)));
         assert_eq!(told(&mut mailbox, Lane::Poll, 1), ["later"]);
     }
 

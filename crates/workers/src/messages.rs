@@ -11,16 +11,20 @@ use crate::items::class_name;
 /// A failure on the wire.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ToldFailure<'a> {
+pub(crate) struct FailureMessage<'a> {
     message: &'a str,
     class: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'a str>,
 }
 
-impl<'a> From<&'a Failure> for ToldFailure<'a> {
+impl<'a> From<&'a Failure> for FailureMessage<'a> {
     fn from(failure: &'a Failure) -> Self {
-        ToldFailure { message: failure.message(), class: class_name(failure.class()), code: failure.code() }
+        FailureMessage {
+            message: failure.message(),
+            class: class_name(failure.class()),
+            code: failure.code(),
+        }
     }
 }
 
@@ -80,7 +84,7 @@ pub(crate) struct CallTask<'a> {
 
 /// An entity, as an action sees it.
 #[derive(Serialize)]
-pub(crate) struct ToldEntity<'a> {
+pub(crate) struct EntityMessage<'a> {
     #[serde(rename = "type")]
     pub(crate) kind: &'a str,
     pub(crate) id: &'a str,
@@ -96,7 +100,7 @@ pub(crate) struct CallAction<'a> {
     pub(crate) kind: &'static str,
     pub(crate) call: &'a str,
     pub(crate) name: &'a str,
-    pub(crate) entity: ToldEntity<'a>,
+    pub(crate) entity: EntityMessage<'a>,
     pub(crate) step: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) requester: Option<&'a str>,
@@ -126,7 +130,7 @@ pub(crate) struct Resolved<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<&'a RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) failure: Option<ToldFailure<'a>>,
+    pub(crate) failure: Option<FailureMessage<'a>>,
 }
 
 /// Stops an attempt.
@@ -172,7 +176,7 @@ struct Record<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<&'a serde_json::value::RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<ToldFailure<'a>>,
+    failure: Option<FailureMessage<'a>>,
 }
 
 /// Text of a message.

@@ -359,8 +359,8 @@ impl RemoteWorkflow {
             }
             Begun::Open { mut future, is_step } => {
                 // The first look at an operation belongs to the turn of its request.
-                let looked = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
-                match looked {
+                let polled = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
+                match polled {
                     Poll::Ready(outcome) => self.ready.push_back((op, outcome)),
                     Poll::Pending => {
                         if is_step {

@@ -75,8 +75,8 @@ impl Shop {
             modules: Vec::new(),
             entity_tables: Default::default(),
         };
-        let hands = HostServices::new().secrets(Arc::new(Safe));
-        let server = Server::launch(hapax.engine()?.clone(), hands, options).await?;
+        let services = HostServices::new().secrets(Arc::new(Safe));
+        let server = Server::launch(hapax.engine()?.clone(), services, options).await?;
         let admin = admin_key(&server).await?;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);

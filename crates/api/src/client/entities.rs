@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::routes::{Document, Made, Paging, segment};
 use super::sending::Ask;
-use super::{Client, ClientError, Terms};
+use super::{Client, ClientError, RequestOptions};
 use crate::{
     AddEntityNote, CreateEntity, CreatedEntity, DiagramFormat, Entity, EntityDetail, EntityWorkflow,
     EntityWorkflowSummary, JournalEntry, Operation, OperationDetail, OperationStatus, OverrideStep, Page,
@@ -30,12 +30,12 @@ impl Client {
     pub async fn create_entity_workflow(
         &self,
         document: Document<'_>,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Made<EntityWorkflow>, ClientError> {
         let path = "/api/v1/entity-workflows".to_owned();
         self.make(match document {
-            Document::Json(text) => Ask::change_text(path, "application/json", text, terms)?,
-            Document::Yaml(text) => Ask::change_text(path, "application/yaml", text, terms)?,
+            Document::Json(text) => Ask::change_text(path, "application/json", text, options)?,
+            Document::Yaml(text) => Ask::change_text(path, "application/yaml", text, options)?,
         })
         .await
     }
@@ -53,8 +53,8 @@ impl Client {
             Document::Json(text) => ("application/json", text),
             Document::Yaml(text) => ("application/yaml", text),
         };
-        let terms = Terms { idempotency_key: None, if_version };
-        self.make(Ask::put_text(path, kind, text, terms)?).await
+        let options = RequestOptions { idempotency_key: None, if_version };
+        self.make(Ask::put_text(path, kind, text, options)?).await
     }
 
     /// Entity workflows, in the order of their ids.
@@ -90,9 +90,9 @@ impl Client {
         &self,
         kind: &str,
         asked: &CreateEntity,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<CreatedEntity, ClientError> {
-        self.call(Ask::change(format!("/api/v1/entities/{}", segment(kind)?), asked, terms)?).await
+        self.call(Ask::change(format!("/api/v1/entities/{}", segment(kind)?), asked, options)?).await
     }
 
     /// Entities of one type, in the order of their ids.
@@ -126,10 +126,10 @@ impl Client {
         step: &str,
         asked: &TakeStep,
         wait: Option<Duration>,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<TakenStep, ClientError> {
         let path = entity_path(kind, id, &format!("/steps/{}", segment(step)?))?;
-        self.call(waiting(Ask::change(path, asked, terms)?, wait)).await
+        self.call(waiting(Ask::change(path, asked, options)?, wait)).await
     }
 
     /// Forces an irreversible step that may have happened already. For managers.
@@ -139,10 +139,10 @@ impl Client {
         step: &str,
         asked: &OverrideStep,
         wait: Option<Duration>,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<TakenStep, ClientError> {
         let path = entity_path(kind, id, &format!("/steps/{}/override", segment(step)?))?;
-        self.call(waiting(Ask::change(path, asked, terms)?, wait)).await
+        self.call(waiting(Ask::change(path, asked, options)?, wait)).await
     }
 
     /// Adds a note to an entity.
@@ -151,9 +151,9 @@ impl Client {
         kind: &str,
         id: &str,
         asked: &AddEntityNote,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<JournalEntry, ClientError> {
-        self.call(Ask::change(entity_path(kind, id, "/notes")?, asked, terms)?).await
+        self.call(Ask::change(entity_path(kind, id, "/notes")?, asked, options)?).await
     }
 
     /// Notes on an entity, oldest first.
@@ -209,10 +209,10 @@ impl Client {
         &self,
         id: &str,
         asked: &ResolveOperation,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Operation, ClientError> {
         let path = format!("/api/v1/operations/{}/resolve", segment(id)?);
-        self.call(Ask::change(path, asked, terms)?).await
+        self.call(Ask::change(path, asked, options)?).await
     }
 }
 

@@ -75,7 +75,7 @@ impl ClientError {
         }
     }
 
-    pub(super) fn of_transport(error: &reqwest::Error) -> Self {
+    pub(super) fn from_transport(error: &reqwest::Error) -> Self {
         let causes = || std::iter::successors(error.source(), |cause| (*cause).source());
         if let Some(refused) = causes().find_map(tls_error) {
             return ClientError::Tls(refused.to_string());

@@ -89,7 +89,7 @@ impl Follower {
                 was_sent: true,
             };
             let chunk = timeout(STREAM_SILENCE, response.chunk()).await.map_err(|_| silent())?;
-            match chunk.map_err(|error| ClientError::of_transport(&error))? {
+            match chunk.map_err(|error| ClientError::from_transport(&error))? {
                 Some(chunk) => text.take(&chunk)?,
                 None => {
                     self.stream = None;

@@ -6,7 +6,7 @@ use reqwest::StatusCode;
 
 use super::routes::{Paging, segment, spelled};
 use super::sending::Ask;
-use super::{Client, ClientError, Terms};
+use super::{Client, ClientError, RequestOptions};
 use crate::{
     CreatePromise, CreateSettleToken, EarlySettlement, IssuedSettleToken, KeptSettlement, Page, Promise,
     PromiseStatus, RejectPromise, ResolvePromise, SettledPromise,
@@ -29,13 +29,17 @@ pub enum Settled {
     /// The promise holds this settlement.
     Promise(Box<SettledPromise>),
     /// No promise has this key yet. The settlement is kept for it.
-    Kept(KeptSettlement),
+    KeptEarly(KeptSettlement),
 }
 
 impl Client {
     /// Creates a promise without a run.
-    pub async fn create_promise(&self, asked: &CreatePromise, terms: Terms) -> Result<Promise, ClientError> {
-        self.call(Ask::change("/api/v1/promises".into(), asked, terms)?).await
+    pub async fn create_promise(
+        &self,
+        asked: &CreatePromise,
+        options: RequestOptions,
+    ) -> Result<Promise, ClientError> {
+        self.call(Ask::change("/api/v1/promises".into(), asked, options)?).await
     }
 
     /// Promises, in the order of their ids.
@@ -65,9 +69,9 @@ impl Client {
         &self,
         promise: &str,
         asked: &ResolvePromise,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Settled, ClientError> {
-        self.settle(Ask::change(promise_path(promise, "/resolve")?, asked, terms)?).await
+        self.settle(Ask::change(promise_path(promise, "/resolve")?, asked, options)?).await
     }
 
     /// Says that there will be no value.
@@ -75,9 +79,9 @@ impl Client {
         &self,
         promise: &str,
         asked: &RejectPromise,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Settled, ClientError> {
-        self.settle(Ask::change(promise_path(promise, "/reject")?, asked, terms)?).await
+        self.settle(Ask::change(promise_path(promise, "/reject")?, asked, options)?).await
     }
 
     /// Creates a token that settles the promise without a credential. The response shows the token
@@ -104,7 +108,7 @@ impl Client {
     async fn settle(&self, ask: Ask) -> Result<Settled, ClientError> {
         let answer = self.send(ask).await?;
         match answer.status {
-            StatusCode::ACCEPTED => Ok(Settled::Kept(answer.json()?)),
+            StatusCode::ACCEPTED => Ok(Settled::KeptEarly(answer.json()?)),
             _ => Ok(Settled::Promise(Box::new(answer.json()?))),
         }
     }

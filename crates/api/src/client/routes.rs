@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 
 use super::sending::Ask;
-use super::{Client, ClientError, Terms};
+use super::{Client, ClientError, RequestOptions};
 use crate::{
     AddNote, AnswerApproval, CancelRun, ChangeDefinition, CreateCredential, CreateRun, CreateRunBatch,
     CreateWorkspace, CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health,
@@ -117,12 +117,12 @@ impl Client {
     pub async fn upload_definition(
         &self,
         document: Document<'_>,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Made<Definition>, ClientError> {
         let path = "/api/v1/workflow-definitions".to_owned();
         self.make(match document {
-            Document::Json(text) => Ask::change_text(path, "application/json", text, terms)?,
-            Document::Yaml(text) => Ask::change_text(path, "application/yaml", text, terms)?,
+            Document::Json(text) => Ask::change_text(path, "application/json", text, options)?,
+            Document::Yaml(text) => Ask::change_text(path, "application/yaml", text, options)?,
         })
         .await
     }
@@ -137,10 +137,10 @@ impl Client {
         &self,
         id: &str,
         change: &ChangeDefinition,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Definition, ClientError> {
         let path = format!("/api/v1/workflow-definitions/{}", segment(id)?);
-        self.call(Ask::patch(path, change, terms)?).await
+        self.call(Ask::patch(path, change, options)?).await
     }
 
     /// Deletes a definition that no open run needs; answers with the definition as it was.
@@ -148,10 +148,10 @@ impl Client {
         &self,
         id: &str,
         reason: Option<&str>,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Definition, ClientError> {
         let path = format!("/api/v1/workflow-definitions/{}", segment(id)?);
-        self.call(Ask::delete(with_reason(path, reason), terms)?).await
+        self.call(Ask::delete(with_reason(path, reason), options)?).await
     }
 
     /// One definition with its document.
@@ -163,8 +163,12 @@ impl Client {
 /// Runs.
 impl Client {
     /// Starts a run, at most once per key.
-    pub async fn create_run(&self, asked: &CreateRun, terms: Terms) -> Result<CreatedRun, ClientError> {
-        self.call(Ask::change("/api/v1/workflow-runs".into(), asked, terms)?).await
+    pub async fn create_run(
+        &self,
+        asked: &CreateRun,
+        options: RequestOptions,
+    ) -> Result<CreatedRun, ClientError> {
+        self.call(Ask::change("/api/v1/workflow-runs".into(), asked, options)?).await
     }
 
     /// Starts a run without an idempotency key, so the request is sent once. A workflow that requires a key rejects it.
@@ -176,9 +180,9 @@ impl Client {
     pub async fn create_runs(
         &self,
         asked: &CreateRunBatch,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<CreatedRunBatch, ClientError> {
-        self.call(Ask::change("/api/v1/workflow-runs/batch".into(), asked, terms)?).await
+        self.call(Ask::change("/api/v1/workflow-runs/batch".into(), asked, options)?).await
     }
 
     /// Runs, newest first.
@@ -208,23 +212,43 @@ impl Client {
     }
 
     /// Asks a run to undo what it can and end.
-    pub async fn cancel_run(&self, id: &str, asked: &CancelRun, terms: Terms) -> Result<Run, ClientError> {
-        self.call(Ask::change(run_path(id, "/cancel")?, asked, terms)?).await
+    pub async fn cancel_run(
+        &self,
+        id: &str,
+        asked: &CancelRun,
+        options: RequestOptions,
+    ) -> Result<Run, ClientError> {
+        self.call(Ask::change(run_path(id, "/cancel")?, asked, options)?).await
     }
 
     /// Asks a run to stop at the next boundary.
-    pub async fn pause_run(&self, id: &str, asked: &SteerRun, terms: Terms) -> Result<Run, ClientError> {
-        self.call(Ask::change(run_path(id, "/pause")?, asked, terms)?).await
+    pub async fn pause_run(
+        &self,
+        id: &str,
+        asked: &SteerRun,
+        options: RequestOptions,
+    ) -> Result<Run, ClientError> {
+        self.call(Ask::change(run_path(id, "/pause")?, asked, options)?).await
     }
 
     /// Lets a paused run go on.
-    pub async fn resume_run(&self, id: &str, asked: &SteerRun, terms: Terms) -> Result<Run, ClientError> {
-        self.call(Ask::change(run_path(id, "/resume")?, asked, terms)?).await
+    pub async fn resume_run(
+        &self,
+        id: &str,
+        asked: &SteerRun,
+        options: RequestOptions,
+    ) -> Result<Run, ClientError> {
+        self.call(Ask::change(run_path(id, "/resume")?, asked, options)?).await
     }
 
     /// Reopens a failed run.
-    pub async fn retry_run(&self, id: &str, asked: &RetryRun, terms: Terms) -> Result<Run, ClientError> {
-        self.call(Ask::change(run_path(id, "/retry")?, asked, terms)?).await
+    pub async fn retry_run(
+        &self,
+        id: &str,
+        asked: &RetryRun,
+        options: RequestOptions,
+    ) -> Result<Run, ClientError> {
+        self.call(Ask::change(run_path(id, "/retry")?, asked, options)?).await
     }
 
     /// What a retry would do to the effects of a failed run. Changes nothing.
@@ -238,9 +262,9 @@ impl Client {
         &self,
         id: &str,
         asked: &SendSignal,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<SentSignal, ClientError> {
-        self.call(Ask::change(run_path(id, "/signals")?, asked, terms)?).await
+        self.call(Ask::change(run_path(id, "/signals")?, asked, options)?).await
     }
 
     /// Answers an approval that a run asks for.
@@ -249,10 +273,10 @@ impl Client {
         id: &str,
         step: &str,
         asked: &AnswerApproval,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<SentSignal, ClientError> {
         let path = run_path(id, &format!("/approvals/{}", segment(step)?))?;
-        self.call(Ask::change(path, asked, terms)?).await
+        self.call(Ask::change(path, asked, options)?).await
     }
 
     /// Result of a run, after waiting up to `wait` for its end.
@@ -292,9 +316,9 @@ impl Client {
         &self,
         id: &str,
         asked: &AddNote,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<JournalEntry, ClientError> {
-        self.call(Ask::change(run_path(id, "/notes")?, asked, terms)?).await
+        self.call(Ask::change(run_path(id, "/notes")?, asked, options)?).await
     }
 
     /// Actions of people in the workspace, oldest first.
@@ -317,10 +341,10 @@ impl Client {
         run: &str,
         step: &str,
         asked: &ResolveDoubt,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<ResolvedDoubt, ClientError> {
         let path = format!("/api/v1/doubts/{}/{}/resolve", segment(run)?, segment(step)?);
-        self.call(Ask::change(path, asked, terms)?).await
+        self.call(Ask::change(path, asked, options)?).await
     }
 }
 
@@ -343,9 +367,9 @@ impl Client {
         key: &str,
         credential: Option<&str>,
         asked: &ReleaseKey,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<KeyRecord, ClientError> {
-        self.call(Ask::change(key_path(scope, key, "/release", credential)?, asked, terms)?).await
+        self.call(Ask::change(key_path(scope, key, "/release", credential)?, asked, options)?).await
     }
 }
 
@@ -355,9 +379,9 @@ impl Client {
     pub async fn create_workspace(
         &self,
         asked: &CreateWorkspace,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Made<Workspace>, ClientError> {
-        self.make(Ask::change("/api/v1/workspaces".into(), asked, terms)?).await
+        self.make(Ask::change("/api/v1/workspaces".into(), asked, options)?).await
     }
 
     /// Workspaces of the installation.
@@ -406,9 +430,9 @@ impl Client {
         &self,
         id: &str,
         asked: &RevokeCredential,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Credential, ClientError> {
-        self.call(Ask::change(format!("/api/v1/credentials/{}/revoke", segment(id)?), asked, terms)?).await
+        self.call(Ask::change(format!("/api/v1/credentials/{}/revoke", segment(id)?), asked, options)?).await
     }
 }
 

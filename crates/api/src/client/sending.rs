@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::limits::{ANSWER_TIMEOUT, FIRST_PAUSE, MAX_ANSWER_BYTES, MAX_ECHO_CHARS, MAX_PAUSE};
-use super::{Client, ClientError, Terms};
+use super::{Client, ClientError, RequestOptions};
 use crate::Problem;
 
 /// One request to send.
@@ -43,8 +43,12 @@ impl Ask {
     }
 
     /// A change under a key.
-    pub(super) fn change<T: Serialize>(target: String, body: &T, terms: Terms) -> Result<Self, ClientError> {
-        Ask::change_once(target, body)?.under(terms)
+    pub(super) fn change<T: Serialize>(
+        target: String,
+        body: &T,
+        options: RequestOptions,
+    ) -> Result<Self, ClientError> {
+        Ask::change_once(target, body)?.under(options)
     }
 
     /// A change whose body is text of this media type.
@@ -52,20 +56,24 @@ impl Ask {
         target: String,
         kind: &'static str,
         text: &str,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Self, ClientError> {
         let body = Some((kind, text.as_bytes().to_vec()));
-        Ask { method: Method::POST, target, body, headers: Vec::new(), is_repeatable: false }.under(terms)
+        Ask { method: Method::POST, target, body, headers: Vec::new(), is_repeatable: false }.under(options)
     }
 
     /// A change of some fields, under a key.
-    pub(super) fn patch<T: Serialize>(target: String, body: &T, terms: Terms) -> Result<Self, ClientError> {
-        Ok(Ask { method: Method::PATCH, ..Ask::change(target, body, terms)? })
+    pub(super) fn patch<T: Serialize>(
+        target: String,
+        body: &T,
+        options: RequestOptions,
+    ) -> Result<Self, ClientError> {
+        Ok(Ask { method: Method::PATCH, ..Ask::change(target, body, options)? })
     }
 
     /// A removal, under a key.
-    pub(super) fn delete(target: String, terms: Terms) -> Result<Self, ClientError> {
-        Ask { method: Method::DELETE, ..Ask::read(target) }.under(terms)
+    pub(super) fn delete(target: String, options: RequestOptions) -> Result<Self, ClientError> {
+        Ask { method: Method::DELETE, ..Ask::read(target) }.under(options)
     }
 
     /// A replacement by text of this media type, under a key.
@@ -73,18 +81,18 @@ impl Ask {
         target: String,
         kind: &'static str,
         text: &str,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Self, ClientError> {
-        Ok(Ask { method: Method::PUT, ..Ask::change_text(target, kind, text, terms)? })
+        Ok(Ask { method: Method::PUT, ..Ask::change_text(target, kind, text, options)? })
     }
 
-    fn under(mut self, terms: Terms) -> Result<Self, ClientError> {
-        let key = match terms.idempotency_key {
+    fn under(mut self, options: RequestOptions) -> Result<Self, ClientError> {
+        let key = match options.idempotency_key {
             Some(key) => key,
             None => new_key()?,
         };
         self.headers.push(("idempotency-key", key));
-        if let Some(version) = terms.if_version {
+        if let Some(version) = options.if_version {
             self.headers.push((IF_MATCH.as_str(), format!("\"{version}\"")));
         }
         self.is_repeatable = true;
@@ -179,7 +187,7 @@ impl Client {
         }
         request.send().await.map_err(|error| match error.is_builder() {
             true => ClientError::Setup(super::error::chain(&error)),
-            false => ClientError::of_transport(&error),
+            false => ClientError::from_transport(&error),
         })
     }
 }
@@ -193,7 +201,7 @@ pub(super) async fn read(mut response: Response) -> Result<Answer, ClientError> 
         return Err(ClientError::Redirected { status: status.as_u16(), location });
     }
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| ClientError::of_transport(&error))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| ClientError::from_transport(&error))? {
         if body.len() + chunk.len() > MAX_ANSWER_BYTES {
             let detail = format!("the answer has more than {MAX_ANSWER_BYTES} bytes; ask for less at a time");
             return Err(ClientError::Protocol { status: None, detail });

@@ -2,7 +2,7 @@
 
 use super::routes::{Document, Made, Paging, segment, with_reason};
 use super::sending::Ask;
-use super::{Client, ClientError, Terms};
+use super::{Client, ClientError, RequestOptions};
 use crate::{
     ChangeWebhookSource, Page, ReceivedStatus, ReceivedWebhook, ReceivedWebhookSummary, ReprocessWebhooks,
     ReprocessedWebhooks, WebhookSource, WebhookSourceSummary,
@@ -23,9 +23,9 @@ impl Client {
     pub async fn create_source(
         &self,
         document: Document<'_>,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Made<WebhookSource>, ClientError> {
-        self.make(upload("/api/v1/webhook-sources".into(), document, terms)?).await
+        self.make(upload("/api/v1/webhook-sources".into(), document, options)?).await
     }
 
     /// Replaces the document of a source.
@@ -33,12 +33,12 @@ impl Client {
         &self,
         name: &str,
         document: Document<'_>,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<WebhookSource, ClientError> {
         let path = source_path(name, "")?;
         self.call(match document {
-            Document::Json(text) => Ask::put_text(path, "application/json", text, terms)?,
-            Document::Yaml(text) => Ask::put_text(path, "application/yaml", text, terms)?,
+            Document::Json(text) => Ask::put_text(path, "application/json", text, options)?,
+            Document::Yaml(text) => Ask::put_text(path, "application/yaml", text, options)?,
         })
         .await
     }
@@ -58,9 +58,9 @@ impl Client {
         &self,
         name: &str,
         change: &ChangeWebhookSource,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<WebhookSource, ClientError> {
-        self.call(Ask::patch(source_path(name, "")?, change, terms)?).await
+        self.call(Ask::patch(source_path(name, "")?, change, options)?).await
     }
 
     /// Deletes a source; answers with the source as it was.
@@ -68,9 +68,9 @@ impl Client {
         &self,
         name: &str,
         reason: Option<&str>,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<WebhookSource, ClientError> {
-        self.call(Ask::delete(with_reason(source_path(name, "")?, reason), terms)?).await
+        self.call(Ask::delete(with_reason(source_path(name, "")?, reason), options)?).await
     }
 }
 
@@ -98,26 +98,26 @@ impl Client {
         &self,
         source: &str,
         event: &str,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<ReceivedWebhookSummary, ClientError> {
         let nothing = serde_json::Map::new();
-        self.call(Ask::change(event_path(source, event, "/reprocess")?, &nothing, terms)?).await
+        self.call(Ask::change(event_path(source, event, "/reprocess")?, &nothing, options)?).await
     }
 
     /// Processes the newest events of a status again.
     pub async fn reprocess_many_received(
         &self,
         asked: &ReprocessWebhooks,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<ReprocessedWebhooks, ClientError> {
-        self.call(Ask::change("/api/v1/webhook-events/reprocess".into(), asked, terms)?).await
+        self.call(Ask::change("/api/v1/webhook-events/reprocess".into(), asked, options)?).await
     }
 }
 
-fn upload(path: String, document: Document<'_>, terms: Terms) -> Result<Ask, ClientError> {
+fn upload(path: String, document: Document<'_>, options: RequestOptions) -> Result<Ask, ClientError> {
     match document {
-        Document::Json(text) => Ask::change_text(path, "application/json", text, terms),
-        Document::Yaml(text) => Ask::change_text(path, "application/yaml", text, terms),
+        Document::Json(text) => Ask::change_text(path, "application/json", text, options),
+        Document::Yaml(text) => Ask::change_text(path, "application/yaml", text, options),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::routes::{Paging, segment, with_reason};
 use super::sending::Ask;
-use super::{Client, ClientError, Terms};
+use super::{Client, ClientError, RequestOptions};
 use crate::{
     ChangeSubscription, CreateSubscription, DeliveryStatus, DiscardWebhooks, IssuedSubscription, Page,
     RedeliverWebhook, RedeliverWebhooks, RotateSubscription, Subscription, TestedSubscription,
@@ -52,9 +52,9 @@ impl Client {
         &self,
         id: &str,
         change: &ChangeSubscription,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Subscription, ClientError> {
-        self.call(Ask::patch(subscription_path(id, "")?, change, terms)?).await
+        self.call(Ask::patch(subscription_path(id, "")?, change, options)?).await
     }
 
     /// Deletes a subscription; answers with the subscription as it was.
@@ -62,15 +62,19 @@ impl Client {
         &self,
         id: &str,
         reason: Option<&str>,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Subscription, ClientError> {
-        self.call(Ask::delete(with_reason(subscription_path(id, "")?, reason), terms)?).await
+        self.call(Ask::delete(with_reason(subscription_path(id, "")?, reason), options)?).await
     }
 
     /// Sends a subscription a `test.ping` now, and returns the result.
-    pub async fn test_subscription(&self, id: &str, terms: Terms) -> Result<TestedSubscription, ClientError> {
+    pub async fn test_subscription(
+        &self,
+        id: &str,
+        options: RequestOptions,
+    ) -> Result<TestedSubscription, ClientError> {
         let nothing = serde_json::json!({});
-        self.call(Ask::change(subscription_path(id, "/test")?, &nothing, terms)?).await
+        self.call(Ask::change(subscription_path(id, "/test")?, &nothing, options)?).await
     }
 
     /// Deliveries, in the order of their runs.
@@ -90,28 +94,28 @@ impl Client {
         &self,
         id: &str,
         asked: &RedeliverWebhook,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<WebhookDelivery, ClientError> {
         let path = format!("/api/v1/webhook-deliveries/{}/redeliver", segment(id)?);
-        self.call(Ask::change(path, asked, terms)?).await
+        self.call(Ask::change(path, asked, options)?).await
     }
 
     /// Redelivers many deliveries to one subscription.
     pub async fn redeliver_webhooks(
         &self,
         asked: &RedeliverWebhooks,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Page<WebhookDelivery>, ClientError> {
-        self.call(Ask::change("/api/v1/webhook-deliveries/redeliver".into(), asked, terms)?).await
+        self.call(Ask::change("/api/v1/webhook-deliveries/redeliver".into(), asked, options)?).await
     }
 
     /// Discards deliveries that were given up; returns them as they were.
     pub async fn discard_webhooks(
         &self,
         asked: &DiscardWebhooks,
-        terms: Terms,
+        options: RequestOptions,
     ) -> Result<Page<WebhookDelivery>, ClientError> {
-        self.call(Ask::change("/api/v1/webhook-deliveries/discard".into(), asked, terms)?).await
+        self.call(Ask::change("/api/v1/webhook-deliveries/discard".into(), asked, options)?).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::routes::{Paging, segment, with_query};
 use super::sending::Ask;
-use super::{Client, ClientError, Terms};
+use super::{Client, ClientError, RequestOptions};
 use crate::{
     CommitWorkerSession, OpenWorkerSession, OpenedWorkerSession, Page, PollWorkerSession, WorkerLogPage,
     WorkerMessages, WorkerSession,
@@ -56,7 +56,7 @@ impl Client {
     /// Ends a session. Its work is free at once.
     pub async fn close_worker_session(&self, session: &str) -> Result<WorkerSession, ClientError> {
         let path = format!("/api/v1/worker-sessions/{}", segment(session)?);
-        self.call(Ask::delete(path, Terms::default())?).await
+        self.call(Ask::delete(path, RequestOptions::default())?).await
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Options {
 
 /// Output of the command.
 #[derive(Debug, Serialize)]
-struct Told {
+struct BackupReport {
     file: PathBuf,
     bytes: u64,
     as_of: String,
@@ -50,7 +50,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let (source, to) = (from.clone(), options.to.clone());
     let as_of = SystemClock::new().now().to_string();
     let Copied { bytes, version } = copy("copied", move |progress| back_up(&source, &to, progress)).await??;
-    let told = Told { file: options.to.clone(), bytes, as_of, tables_version: version };
+    let told = BackupReport { file: options.to.clone(), bytes, as_of, tables_version: version };
     options.shape.show(&told, || {
         let file = plain(&told.file.display().to_string());
         format!(

@@ -154,7 +154,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         Command::Revoke(RevokeOptions { id, reason, key, shape }) => {
             confirm(&format!("end {} for good", for_people::plain(&id)), server).await?;
             let asked = RevokeCredential { reason };
-            let ended = server.connect()?.revoke_credential(&id, &asked, key.terms()).await?;
+            let ended = server.connect()?.revoke_credential(&id, &asked, key.options()).await?;
             shape
                 .show(&ended, || format!("{} is revoked; within five seconds no node accepts it\n", ended.id))
         }

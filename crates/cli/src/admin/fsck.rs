@@ -29,7 +29,7 @@ pub(crate) struct Options {
 
 /// The report, for programs.
 #[derive(Debug, Serialize)]
-struct Told {
+struct FsckReport {
     store: String,
     runs: usize,
     steps: usize,
@@ -53,7 +53,7 @@ struct Broken {
 pub(crate) async fn run(options: Options) -> Result<()> {
     let store = effect_store::open_to_look(&options.store).await?;
     let report = hapax::fsck::fsck(&*store).await?;
-    options.shape.show(&told(&options.store, &report), || {
+    options.shape.show(&report_for_programs(&options.store, &report), || {
         let lines: Vec<String> = report.to_string().lines().map(plain).collect();
         format!("{}\n", lines.join("\n"))
     })?;
@@ -64,13 +64,13 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     }
 }
 
-fn told(store: &str, report: &Report) -> Told {
+fn report_for_programs(store: &str, report: &Report) -> FsckReport {
     let broken = |violation: &Violation| Broken {
         invariant: violation.invariant,
         run: violation.run.map(|run| run.to_string()),
         what: violation.what.clone(),
     };
-    Told {
+    FsckReport {
         store: without_secrets(store),
         runs: report.runs,
         steps: report.steps,

@@ -32,7 +32,7 @@ pub(crate) struct Options {
 
 /// Outcome of a migration.
 #[derive(Debug, Serialize)]
-struct Told {
+struct MigrationReport {
     store: String,
     found_version: i32,
     known_version: i32,
@@ -48,7 +48,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let Some(before) = before else {
         bail!("{} has no tables to migrate; use sqlite:PATH or postgres://…", options.store);
     };
-    let told = Told::new(&options, before);
+    let told = MigrationReport::new(&options, before);
     options.shape.show(&told, || told.to_text())?;
     match told.pending.len() {
         0 => Ok(()),
@@ -59,14 +59,14 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     }
 }
 
-impl Told {
+impl MigrationReport {
     fn new(options: &Options, before: SchemaState) -> Self {
         let store = without_secrets(&options.store);
         let (applied, pending) = match options.check {
             true => (Vec::new(), before.pending),
             false => (before.pending, Vec::new()),
         };
-        Told { store, found_version: before.found, known_version: before.known, applied, pending }
+        MigrationReport { store, found_version: before.found, known_version: before.known, applied, pending }
     }
 
     fn to_text(&self) -> String {

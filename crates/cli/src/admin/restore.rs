@@ -58,7 +58,7 @@ pub(crate) struct Options {
 
 /// Output of the command.
 #[derive(Debug, Serialize)]
-struct Told {
+struct RestoreReport {
     store: PathBuf,
     backup: PathBuf,
     /// Modification time of the backup file.
@@ -94,7 +94,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let open = see_to_open_runs(&url, options.pause_open_runs).await?;
     let bytes = restoring.copied().bytes;
     let kept = restoring.finish()?;
-    let told = Told {
+    let told = RestoreReport {
         store: target,
         backup_written_at: written_at(&options.backup),
         backup: options.backup.clone(),
@@ -195,7 +195,7 @@ fn written_at(file: &Path) -> Option<String> {
     Some(Timestamp::from_millis(i64::try_from(since.as_millis()).ok()?).to_string())
 }
 
-impl Told {
+impl RestoreReport {
     fn to_text(&self) -> String {
         let shown = |path: &Path| plain(&path.display().to_string());
         let written = self.backup_written_at.as_deref().unwrap_or("at an unknown time");

@@ -83,7 +83,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         }
         Command::Create(CreateOptions { name, description, key, shape }) => {
             let asked = CreateWorkspace { name, description };
-            let made = client.create_workspace(&asked, key.terms()).await?;
+            let made = client.create_workspace(&asked, key.options()).await?;
             let what = if made.is_new { "is made" } else { "was there already" };
             shape.show(&made.value, || format!("{} {what}\n", made.value.id))
         }

@@ -217,7 +217,7 @@ async fn collect(mut asking: JoinSet<Result<Vec<(bool, Duration)>>>) -> Result<A
 }
 
 async fn newest(engine: &Engine) -> Result<Option<RunId>> {
-    let page = engine.list(of_this_workflow(None, 1)?).await?;
+    let page = engine.list(list_started_runs(None, 1)?).await?;
     Ok(page.runs.first().map(|run| run.head.id()))
 }
 
@@ -226,7 +226,7 @@ async fn count_runs(engine: &Engine, after: Option<RunId>) -> Result<u64> {
     let mut before = None;
     let mut count = 0;
     loop {
-        let page = engine.list(of_this_workflow(before, usize::MAX)?).await?;
+        let page = engine.list(list_started_runs(before, usize::MAX)?).await?;
         let newer = page.runs.iter().filter(|run| after.is_none_or(|after| run.head.id() > after));
         let newer = newer.count();
         count += newer as u64;
@@ -237,7 +237,7 @@ async fn count_runs(engine: &Engine, after: Option<RunId>) -> Result<u64> {
     }
 }
 
-fn of_this_workflow(before: Option<RunId>, limit: usize) -> Result<ListRuns> {
+fn list_started_runs(before: Option<RunId>, limit: usize) -> Result<ListRuns> {
     let workflow = Some(Name::new("workflow", WORKFLOW)?);
     Ok(ListRuns {
         workspace: None,

@@ -54,8 +54,8 @@ async fn read_server(options: &ListOptions, server: &ServerOptions) -> Result<(V
         OperationFilter { status: Some(hapax_api::OperationStatus::InDoubt), ..OperationFilter::default() };
     let (operations, all_operations) =
         options.limit.read_some(async |paging| client.list_operations(&filter, &paging).await).await?;
-    let steps = steps.into_iter().map(|doubt| DoubtRow::of_step(doubt, now));
-    let operations = operations.into_iter().map(|operation| DoubtRow::of_operation(operation, now));
+    let steps = steps.into_iter().map(|doubt| DoubtRow::from_step(doubt, now));
+    let operations = operations.into_iter().map(|operation| DoubtRow::from_operation(operation, now));
     Ok((steps.chain(operations).collect(), all_steps && all_operations))
 }
 
@@ -66,8 +66,8 @@ async fn read_store(options: &ListOptions, store: &StoreOptions) -> Result<(Vec<
         list_operations(&engine, store.workspace(), options.limit.get()).await?;
     let now = engine.store().now();
     effect_store::close(&engine).await?;
-    let steps = doubts.iter().map(|doubt| DoubtRow::of_stored_step(doubt, now));
-    let operations = operations.iter().map(|operation| DoubtRow::of_stored_operation(operation, now));
+    let steps = doubts.iter().map(|doubt| DoubtRow::from_stored_step(doubt, now));
+    let operations = operations.iter().map(|operation| DoubtRow::from_stored_operation(operation, now));
     Ok((steps.chain(operations).collect(), all_steps && all_operations))
 }
 

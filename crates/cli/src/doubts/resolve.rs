@@ -128,8 +128,9 @@ async fn decide_on_server(options: &Options, server: &ServerOptions) -> Result<O
                 version: options.seen,
                 by,
             };
-            let resolved =
-                client.resolve_doubt(&run.to_string(), step.as_str(), &request, options.key.terms()).await?;
+            let resolved = client
+                .resolve_doubt(&run.to_string(), step.as_str(), &request, options.key.options())
+                .await?;
             Ok(Some(resolved.actor))
         }
         DoubtId::Operation(id) => {
@@ -139,7 +140,7 @@ async fn decide_on_server(options: &Options, server: &ServerOptions) -> Result<O
             };
             let (attempt, result) = (options.attempt()?, options.result.clone());
             let request = ResolveOperation { attempt, resolution, result, reason, by };
-            client.resolve_operation(&id.to_string(), &request, options.key.terms()).await?;
+            client.resolve_operation(&id.to_string(), &request, options.key.options()).await?;
             Ok(None)
         }
     }

@@ -50,7 +50,7 @@ pub(super) struct DoubtRow {
 }
 
 impl DoubtRow {
-    pub(super) fn of_step(doubt: hapax_api::Doubt, now: jiff::Timestamp) -> Self {
+    pub(super) fn from_step(doubt: hapax_api::Doubt, now: jiff::Timestamp) -> Self {
         DoubtRow {
             id: format!("{}/{}", doubt.run_id, doubt.step_id),
             kind: DoubtKind::Step,
@@ -70,7 +70,7 @@ impl DoubtRow {
         }
     }
 
-    pub(super) fn of_operation(operation: hapax_api::Operation, now: jiff::Timestamp) -> Self {
+    pub(super) fn from_operation(operation: hapax_api::Operation, now: jiff::Timestamp) -> Self {
         let since = operation.in_doubt_since.unwrap_or(operation.began_at);
         DoubtRow {
             id: operation.id,
@@ -91,7 +91,7 @@ impl DoubtRow {
         }
     }
 
-    pub(super) fn of_stored_step(doubt: &Doubt, now: Timestamp) -> Self {
+    pub(super) fn from_stored_step(doubt: &Doubt, now: Timestamp) -> Self {
         DoubtRow {
             id: DoubtId::Step { run: doubt.run, step: doubt.step.clone() }.to_string(),
             kind: DoubtKind::Step,
@@ -111,7 +111,7 @@ impl DoubtRow {
         }
     }
 
-    pub(super) fn of_stored_operation(operation: &Operation, now: Timestamp) -> Self {
+    pub(super) fn from_stored_operation(operation: &Operation, now: Timestamp) -> Self {
         let since = match &operation.state {
             OperationState::InDoubt { since } => *since,
             _ => operation.began_at,

@@ -39,7 +39,7 @@ pub(super) struct Options {
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     let Options { named, status, data, key, shape } = options;
     let asked = CreateEntity { id: named.id.clone(), status, data: data.unwrap_or_default() };
-    let made = server.connect()?.create_entity(&named.kind, &asked, key.terms()).await?;
+    let made = server.connect()?.create_entity(&named.kind, &asked, key.options()).await?;
     shape.show(&made, || {
         let entity = &made.entity;
         let (kind, id, status) = (plain(&entity.kind), plain(&entity.id), plain(&entity.status));

@@ -56,7 +56,7 @@ pub(super) async fn add(options: NoteOptions, server: &ServerOptions) -> Result<
     let NoteOptions { named, text, by, key, shape } = options;
     let (kind, id) = named.pair();
     let asked = AddEntityNote { text, by };
-    let noted = server.connect()?.add_entity_note(kind, id, &asked, key.terms()).await?;
+    let noted = server.connect()?.add_entity_note(kind, id, &asked, key.options()).await?;
     shape.show(&noted, || format!("noted on {} {}\n", plain(kind), plain(id)))
 }
 

@@ -35,7 +35,7 @@ kept in the audit log (`hapax audit`).";
 
 /// Options of a step.
 #[derive(Debug, clap::Args)]
-struct Asked {
+struct StepArguments {
     #[command(flatten)]
     named: Named,
     /// The step.
@@ -66,31 +66,31 @@ struct Asked {
 #[command(after_help = STEP_EXAMPLES)]
 pub(super) struct StepOptions {
     #[command(flatten)]
-    asked: Asked,
+    asked: StepArguments,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = OVERRIDE_EXAMPLES)]
 pub(super) struct OverrideOptions {
     #[command(flatten)]
-    asked: Asked,
+    asked: StepArguments,
     /// How you know that it did not happen, or why it must happen again.
     #[arg(long, value_name = "TEXT", value_parser = not_blank)]
     reason: String,
 }
 
 pub(super) async fn take(options: StepOptions, server: &ServerOptions) -> Result<()> {
-    let Asked { named, step, requester, input, key, by, wait, request, shape } = options.asked;
+    let StepArguments { named, step, requester, input, key, by, wait, request, shape } = options.asked;
     let asked = TakeStep { requester, input: input.unwrap_or_default(), idempotency_key: key, by };
     // In whole seconds on the wire.
     let wait = wait.map(|wait| Duration::from_secs(seconds(wait)));
-    let taken = server.connect()?.take_step(named.pair(), &step, &asked, wait, request.terms()).await?;
+    let taken = server.connect()?.take_step(named.pair(), &step, &asked, wait, request.options()).await?;
     show(&taken, &shape)
 }
 
 pub(super) async fn take_anyway(options: OverrideOptions, server: &ServerOptions) -> Result<()> {
     let OverrideOptions { asked, reason } = options;
-    let Asked { named, step, requester, input, key, by, wait, request, shape } = asked;
+    let StepArguments { named, step, requester, input, key, by, wait, request, shape } = asked;
     let (kind, id) = named.pair();
     let what =
         format!("take {} with {} {}, which may have happened before", plain(&step), plain(kind), plain(id));
@@ -99,7 +99,7 @@ pub(super) async fn take_anyway(options: OverrideOptions, server: &ServerOptions
     let asked = OverrideStep { reason, requester, input, idempotency_key: key, by };
     // In whole seconds on the wire.
     let wait = wait.map(|wait| Duration::from_secs(seconds(wait)));
-    let taken = server.connect()?.override_step((kind, id), &step, &asked, wait, request.terms()).await?;
+    let taken = server.connect()?.override_step((kind, id), &step, &asked, wait, request.options()).await?;
     show(&taken, &shape)
 }
 

@@ -54,6 +54,6 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         deadline_at: options.deadline,
         about: options.about,
     };
-    let made = server.connect()?.create_promise(&asked, options.request.terms()).await?;
+    let made = server.connect()?.create_promise(&asked, options.request.options()).await?;
     options.shape.show(&made, || sheet(&made))
 }

@@ -61,14 +61,14 @@ pub(super) struct RejectOptions {
 pub(super) async fn resolve(options: ResolveOptions, server: &ServerOptions) -> Result<()> {
     let asked = ResolvePromise { value: options.value };
     let client = server.connect()?;
-    let settled = client.resolve_promise(&options.named, &asked, options.request.terms()).await?;
+    let settled = client.resolve_promise(&options.named, &asked, options.request.options()).await?;
     show(&settled, &options.shape)
 }
 
 pub(super) async fn reject(options: RejectOptions, server: &ServerOptions) -> Result<()> {
     let asked = RejectPromise { message: options.message, code: options.code };
     let client = server.connect()?;
-    let settled = client.reject_promise(&options.named, &asked, options.request.terms()).await?;
+    let settled = client.reject_promise(&options.named, &asked, options.request.options()).await?;
     show(&settled, &options.shape)
 }
 
@@ -78,7 +78,7 @@ fn show(settled: &Settled, shape: &ShapeOptions) -> Result<()> {
             let when = if settled.already_settled { "was already" } else { "is now" };
             format!("{} {when} {}\n", plain(&settled.promise.id), spelled(&settled.promise.status))
         }),
-        Settled::Kept(kept) => shape.show(kept, || {
+        Settled::KeptEarly(kept) => shape.show(kept, || {
             let key = plain(&kept.idempotency_key);
             format!("{key} names no promise yet; the settlement is kept for it until {}\n", kept.until)
         }),

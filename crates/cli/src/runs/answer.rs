@@ -59,7 +59,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
     let value = edit.map(JsonObject::into_json);
     let asked = AnswerApproval { decision: decision.into(), comment: options.comment, value };
     let client = server.connect()?;
-    let sent = client.answer_approval(&options.run, &options.step, &asked, options.key.terms()).await?;
+    let sent = client.answer_approval(&options.run, &options.step, &asked, options.key.options()).await?;
     options.shape.show(&sent, || {
         let what = if sent.stored { "is kept for" } else { "was given before to" };
         format!("the answer {decision} to {} {what} {}\n", plain(&options.step), sent.run_id)

@@ -39,7 +39,7 @@ pub(super) struct Options {
 
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     let asked = SendSignal { name: options.name, value: options.value, signal_id: options.id };
-    let sent = server.connect()?.signal_run(&options.run, &asked, options.key.terms()).await?;
+    let sent = server.connect()?.signal_run(&options.run, &asked, options.key.options()).await?;
     options.shape.show(&sent, || {
         let what = if sent.stored { "is kept for" } else { "was sent before to" };
         format!("{} {what} {}\n", plain(&asked.name), sent.run_id)

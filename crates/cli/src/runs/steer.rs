@@ -1,7 +1,7 @@
 //! `hapax runs cancel`, `pause`, `resume` and `retry`.
 
 use anyhow::Result;
-use hapax_api::client::Terms;
+use hapax_api::client::RequestOptions;
 use hapax_api::{CancelRun, PlannedEffect, RetryPlan, RetryRun, Run, SteerRun};
 
 use crate::confirmation::confirm;
@@ -90,8 +90,8 @@ struct Target {
 }
 
 impl Target {
-    fn terms(&self) -> Terms {
-        Terms { if_version: self.if_version, ..self.key.terms() }
+    fn options(&self) -> RequestOptions {
+        RequestOptions { if_version: self.if_version, ..self.key.options() }
     }
 
     fn asked(&self) -> SteerRun {
@@ -121,18 +121,18 @@ pub(super) async fn cancel(
     };
     confirm(&what, server).await?;
     let asked = CancelRun { reason: target.reason.clone(), descendants };
-    let run = server.connect()?.cancel_run(&target.run, &asked, target.terms()).await?;
+    let run = server.connect()?.cancel_run(&target.run, &asked, target.options()).await?;
     let done = if descendants { "will be cancelled with its descendants" } else { "will be cancelled" };
     target.tell(done, &run)
 }
 
 pub(super) async fn pause(Options { target }: Options, server: &ServerOptions) -> Result<()> {
-    let run = server.connect()?.pause_run(&target.run, &target.asked(), target.terms()).await?;
+    let run = server.connect()?.pause_run(&target.run, &target.asked(), target.options()).await?;
     target.tell("will pause", &run)
 }
 
 pub(super) async fn resume(Options { target }: Options, server: &ServerOptions) -> Result<()> {
-    let run = server.connect()?.resume_run(&target.run, &target.asked(), target.terms()).await?;
+    let run = server.connect()?.resume_run(&target.run, &target.asked(), target.options()).await?;
     target.tell("continues", &run)
 }
 
@@ -153,7 +153,7 @@ pub(super) async fn retry(options: RetryOptions, server: &ServerOptions) -> Resu
         confirm(&what, server).await?;
     }
     let asked = RetryRun { from_step: from, reason: target.reason.clone(), repeat_effects: repeat_effect };
-    let run = server.connect()?.retry_run(&target.run, &asked, target.terms()).await?;
+    let run = server.connect()?.retry_run(&target.run, &asked, target.options()).await?;
     target.tell("is reopened", &run)
 }
 

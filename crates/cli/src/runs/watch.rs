@@ -45,7 +45,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
 
 /// One event, for programs: exactly one of the three fields is set.
 #[derive(Debug, Default, Serialize)]
-struct Told {
+struct WatchedEvent {
     #[serde(skip_serializing_if = "Option::is_none")]
     event: Option<hapax_api::RunEvent>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,7 +100,10 @@ fn tell(
                 timeline.set_status(status);
             }
             if for_programs {
-                shape.show_all(&[Told { event: Some(event), ..Told::default() }], String::new)?;
+                shape.show_all(
+                    &[WatchedEvent { event: Some(event), ..WatchedEvent::default() }],
+                    String::new,
+                )?;
             } else if !is_live {
                 let note = event.note.as_deref().map(|note| format!("  {}", plain(note))).unwrap_or_default();
                 print(&format!("{}  run   {}{note}\n", event.at, spelled(&event.kind)))?;
@@ -109,7 +112,10 @@ fn tell(
         }
         Followed::Step(step) => {
             if for_programs {
-                shape.show_all(&[Told { step: Some((*step).clone()), ..Told::default() }], String::new)?;
+                shape.show_all(
+                    &[WatchedEvent { step: Some((*step).clone()), ..WatchedEvent::default() }],
+                    String::new,
+                )?;
             } else if !is_live {
                 print(&line_of(&step))?;
             }
@@ -119,7 +125,10 @@ fn tell(
         Followed::End(run) => {
             timeline.note_run(&run);
             if for_programs {
-                shape.show_all(&[Told { end: Some((*run).clone()), ..Told::default() }], String::new)?;
+                shape.show_all(
+                    &[WatchedEvent { end: Some((*run).clone()), ..WatchedEvent::default() }],
+                    String::new,
+                )?;
             }
             Ok(Some(*run))
         }

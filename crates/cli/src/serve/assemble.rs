@@ -35,7 +35,7 @@ pub(crate) async fn assemble(
     let outgoing = egress_policy(settings, store, own).await?;
     let engine = Hapax::builder(store).options(settings.engine.clone()).open().await?.into_engine()?;
     let secrets = NamedSecrets::new(settings.secrets_dir.clone());
-    let hands = HostServices::new()
+    let services = HostServices::new()
         .task("echo", |call| async move { Ok(call.input) })
         .http(Arc::new(GuardedCaller::new(outgoing.clone())))
         .secrets(Arc::new(secrets));
@@ -56,7 +56,7 @@ pub(crate) async fn assemble(
         "echo",
         |call: StepCall| async move { ActionAnswer::done(call.input::<Value>()?) },
     )?;
-    match Server::launch(engine.clone(), hands, options).await {
+    match Server::launch(engine.clone(), services, options).await {
         Ok(server) => Ok(Assembly { server, engine, store_comes_back: is_postgres(store) }),
         Err(error) => {
             // The caller may retry with another engine; this one must not drive any run until then.

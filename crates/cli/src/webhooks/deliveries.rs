@@ -127,7 +127,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             let what = format!("discard the dead webhooks of {}", for_people::plain(&subscription));
             confirm(&what, server).await?;
             let asked = DiscardWebhooks { subscription_id: subscription, limit, reason, by };
-            let gone = server.connect()?.discard_webhooks(&asked, key.terms()).await?.items;
+            let gone = server.connect()?.discard_webhooks(&asked, key.options()).await?.items;
             shape.show_all(&gone, || table(&gone))
         }
     }
@@ -137,7 +137,7 @@ async fn redeliver(options: RedeliverOptions, server: &ServerOptions) -> Result<
     let RedeliverOptions { id, subscription, status, limit, cursor, reason, by, key, shape } = options;
     let client = server.connect()?;
     if let Some(id) = id {
-        let due = client.redeliver_webhook(&id, &RedeliverWebhook { reason, by }, key.terms()).await?;
+        let due = client.redeliver_webhook(&id, &RedeliverWebhook { reason, by }, key.options()).await?;
         return shape.show(&due, || format!("{} is due again for {}\n", due.id, due.subscription_id));
     }
     let (Some(subscription), Some(status), Some(limit)) = (subscription, status, limit) else {
@@ -146,7 +146,7 @@ async fn redeliver(options: RedeliverOptions, server: &ServerOptions) -> Result<
         );
     };
     let asked = RedeliverWebhooks { subscription_id: subscription, status, limit, cursor, reason, by };
-    let due = client.redeliver_webhooks(&asked, key.terms()).await?;
+    let due = client.redeliver_webhooks(&asked, key.options()).await?;
     if let Some(next) = due.next_cursor {
         say(&format!("there are more; go on with --cursor {next}"));
     }

@@ -116,12 +116,12 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             shape.show(&found, || sheet(&found))
         }
         Command::Reprocess(OneOptions { source, event, key, shape }) => {
-            let found = client.reprocess_received(&source, &event, key.terms()).await?;
+            let found = client.reprocess_received(&source, &event, key.options()).await?;
             shape.show(&found, || table(std::slice::from_ref(&found)))
         }
         Command::ReprocessMany(ManyOptions { source, status, limit, cursor, key, shape }) => {
             let asked = ReprocessWebhooks { source, status, limit, cursor };
-            let done = client.reprocess_many_received(&asked, key.terms()).await?;
+            let done = client.reprocess_many_received(&asked, key.options()).await?;
             if let Some(next) = done.next_cursor {
                 say(&format!("there are more before these; go on with --cursor {next}"));
             }

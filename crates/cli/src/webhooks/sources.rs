@@ -103,17 +103,17 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         }
         Command::Enable(SteerOptions { name, reason, key, shape }) => {
             let asked = ChangeWebhookSource { status: ActivationStatus::Enabled, reason };
-            let steered = server.connect()?.change_source(&name, &asked, key.terms()).await?;
+            let steered = server.connect()?.change_source(&name, &asked, key.options()).await?;
             shape.show(&steered, || format!("webhooks of {} are accepted\n", steered.summary.name))
         }
         Command::Disable(SteerOptions { name, reason, key, shape }) => {
             let asked = ChangeWebhookSource { status: ActivationStatus::Disabled, reason };
-            let steered = server.connect()?.change_source(&name, &asked, key.terms()).await?;
+            let steered = server.connect()?.change_source(&name, &asked, key.options()).await?;
             shape.show(&steered, || format!("webhooks of {} are rejected\n", steered.summary.name))
         }
         Command::Delete(SteerOptions { name, reason, key, shape }) => {
             confirm(&format!("end the source {}", for_people::plain(&name)), server).await?;
-            let steered = server.connect()?.delete_source(&name, reason.as_deref(), key.terms()).await?;
+            let steered = server.connect()?.delete_source(&name, reason.as_deref(), key.options()).await?;
             shape.show(&steered, || format!("{} is deleted\n", steered.summary.name))
         }
     }

@@ -182,12 +182,12 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         }
         Command::Enable(SteerOptions { id, reason, key, shape }) => {
             let asked = change_to(ActivationStatus::Enabled, reason);
-            let steered = server.connect()?.change_subscription(&id, &asked, key.terms()).await?;
+            let steered = server.connect()?.change_subscription(&id, &asked, key.options()).await?;
             shape.show(&steered, || format!("{} is told again\n", steered.id))
         }
         Command::Disable(SteerOptions { id, reason, key, shape }) => {
             let asked = change_to(ActivationStatus::Disabled, reason);
-            let steered = server.connect()?.change_subscription(&id, &asked, key.terms()).await?;
+            let steered = server.connect()?.change_subscription(&id, &asked, key.options()).await?;
             shape.show(&steered, || format!("{} receives nothing until it is enabled\n", steered.id))
         }
         Command::Rotate(RotateOptions { id, overlap, shape }) => {
@@ -198,11 +198,12 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         }
         Command::Delete(SteerOptions { id, reason, key, shape }) => {
             confirm(&format!("end {} for good", for_people::plain(&id)), server).await?;
-            let steered = server.connect()?.delete_subscription(&id, reason.as_deref(), key.terms()).await?;
+            let steered =
+                server.connect()?.delete_subscription(&id, reason.as_deref(), key.options()).await?;
             shape.show(&steered, || format!("{} is deleted\n", steered.id))
         }
         Command::Test(TestOptions { id, key, shape }) => {
-            let tested = server.connect()?.test_subscription(&id, key.terms()).await?;
+            let tested = server.connect()?.test_subscription(&id, key.options()).await?;
             shape.show(&tested, || told(&tested))?;
             ensure!(
                 tested.delivered,

@@ -31,7 +31,7 @@ async fn vanish(server: &TestServer, id: &str, end: OperationEnd) -> String {
             requester: None,
             by: None,
             key: None,
-            fingerprint: Fingerprint::of_operation(&entity, &name("wire"), None, &input).unwrap(),
+            fingerprint: Fingerprint::for_operation(&entity, &name("wire"), None, &input).unwrap(),
             input,
             from: vec![name("approved")],
             to: name("wired"),

@@ -87,7 +87,7 @@ impl TestServer {
         let store = open_store(&url, clock.clone()).await.unwrap();
         let options = EngineOptions { poll_every: Duration::from_millis(100), ..EngineOptions::default() };
         let engine = Engine::launch(store.clone(), clock, options).unwrap();
-        let hands = HostServices::new()
+        let services = HostServices::new()
             .task("echo", |call| async move { Ok(call.input) })
             .task("fail", |_| async {
                 Err(Failure::permanent("it always fails\u{1b}[2J\u{1b}]0;owned\u{7}"))
@@ -115,7 +115,7 @@ impl TestServer {
             modules: vec![ModuleOptions::new("billing")],
             entity_tables: Default::default(),
         };
-        let server = Server::launch(engine, hands, options).await.unwrap();
+        let server = Server::launch(engine, services, options).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serving = server.clone();

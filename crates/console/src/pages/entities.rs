@@ -57,7 +57,7 @@ const OPERATION_COLUMNS: &[&str] = &["Step", "Status", "Entity", "Asked for by",
 fn operation_row(operation: &Operation, visit: &Visit) -> Vec<Markup> {
     vec![
         html! { a href={ "/console/operations/" (text::encode(&operation.id)) } { b { (operation.step_key) } } },
-        ui::of_operation(operation.status),
+        ui::operation_badge(operation.status),
         ui::entity_link(&operation.entity_type, &operation.entity_id),
         html! { @match &operation.actor { Some(actor) => { (ui::actor(actor)) }, None => { (ui::none()) } } },
         match operation.status {

@@ -29,7 +29,7 @@ pub(super) fn routes() -> Router<Arc<Console>> {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Asked {
+struct KeyQuery {
     #[serde(default)]
     key: String,
     #[serde(default)]
@@ -42,7 +42,7 @@ fn path(scope: &str, key: &str, credential: &str) -> String {
 }
 
 /// Looks for a key of every kind. Keys of requests are looked for under every credential that the caller may list.
-async fn look_up(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Failure> {
+async fn look_up(visit: Visit, Query(asked): Query<KeyQuery>) -> Result<Response, Failure> {
     let key = asked.key.trim();
     let credentials = credentials(&visit).await?;
     let found = if key.is_empty() { Vec::new() } else { find(&visit, key, &credentials).await? };
@@ -186,7 +186,7 @@ fn rules(policy: &IdempotencyPolicy) -> Markup {
 async fn show(
     visit: Visit,
     Path((scope, key)): Path<(String, String)>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<KeyQuery>,
 ) -> Result<Response, Failure> {
     let query = [("credentialId", Some(asked.credential.as_str()))];
     let record = match visit.api().read::<KeyRecord>(&ops::SHOW_KEY, &[&scope, &key], &query).await {
@@ -275,7 +275,7 @@ async fn stands_for(visit: &Visit, record: &KeyRecord) -> Result<Markup, Failure
         KeyScope::Run => {
             let detail: Option<hapax_api::RunDetail> = visit.find(&ops::SHOW_RUN, &[&holder.id]).await?;
             let run: Option<Run> = detail.map(|detail| detail.run);
-            html! { section { h2 { "The run" } p { (ui::run_link(&holder.id)) @if let Some(run) = &run { " " (ui::of_run(run.status)) " " (run.workflow) } }
+            html! { section { h2 { "The run" } p { (ui::run_link(&holder.id)) @if let Some(run) = &run { " " (ui::run_badge(run.status)) " " (run.workflow) } }
             @if let Some(run) = &run { h3 { "First request: the input" } (ui::json(run.input.text())) } } }
         }
         KeyScope::Promise => {
@@ -288,7 +288,7 @@ async fn stands_for(visit: &Visit, record: &KeyRecord) -> Result<Markup, Failure
                 visit.find(&ops::SHOW_OPERATION, &[&holder.id]).await?;
             let operation: Option<Operation> = detail.map(|detail| detail.operation);
             html! { section { h2 { "The operation" } p { (ui::operation_link(&holder.id))
-            @if let Some(it) = &operation { " " (ui::of_operation(it.status)) " " (it.step_key) " of " (ui::entity_link(&it.entity_type, &it.entity_id)) } } } }
+            @if let Some(it) = &operation { " " (ui::operation_badge(it.status)) " " (it.step_key) " of " (ui::entity_link(&it.entity_type, &it.entity_id)) } } } }
         }
         KeyScope::Request => html! {},
     })

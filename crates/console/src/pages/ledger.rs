@@ -195,7 +195,7 @@ fn row(entry: &LedgerEntry, visit: &Visit) -> Vec<Markup> {
             }
         },
         html! { (word(entry.class)) },
-        html! { @match entry.status { Some(status) => { (ui::of_step(status)) }, None => { (ui::badge(ui::State::Gone, "No record stands")) } } },
+        html! { @match entry.status { Some(status) => { (ui::step_badge(status)) }, None => { (ui::badge(ui::State::Gone, "No record stands")) } } },
         html! { @match first(entry) { Some(at) => { (ui::ago(at, visit.now_ms)) }, None => { (ui::none()) } } },
         html! { span.number { (entered) "×" } @if entry.refused_writes > 0 { div.dim { (entry.refused_writes) " late outcomes refused" } } },
         happened(entry),

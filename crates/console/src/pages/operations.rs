@@ -33,7 +33,7 @@ async fn show(mut visit: Visit, Path(id): Path<String>) -> Result<Response, Fail
         div #operation data-fragment {
             div.heading {
                 p.crumb { a href="/console/entities" { "Entities" } " / " (ui::entity_link(&operation.entity_type, &operation.entity_id)) }
-                h1 { (operation.step_key) " " (ui::of_operation(operation.status)) }
+                h1 { (operation.step_key) " " (ui::operation_badge(operation.status)) }
                 p.about { (ui::id(&operation.id)) }
             }
             @if let Some(failure) = &operation.failure {

@@ -112,7 +112,7 @@ fn head(visit: &Visit, run: &Run, why: Option<&Why>) -> Markup {
     html! {
         div.heading {
             p.crumb { a href="/console/runs" { "Runs" } " / " a href={ "/console/runs" (text::query(&[("workflow", run.workflow.split('@').next())])) } { (run.workflow) } }
-            h1 { (run.subject.as_deref().or(run.idempotency_key.as_deref()).unwrap_or(&run.workflow)) " " (ui::of_run(run.status)) }
+            h1 { (run.subject.as_deref().or(run.idempotency_key.as_deref()).unwrap_or(&run.workflow)) " " (ui::run_badge(run.status)) }
             p.about { (ui::id(&run.id)) }
         }
         @if let Some(own) = own { (waits(visit, own)) }
@@ -168,7 +168,7 @@ pub(super) fn family(runs: &[WhyRun], here: &str, is_cut: bool) -> Markup {
             ul {
                 @for run in runs {
                     li class={ "depth-" (run.depth.min(8)) } aria-current=[(run.run_id == here).then_some("true")] {
-                        (ui::of_run(run.status)) " " (ui::run_link(&run.run_id)) " " span { (run.workflow) }
+                        (ui::run_badge(run.status)) " " (ui::run_link(&run.run_id)) " " span { (run.workflow) }
                         @if let Some(wait) = run.waits_for.first() { " " span.dim { (ui::sentence(wait.sentence.split("; `hapax").next().unwrap_or_default())) } }
                     }
                 }
@@ -214,7 +214,7 @@ fn effect_row(entry: &LedgerEntry) -> Vec<Markup> {
         html! { (entry.step_id) },
         ui::id(&entry.effect_key),
         html! { (text::spelled(&entry.class)) },
-        html! { @match entry.status { Some(status) => { (ui::of_step(status)) }, None => { (ui::none()) } } },
+        html! { @match entry.status { Some(status) => { (ui::step_badge(status)) }, None => { (ui::none()) } } },
         html! { span.number { (entry.attempt_log.len()) } },
         html! { span.number { (entry.happened) } @if twice { " " (ui::badge(ui::State::Bad, "twice")) } },
         html! { span.number { (entry.may_have_happened) } @if entry.may_have_happened_twice > 0 {

@@ -111,7 +111,7 @@ fn row(run: &Run, visit: &Visit) -> Vec<Markup> {
     vec![
         ui::run_link(&run.id),
         html! {
-            (ui::of_run(run.status))
+            (ui::run_badge(run.status))
             @if run.needs_attention.is_some() { " " (ui::badge(ui::State::Doubt, "Needs you")) }
         },
         html! { (run.workflow) },

@@ -21,12 +21,12 @@ pub(super) fn routes() -> Router<Arc<Console>> {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Asked {
+struct SearchQuery {
     #[serde(default)]
     q: String,
 }
 
-async fn show(mut visit: Visit, Query(Asked { q }): Query<Asked>) -> Result<Response, Failure> {
+async fn show(mut visit: Visit, Query(SearchQuery { q }): Query<SearchQuery>) -> Result<Response, Failure> {
     let q = q.trim().to_owned();
     visit.frame.search.clone_from(&q);
     let why: Option<Why> = match q.is_empty() {

@@ -70,7 +70,7 @@ pub(crate) fn dot(state: State, word: &str) -> Markup {
 }
 
 /// The status of a run.
-pub(crate) fn of_run(status: RunStatus) -> Markup {
+pub(crate) fn run_badge(status: RunStatus) -> Markup {
     let (state, word) = match status {
         RunStatus::Pending => (State::Waiting, "Pending"),
         RunStatus::Running => (State::Active, "Running"),
@@ -98,13 +98,13 @@ pub(crate) fn state(status: StepStatus) -> (State, &'static str) {
 }
 
 /// The status of a step.
-pub(crate) fn of_step(status: StepStatus) -> Markup {
+pub(crate) fn step_badge(status: StepStatus) -> Markup {
     let (state, word) = state(status);
     badge(state, word)
 }
 
 /// The status of an operation on an entity.
-pub(crate) fn of_operation(status: OperationStatus) -> Markup {
+pub(crate) fn operation_badge(status: OperationStatus) -> Markup {
     let (state, word) = match status {
         OperationStatus::Pending => (State::Active, "Pending"),
         OperationStatus::Done => (State::Good, "Done"),

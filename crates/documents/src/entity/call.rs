@@ -97,10 +97,10 @@ impl EntityDocument {
         requester: Option<&Name>,
         call: &EntityCall,
         key: &str,
-        hands: WorkspaceServices<'_>,
+        services: WorkspaceServices<'_>,
     ) -> Result<HttpCall, Failure> {
         let action = self.get_request(step, requester)?;
-        prepare(hands, &action.request, &call.scope(), key, action.timeout).await
+        prepare(services, &action.request, &call.scope(), key, action.timeout).await
     }
 
     /// Decides how the operation ends, from the response to `sent` or the lack of one.
@@ -166,10 +166,10 @@ impl EntityDocument {
         requester: Option<&Name>,
         call: &EntityCall,
         key: &str,
-        hands: WorkspaceServices<'_>,
+        services: WorkspaceServices<'_>,
     ) -> ProbeAnswer<Value> {
         match self.find_probe(step, requester) {
-            Some(probe) => ask_probe(hands, probe, key, &call.scope(), Hold::unlimited()).await,
+            Some(probe) => ask_probe(services, probe, key, &call.scope(), Hold::unlimited()).await,
             None => ProbeAnswer::Unknown,
         }
     }
@@ -187,15 +187,15 @@ impl EntityDocument {
         call: &EntityCall,
         key: &str,
         right: (Hold, u64),
-        hands: WorkspaceServices<'_>,
+        services: WorkspaceServices<'_>,
     ) -> OperationEnd {
-        match self.plan_http(step, requester, call, key, hands).await {
+        match self.plan_http(step, requester, call, key, services).await {
             Ok(sent) => {
                 let (hold, fence) = right;
                 let excerpt = sent.excerpt.clone();
-                let answer = hands.send(sent.held_by(hold, fence)).await;
+                let answer = services.send(sent.held_by(hold, fence)).await;
                 let judge = || self.judge_answer(step, requester, call, &excerpt, answer.clone());
-                evaluate_fairly(hands.workspace(), judge).await
+                evaluate_fairly(services.workspace(), judge).await
             }
             Err(failure) => OperationEnd::Failed(failure),
         }
@@ -232,19 +232,19 @@ impl EntityDocument {
         ended: Ended,
         payload: &Value,
         key: &str,
-        hands: WorkspaceServices<'_>,
+        services: WorkspaceServices<'_>,
     ) -> Result<PlannedAfterEffect, Failure> {
         let scope = scope_of(payload, ended);
         match self.get_after_effect(step, requester, ended)? {
             AfterEffect::Target(name) => Ok(PlannedAfterEffect::Target(name.clone())),
             AfterEffect::Workflow(run) => {
                 let plan = || input_of(run, &scope, payload.clone());
-                let input = evaluate_fairly(hands.workspace(), plan).await?;
+                let input = evaluate_fairly(services.workspace(), plan).await?;
                 Ok(PlannedAfterEffect::Workflow { workflow: run.workflow.clone(), input })
             }
-            AfterEffect::Http(http) => {
-                prepare(hands, &http.request, &scope, key, http.timeout).await.map(PlannedAfterEffect::Http)
-            }
+            AfterEffect::Http(http) => prepare(services, &http.request, &scope, key, http.timeout)
+                .await
+                .map(PlannedAfterEffect::Http),
         }
     }
 

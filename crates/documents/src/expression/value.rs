@@ -11,7 +11,7 @@ use serde_json::{Map, Number, Value};
 use crate::limits::MAX_EXPRESSION_OUTPUT;
 
 /// A view of the data that borrows its strings.
-pub(crate) fn of_json<'v>(value: &'v Value) -> Box<dyn Val + 'v> {
+pub(crate) fn json_value<'v>(value: &'v Value) -> Box<dyn Val + 'v> {
     match value {
         Value::Null => Box::new(CelNull),
         Value::Bool(flag) => Box::new(CelBool::from(*flag)),
@@ -21,14 +21,14 @@ pub(crate) fn of_json<'v>(value: &'v Value) -> Box<dyn Val + 'v> {
             (None, None) => Box::new(CelDouble::from(number.as_f64().unwrap_or(f64::NAN))),
         },
         Value::String(text) => Box::new(CelString::from(text.as_str())),
-        Value::Array(items) => Box::new(CelList::from(items.iter().map(of_json).collect::<Vec<_>>())),
-        Value::Object(fields) => of_fields(fields.iter().map(|(key, value)| (key.as_str(), value))),
+        Value::Array(items) => Box::new(CelList::from(items.iter().map(json_value).collect::<Vec<_>>())),
+        Value::Object(fields) => fields_value(fields.iter().map(|(key, value)| (key.as_str(), value))),
     }
 }
 
-pub(crate) fn of_fields<'v>(fields: impl Iterator<Item = (&'v str, &'v Value)>) -> Box<dyn Val + 'v> {
+pub(crate) fn fields_value<'v>(fields: impl Iterator<Item = (&'v str, &'v Value)>) -> Box<dyn Val + 'v> {
     let fields: HashMap<CelMapKey<'v>, Box<dyn Val + 'v>> =
-        fields.map(|(key, value)| (CelMapKey::from(key), of_json(value))).collect();
+        fields.map(|(key, value)| (CelMapKey::from(key), json_value(value))).collect();
     Box::new(CelMap::from(fields))
 }
 

@@ -18,7 +18,7 @@ use crate::turns::evaluate_fairly;
 impl<'a> Runner<'a> {
     pub(super) async fn task(self, step: &Step, task: &Task, scope: &Scope) -> Result<Value, Failure> {
         let name = scope.name(&step.name);
-        let hands = self.hands;
+        let services = self.services;
         let is_kept = is_kept(&task.effect);
         let code = |attempt: Attempt| async move {
             let input = match &task.input {
@@ -26,7 +26,7 @@ impl<'a> Runner<'a> {
                 None => json!({}),
             };
             let call = TaskCall::of(&task.task, input, &attempt);
-            let result = hands.call_task(self.ctx.workspace(), call).await?;
+            let result = services.call_task(self.ctx.workspace(), call).await?;
             let results = [("result", result)];
             evaluate_fairly(self.ctx.workspace(), || mapped(step, scope, &results, is_kept)).await
         };
@@ -70,7 +70,7 @@ impl<'a> Runner<'a> {
             Some(undo) => {
                 let undoing = Undoing {
                     undo: Arc::new((**undo).clone()),
-                    hands: self.hands.clone(),
+                    services: self.services.clone(),
                     workspace: self.ctx.workspace().clone(),
                     scope: Arc::new(scope.clone()),
                     step: step.name.as_str().into(),
@@ -117,7 +117,7 @@ pub(super) fn mapped<const N: usize>(
 #[derive(Clone)]
 struct Undoing {
     undo: Arc<Undo>,
-    hands: Arc<HostServices>,
+    services: Arc<HostServices>,
     workspace: WorkspaceId,
     scope: Arc<Scope>,
     step: Arc<str>,
@@ -135,11 +135,11 @@ impl Undoing {
                     None => output,
                 };
                 let call = TaskCall::of(task, input, &attempt);
-                self.hands.call_task(&self.workspace, call).await.map(drop)
+                self.services.call_task(&self.workspace, call).await.map(drop)
             }
             Undo::Http { request, timeout, .. } => {
-                let hands = self.hands.of(&self.workspace);
-                super::http::ask(hands, request, &scope, &attempt, *timeout, false).await.map(drop)
+                let services = self.services.of(&self.workspace);
+                super::http::ask(services, request, &scope, &attempt, *timeout, false).await.map(drop)
             }
         }
     }

@@ -31,13 +31,13 @@ const CERTAINLY_NOT_DONE: &[Status] = &[Status::Exactly(425), Status::Exactly(42
 impl Runner<'_> {
     pub(super) async fn http(self, step: &Step, http: &Http, scope: &Scope) -> Result<Value, Failure> {
         let name = scope.name(&step.name);
-        let hands = self.own_hands();
+        let services = self.own_services();
         // An effect with a compensation must not be lost: if its response leaves the outcome open, it is retried or
         // goes to people.
         let is_kept = is_kept(&http.effect);
         let timeout = http.effect.timeout;
         let code = |attempt: Attempt| async move {
-            let response = ask(hands, &http.request, scope, &attempt, timeout, is_kept).await?;
+            let response = ask(services, &http.request, scope, &attempt, timeout, is_kept).await?;
             let body = response.get("body").cloned().unwrap_or(Value::Null);
             let results = [("result", body), ("response", response)];
             evaluate_fairly(self.ctx.workspace(), || mapped(step, scope, &results, is_kept)).await
@@ -48,24 +48,24 @@ impl Runner<'_> {
 
     /// The provider's report about an effect.
     pub(super) async fn probe(self, probe: &Probe, key: String, scope: &Scope) -> ProbeAnswer<Value> {
-        ask_probe(self.own_hands(), probe, &key, scope, self.ctx.hold()).await
+        ask_probe(self.own_services(), probe, &key, scope, self.ctx.hold()).await
     }
 }
 
 /// Asks the provider about the effect with this key. If it cannot be asked or understood, the outcome is unknown.
 pub(crate) async fn ask_probe(
-    hands: WorkspaceServices<'_>,
+    services: WorkspaceServices<'_>,
     probe: &Probe,
     key: &str,
     scope: &Scope,
     hold: Hold,
 ) -> ProbeAnswer<Value> {
     let scope = scope.with("key", Value::String(key.to_owned()));
-    let call = match prepare(hands, &probe.request, &scope, key, probe.timeout).await {
+    let call = match prepare(services, &probe.request, &scope, key, probe.timeout).await {
         Ok(call) => call,
         Err(_) => return ProbeAnswer::Unknown,
     };
-    let Ok(answer) = hands.send(HttpCall { hold, ..call }).await else { return ProbeAnswer::Unknown };
+    let Ok(answer) = services.send(HttpCall { hold, ..call }).await else { return ProbeAnswer::Unknown };
     let response = response_of(&answer);
     let scope = scope.with("response", response.clone());
     let judge = || {
@@ -81,7 +81,7 @@ pub(crate) async fn ask_probe(
             _ => ProbeAnswer::Unknown,
         }
     };
-    evaluate_fairly(hands.workspace(), judge).await
+    evaluate_fairly(services.workspace(), judge).await
 }
 
 pub(crate) fn span_of(timeout: Option<Span>) -> Duration {
@@ -90,16 +90,16 @@ pub(crate) fn span_of(timeout: Option<Span>) -> Duration {
 
 /// Sends a request and interprets its answer.
 pub(super) async fn ask(
-    hands: WorkspaceServices<'_>,
+    services: WorkspaceServices<'_>,
     request: &Request,
     scope: &Scope,
     attempt: &Attempt,
     timeout: Option<Span>,
     is_claimed: bool,
 ) -> Result<Value, Failure> {
-    let call = prepare(hands, request, scope, attempt.idempotency_key(), timeout).await?;
+    let call = prepare(services, request, scope, attempt.idempotency_key(), timeout).await?;
     let excerpt = call.excerpt.clone();
-    match hands.send(call.held_by(attempt.hold().clone(), attempt.fence())).await {
+    match services.send(call.held_by(attempt.hold().clone(), attempt.fence())).await {
         Ok(answer) => judge(request, &excerpt, &answer, is_claimed),
         Err(fault) => Err(failure_of(fault, &excerpt, is_claimed)),
     }
@@ -127,19 +127,19 @@ pub(crate) fn failure_of(fault: HttpFault, excerpt: &AnswerExcerpt, is_claimed: 
 
 /// Fills in the templates of a request. After any error here, nothing was sent.
 pub(crate) async fn prepare(
-    hands: WorkspaceServices<'_>,
+    services: WorkspaceServices<'_>,
     request: &Request,
     scope: &Scope,
     key: &str,
     timeout: Option<Span>,
 ) -> Result<HttpCall, Failure> {
-    let workspace = hands.workspace();
+    let workspace = services.workspace();
     let render = || request.url.render_url(scope, request.host_from_data.as_ref());
     let url = evaluate_fairly(workspace, render).await?;
     let mut secrets: BTreeMap<&str, String> = BTreeMap::new();
     for name in request.headers.values().flat_map(|value| value.secrets()) {
         if !secrets.contains_key(name) {
-            secrets.insert(name, hands.get_secret(name).await?.for_url(name, &url)?);
+            secrets.insert(name, services.get_secret(name).await?.for_url(name, &url)?);
         }
     }
     let render = || {

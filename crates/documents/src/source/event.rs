@@ -39,7 +39,7 @@ pub enum Filtered {
     /// The event passes.
     Passed,
     /// The event is ignored.
-    Held,
+    Rejected,
     /// The filter failed: the event failed too, and can be processed again once the source is fixed.
     Failed {
         /// The reason.
@@ -105,12 +105,12 @@ impl Source {
             .with("body", body);
         let filtered = match self.filter.as_ref().map(|filter| filter.holds(&scope)) {
             None | Some(Ok(true)) => Filtered::Passed,
-            Some(Ok(false)) => Filtered::Held,
+            Some(Ok(false)) => Filtered::Rejected,
             Some(Err(failed)) => Filtered::Failed { why: failed.0 },
         };
         let actions = match filtered {
             Filtered::Passed => self.plan_actions(&id, &scope),
-            Filtered::Held | Filtered::Failed { .. } => Vec::new(),
+            Filtered::Rejected | Filtered::Failed { .. } => Vec::new(),
         };
         Event { id, filtered, actions }
     }

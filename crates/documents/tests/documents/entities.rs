@@ -19,9 +19,9 @@ fn name(text: &str) -> Name {
 }
 
 /// Host services of the workspace of these documents.
-fn own(hands: &HostServices) -> WorkspaceServices<'_> {
+fn own(services: &HostServices) -> WorkspaceServices<'_> {
     static ACME: LazyLock<WorkspaceId> = LazyLock::new(|| WorkspaceId::new("acme").unwrap());
-    hands.of(&ACME)
+    services.of(&ACME)
 }
 
 fn known() -> Known {
@@ -632,8 +632,8 @@ fn answered(status: u16, kind: &str, body: Value) -> Result<HttpAnswer, HttpFaul
 #[tokio::test]
 async fn a_request_carries_the_key_and_its_answer_becomes_result_and_data() {
     let world = World::default();
-    let hands =
-        world.hands(|_, _| Ok(json!({})), |_, _| crate::support::answer(200, json!({ "id": "cap_1" })));
+    let services =
+        world.services(|_, _| Ok(json!({})), |_, _| crate::support::answer(200, json!({ "id": "cap_1" })));
     let payment = example("payment.yaml");
     let end = payment
         .call_http(
@@ -642,15 +642,17 @@ async fn a_request_carries_the_key_and_its_answer_becomes_result_and_data() {
             &call(json!({})),
             "op_1:capture",
             (hapax_engine::Hold::unlimited(), 1),
-            own(&hands),
+            own(&services),
         )
         .await;
     let OperationEnd::Done { result, data } = end else { panic!("{end:?}") };
     assert_eq!(result.as_str(), r#"{"capture_id":"cap_1"}"#);
     assert_eq!(data.unwrap().as_str(), r#"{"capture_id":"cap_1"}"#);
     assert_eq!(world.names(), ["POST https://payments.example/v1/authorizations/au_1/capture"]);
-    let sent =
-        payment.plan_http("authorize", None, &call(json!({})), "op_1:authorize", own(&hands)).await.unwrap();
+    let sent = payment
+        .plan_http("authorize", None, &call(json!({})), "op_1:authorize", own(&services))
+        .await
+        .unwrap();
     assert!(sent.headers.contains(&("Idempotency-Key".to_string(), "op_1:authorize".to_string())));
     let bearer = "Bearer s3cr3t-of-acme-payments";
     assert!(
@@ -659,7 +661,7 @@ async fn a_request_carries_the_key_and_its_answer_becomes_result_and_data() {
     );
     assert_eq!(sent.body.unwrap(), br#"{"amount":500,"reference":"p/1"}"#);
     assert_eq!(sent.timeout.as_secs(), 20);
-    let failure = payment.plan_http("settle", None, &call(json!({})), "k", own(&hands)).await.unwrap_err();
+    let failure = payment.plan_http("settle", None, &call(json!({})), "k", own(&services)).await.unwrap_err();
     assert_eq!(failure.code(), Some("document_changed"));
 }
 
@@ -667,8 +669,8 @@ async fn a_request_carries_the_key_and_its_answer_becomes_result_and_data() {
 #[tokio::test]
 async fn answers_tell_what_became_of_the_action() {
     let payment = example("payment.yaml");
-    let hands = World::default().echo();
-    let sent = payment.plan_http("capture", None, &call(json!({})), "k", own(&hands)).await.unwrap();
+    let services = World::default().echo();
+    let sent = payment.plan_http("capture", None, &call(json!({})), "k", own(&services)).await.unwrap();
     let given = call(json!({ "failure_reason": "r" }));
     let judged = |step: &str, answer| payment.judge_http(step, None, &given, &sent, answer);
     let json = "application/json";
@@ -729,14 +731,15 @@ async fn answers_tell_what_became_of_the_action() {
 #[tokio::test]
 async fn after_effects_are_filled_in_from_what_the_outbox_carries() {
     let world = World::default();
-    let hands = world.hands(|_, _| Ok(json!({})), |_, _| crate::support::answer(200, json!({})));
+    let services = world.services(|_, _| Ok(json!({})), |_, _| crate::support::answer(200, json!({})));
     let payload = json!({
         "entity": { "id": "p/1" }, "operation": { "id": "op_1" }, "step": "capture", "requester": "support",
         "status": "captured", "result": { "capture_id": "cap_1" }, "input": {},
     });
     let payment = example("payment.yaml");
-    let planned =
-        payment.plan_after_effect("capture", None, Ended::Success, &payload, "op_1:after", own(&hands)).await;
+    let planned = payment
+        .plan_after_effect("capture", None, Ended::Success, &payload, "op_1:after", own(&services))
+        .await;
     let PlannedAfterEffect::Http(call) = planned.unwrap() else { panic!("a request") };
     assert_eq!(call.body.as_deref().unwrap(), br#"{"capture":"cap_1","payment":"p/1"}"#);
     assert!(call.headers.contains(&("Idempotency-Key".to_string(), "op_1:after".to_string())));
@@ -751,14 +754,15 @@ async fn after_effects_are_filled_in_from_what_the_outbox_carries() {
         FailureClass::Retryable,
         "the outbox tries again under the same key"
     );
-    let none = payment.plan_after_effect("capture", None, Ended::Failure, &payload, "k", own(&hands)).await;
+    let none =
+        payment.plan_after_effect("capture", None, Ended::Failure, &payload, "k", own(&services)).await;
     assert_eq!(none.unwrap_err().code(), Some("document_changed"));
 
     let refund = example("refund.yaml");
     let payload =
         json!({ "entity": { "id": "R123" }, "requester": "support", "failure": { "message": "no" } });
     let planned = refund
-        .plan_after_effect("refund", Some(&name("support")), Ended::Failure, &payload, "k", own(&hands))
+        .plan_after_effect("refund", Some(&name("support")), Ended::Failure, &payload, "k", own(&services))
         .await;
     let input = json!({ "refund": "R123", "why": { "message": "no" } });
     assert_eq!(planned.unwrap(), PlannedAfterEffect::Workflow { workflow: name("look-at-refund"), input });

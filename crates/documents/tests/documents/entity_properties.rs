@@ -174,7 +174,7 @@ impl World {
             requester,
             by: None,
             key: None,
-            fingerprint: Fingerprint::of_request("POST", step.key.as_str(), b""),
+            fingerprint: Fingerprint::for_request("POST", step.key.as_str(), b""),
             input: Payload::null(),
             from: view.status,
             to: view.successful_state,

@@ -88,7 +88,7 @@ fn a_charge_of_stripe_settles_the_promise_of_its_id() {
         PlannedSettlement::Reject { message: "the charge failed".into(), code: Some("card_declined".into()) };
     assert_eq!(done(&read(&source, &[], &failed)), [settle(reject, None)]);
     let other = read(&source, &[], &json!({ "id": "evt_3", "type": "customer.created" }));
-    assert_eq!((other.filtered, other.actions.len()), (Filtered::Held, 0));
+    assert_eq!((other.filtered, other.actions.len()), (Filtered::Rejected, 0));
     let odd = read(&source, &[], &json!({ "id": "evt_4" }));
     assert!(matches!(&odd.filtered, Filtered::Failed { why } if why.contains("\"type\"")), "{odd:?}");
 }

@@ -19,7 +19,7 @@ fn example(name: &str) -> Arc<Checked> {
     Arc::new(checked)
 }
 
-fn hands(world: &World) -> Arc<HostServices> {
+fn services(world: &World) -> Arc<HostServices> {
     let tasks = |call: &TaskCall, _| match call.name.as_str() {
         "find-overdue" => {
             let customers: Vec<Value> = (0..5)
@@ -32,7 +32,7 @@ fn hands(world: &World) -> Arc<HostServices> {
         "book-car" => Err(Failure::permanent("no cars left").with_code("sold_out")),
         _ => Ok(json!({})),
     };
-    world.hands(tasks, |call, _| {
+    world.services(tasks, |call, _| {
         let id = if call.url.contains("bank") { "w_1" } else { "ch_1" };
         answer(200, json!({ "id": id }))
     })
@@ -94,12 +94,12 @@ fn cases() -> Vec<(&'static str, Value, RunStatus, Value)> {
 async fn every_example_runs_to_its_end() {
     for (name, input, status, output) in cases() {
         let world = World::default();
-        let (document, hands) = (example(name), hands(&world));
+        let (document, services) = (example(name), services(&world));
         let lab = TestEnvironment::new();
         register_child(lab.engine()).unwrap();
-        register(lab.engine(), document.clone(), hands.clone()).unwrap();
+        register(lab.engine(), document.clone(), services.clone()).unwrap();
         let run = lab.engine().start(&document.document().name, &input).idempotency_key("k").await.unwrap();
-        let running = Running { lab, run, document, hands };
+        let running = Running { lab, run, document, services };
         running.lab.idle().await;
         let helping = tokio::spawn(help(name, running.lab.engine().clone(), running.run.id()));
         running.lab.idle().await;
@@ -125,9 +125,9 @@ async fn every_example_runs_to_its_end() {
 async fn a_crash_anywhere_does_no_harm_to_any_example() {
     for (name, input, status, _) in cases() {
         let world = World::default();
-        let (document, hands) = (example(name), hands(&world));
+        let (document, services) = (example(name), services(&world));
         let workflow =
-            move |ctx, input: Value| hapax_documents::run(ctx, document.clone(), input, hands.clone());
+            move |ctx, input: Value| hapax_documents::run(ctx, document.clone(), input, services.clone());
         let crashing = CrashEverywhere::new(workflow, &input)
             .also(register_child)
             .outside(move |engine, run| help(name, engine, run));

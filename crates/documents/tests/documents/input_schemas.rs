@@ -134,16 +134,16 @@ async fn an_input_that_is_no_object_is_refused_even_without_a_schema() {
 #[tokio::test]
 async fn a_refused_start_takes_no_key_and_a_repeated_one_finds_its_run() {
     let lab = TestEnvironment::new();
-    let hands = World::default().echo();
+    let services = World::default().echo();
     let needs = |field: &str| json!({ "type": "object", "required": [field] });
-    register(lab.engine(), checked(&document(1, needs("a"))), hands.clone()).unwrap();
+    register(lab.engine(), checked(&document(1, needs("a"))), services.clone()).unwrap();
     let start = |input: Value| lab.engine().start("order", &input).idempotency_key("k").into_future();
 
     assert!(matches!(start(json!({})).await, Err(Error::InputRefused { .. })));
     let first = start(json!({ "a": 1 })).await.unwrap();
     assert!(first.created, "the refused start left the key free");
 
-    register(lab.engine(), checked(&document(2, needs("b"))), hands).unwrap();
+    register(lab.engine(), checked(&document(2, needs("b"))), services).unwrap();
     let again = start(json!({ "a": 1 })).await.unwrap();
     assert_eq!((again.id(), again.created), (first.id(), false));
     assert!(
@@ -156,12 +156,12 @@ async fn a_refused_start_takes_no_key_and_a_repeated_one_finds_its_run() {
 #[tokio::test]
 async fn a_child_with_a_wrong_input_fails_its_step_and_starts_nothing() {
     let lab = TestEnvironment::new();
-    let hands = World::default().echo();
+    let services = World::default().echo();
     let parent = json!({ "name": "parent", "version": 1, "steps": [
         { "name": "ship", "type": "child", "workflow": "order", "input": { "lines": [] } },
     ] });
-    register(lab.engine(), checked(&document(1, order_schema())), hands.clone()).unwrap();
-    register(lab.engine(), checked(&parent.to_string()), hands).unwrap();
+    register(lab.engine(), checked(&document(1, order_schema())), services.clone()).unwrap();
+    register(lab.engine(), checked(&parent.to_string()), services).unwrap();
     let run = lab.engine().start("parent", &json!({})).await.unwrap();
     assert_eq!(lab.settle(run.id()).await.unwrap(), RunStatus::Failed);
     let log = lab.engine().get_log(run.id()).await.unwrap();

@@ -92,7 +92,7 @@ async fn with_crashes(document: Arc<Checked>, n: u32, crashes: &[u8]) -> Option<
             tokio::task::yield_now().await;
         }
         running.lab.crash();
-        hapax_documents::register(running.lab.engine(), running.document.clone(), running.hands.clone())
+        hapax_documents::register(running.lab.engine(), running.document.clone(), running.services.clone())
             .unwrap();
     }
     let status = running.settle().await;

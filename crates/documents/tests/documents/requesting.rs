@@ -49,7 +49,7 @@ async fn steps_probes_and_compensations_are_given_the_secrets_of_their_own_works
     ]));
     let lab = TestEnvironment::new();
     let world = World::default();
-    let hands = world.hands(
+    let services = world.services(
         |_, _| Ok(Value::Null),
         |call, _| match (call.method.as_str(), call.url.as_str()) {
             ("POST", "https://bank/wires") => Err(HttpFault::Unknown { why: "cut".into() }),
@@ -57,7 +57,7 @@ async fn steps_probes_and_compensations_are_given_the_secrets_of_their_own_works
             _ => answer(200, json!({})),
         },
     );
-    register(lab.engine(), document, hands).unwrap();
+    register(lab.engine(), document, services).unwrap();
     for workspace in ["acme", "globex"] {
         let engine = lab.engine().workspace(WorkspaceId::new(workspace).unwrap());
         let run = engine.start("tried", &json!({})).await.unwrap();
@@ -134,9 +134,9 @@ async fn the_reason_a_provider_gives_is_kept_without_secrets() {
     let failed = async |more| {
         let body = json!({ "error": "card declined", "seen": "Bearer s3cr3t-of-pay", "token": "t0k3n-9" });
         let world = World::default();
-        let hands = world.hands(|_, _| Ok(Value::Null), move |_, _| answer(402, body.clone()));
+        let services = world.services(|_, _| Ok(Value::Null), move |_, _| answer(402, body.clone()));
         let input = json!({ "card": "4242", "token": "t0k3n-9" });
-        let running = Running::start(document(more), hands, input).await;
+        let running = Running::start(document(more), services, input).await;
         assert_eq!(running.failed_with().await, "http_402");
         let log = running.lab.engine().get_log(running.run.id()).await.unwrap();
         assert!(!format!("{log:?}").contains("s3cr3t"), "secrets are in no record");
@@ -179,14 +179,14 @@ async fn only_failures_that_may_succeed_later_are_retried() {
         let document = steps(json!([
             { "name": "a", "type": "http", "method": "GET", "url": "https://x/", "retry": { "maxAttempts": 3 } },
         ]));
-        let hands = world.hands(
+        let services = world.services(
             |_, _| Ok(Value::Null),
             move |_, _| match &fault {
                 Some(fault) => Err(fault.clone()),
                 None => answer(422, json!({})),
             },
         );
-        let running = Running::start(document, hands, json!({})).await;
+        let running = Running::start(document, services, json!({})).await;
         assert_eq!(running.failed_with().await, code);
         assert_eq!(world.asked().len(), attempts, "{code}");
         let keys: std::collections::BTreeSet<String> =
@@ -198,9 +198,11 @@ async fn only_failures_that_may_succeed_later_are_retried() {
     let document = steps(json!([
         { "name": "a", "type": "http", "method": "GET", "url": "https://x/", "retry": { "maxAttempts": 4, "first": "1s" } },
     ]));
-    let hands = world
-        .hands(|_, _| Ok(Value::Null), |_, nth| answer(if nth < 4 { 503 } else { 200 }, json!({ "n": nth })));
-    let running = Running::start(document, hands, json!({})).await;
+    let services = world.services(
+        |_, _| Ok(Value::Null),
+        |_, nth| answer(if nth < 4 { 503 } else { 200 }, json!({ "n": nth })),
+    );
+    let running = Running::start(document, services, json!({})).await;
     assert_eq!(running.output().await, json!({ "n": 4 }));
 }
 
@@ -222,14 +224,14 @@ async fn a_claimed_request_that_got_no_answer_is_in_doubt_until_its_probe_knows(
     };
     // The provider reports that it happened.
     let world = World::default();
-    let hands = world.hands(
+    let services = world.services(
         |_, _| Ok(Value::Null),
         |call, _| match call.method.as_str() {
             "POST" => Err(HttpFault::Unknown { why: "cut".into() }),
             _ => answer(200, json!({ "id": "w_1" })),
         },
     );
-    let running = Running::start(wire(None), hands, json!({})).await;
+    let running = Running::start(wire(None), services, json!({})).await;
     assert_eq!(running.output().await, json!({ "id": "w_1" }));
     assert_eq!(world.names().iter().filter(|name| name.starts_with("POST")).count(), 1);
     let id = running.run.id().to_string();
@@ -241,7 +243,7 @@ async fn a_claimed_request_that_got_no_answer_is_in_doubt_until_its_probe_knows(
     running.check().await;
     // The provider reports that it did not happen, so it is done now.
     let world = World::default();
-    let hands = world.hands(
+    let services = world.services(
         |_, _| Ok(Value::Null),
         |call, nth| match (call.method.as_str(), nth) {
             ("POST", 1) => answer(500, json!({})),
@@ -249,7 +251,7 @@ async fn a_claimed_request_that_got_no_answer_is_in_doubt_until_its_probe_knows(
             _ => answer(404, json!({})),
         },
     );
-    let running = Running::start(wire(None), hands, json!({})).await;
+    let running = Running::start(wire(None), services, json!({})).await;
     // The probe waits, because the provider may still be at work, and asks twice to be sure.
     assert_eq!(running.settle().await, RunStatus::Waiting);
     let posts = || world.asked().iter().filter(|asked| asked.what.starts_with("POST")).count();
@@ -264,19 +266,19 @@ async fn a_claimed_request_that_got_no_answer_is_in_doubt_until_its_probe_knows(
     assert_eq!(fence.map(|(_, fence)| fence), Some("1".to_owned()), "the provider can tell holders apart");
     // The outcome is unknown: people are asked, and the request is never repeated automatically.
     let world = World::default();
-    let hands = world.hands(
+    let services = world.services(
         |_, _| Ok(Value::Null),
         |call, _| match call.method.as_str() {
             "POST" => Err(HttpFault::Unknown { why: "cut".into() }),
             _ => answer(500, json!({})),
         },
     );
-    let running = Running::start(wire(None), hands.clone(), json!({})).await;
+    let running = Running::start(wire(None), services.clone(), json!({})).await;
     running.settle().await;
     assert_eq!(running.status_of("wire").await, StepStatus::InDoubt);
     assert_eq!(world.count("POST https://bank/wires"), 1);
     // With this policy the step fails instead.
-    let running = Running::start(wire(Some("fail")), hands, json!({})).await;
+    let running = Running::start(wire(Some("fail")), services, json!({})).await;
     assert_eq!(running.failed_with().await, "in_doubt");
 }
 
@@ -300,11 +302,11 @@ async fn an_answer_that_cannot_be_mapped_fails_the_step_or_leaves_a_claimed_one_
 async fn a_step_is_tried_for_a_day_unless_its_document_says_otherwise() {
     let world = World::default();
     let document = steps(json!([{ "name": "a", "type": "http", "method": "GET", "url": "https://x/" }]));
-    let hands = world.hands(
+    let services = world.services(
         |_, _| Ok(Value::Null),
         |_, nth| answer(if nth < 20 { 503 } else { 200 }, json!({ "n": nth })),
     );
-    let running = Running::start(document, hands, json!({})).await;
+    let running = Running::start(document, services, json!({})).await;
     assert_eq!(running.output().await, json!({ "n": 20 }));
     running.check().await;
 }
@@ -316,9 +318,11 @@ async fn a_run_pauses_when_the_tries_of_a_step_are_used_up_and_goes_on_when_it_i
         "name": "a", "type": "http", "method": "GET", "url": "https://x/",
         "retry": { "for": "1m", "maxAttempts": 3 }, "onExhausted": "pause",
     }]));
-    let hands = world
-        .hands(|_, _| Ok(Value::Null), |_, nth| answer(if nth < 6 { 503 } else { 200 }, json!({ "n": nth })));
-    let running = Running::start(document, hands, json!({})).await;
+    let services = world.services(
+        |_, _| Ok(Value::Null),
+        |_, nth| answer(if nth < 6 { 503 } else { 200 }, json!({ "n": nth })),
+    );
+    let running = Running::start(document, services, json!({})).await;
     assert_eq!(running.settle().await, RunStatus::Paused);
     assert_eq!(world.asked().len(), 3);
     assert_eq!(running.records().await, [("a".to_string(), StepStatus::Pending)]);
@@ -339,7 +343,7 @@ async fn a_compensation_is_tried_as_the_document_says_and_then_left_to_people() 
           "compensate": { "type": "http", "method": "DELETE", "url": "https://bank/charges/1", "retry": { "maxAttempts": 2 } } },
         { "name": "ship", "type": "http", "method": "POST", "url": "https://post/parcels" },
     ]));
-    let hands = world.hands(
+    let services = world.services(
         |_, _| Ok(Value::Null),
         |call, _| match (call.method.as_str(), call.url.contains("post")) {
             ("DELETE", _) => answer(503, json!({})),
@@ -347,7 +351,7 @@ async fn a_compensation_is_tried_as_the_document_says_and_then_left_to_people() 
             _ => answer(200, json!({})),
         },
     );
-    let running = Running::start(document, hands, json!({})).await;
+    let running = Running::start(document, services, json!({})).await;
     assert_eq!(running.settle().await, RunStatus::Waiting);
     let refunds = world.names().iter().filter(|name| name.starts_with("DELETE")).count();
     assert_eq!(refunds, 2);

@@ -61,7 +61,8 @@ async fn a_step_that_is_done_is_not_run_again() {
     running.lab.idle().await;
     assert_eq!(world.names(), ["a"]);
     running.lab.crash();
-    hapax_documents::register(running.lab.engine(), running.document.clone(), running.hands.clone()).unwrap();
+    hapax_documents::register(running.lab.engine(), running.document.clone(), running.services.clone())
+        .unwrap();
     assert_eq!(running.settle().await, RunStatus::Completed);
     assert_eq!(world.names(), ["a", "b"]);
     assert_eq!(running.status_of("skipped").await, StepStatus::Skipped);
@@ -268,7 +269,7 @@ async fn a_child_is_run_and_gives_what_it_gives() {
         { "name": "second", "type": "child", "workflow": "double", "input": { "n": "{{ state.twice }}" }, "output": { "four": "{{ result.twice }}" } },
     ]));
     let running = Running::start(document, world.echo(), json!({ "n": 7 })).await;
-    hapax_documents::register(running.lab.engine(), child, running.hands.clone()).unwrap();
+    hapax_documents::register(running.lab.engine(), child, running.services.clone()).unwrap();
     let status = running.settle().await;
     if status == RunStatus::Failed {
         // The child was not registered in time; a person retries the run.
@@ -304,14 +305,14 @@ async fn a_failed_branch_lets_the_others_end_and_then_fails_the_run() {
         ] },
     ]));
     let world = World::default();
-    let hands = world.hands(
+    let services = world.services(
         |call, _| match call.name.as_str() {
             "bad" => Err(Failure::permanent("no").with_code("bad")),
             _ => Ok(json!({})),
         },
         |_, _| answer(200, json!({})),
     );
-    let running = Running::start(document, hands, json!({})).await;
+    let running = Running::start(document, services, json!({})).await;
     assert_eq!(running.failed_with().await, "bad");
     assert_eq!(world.names(), ["bad", "b1", "b2", "undo-b1"]);
     running.check().await;
@@ -359,19 +360,21 @@ async fn a_loop_stops_at_the_first_failure_and_refuses_what_is_no_list_or_too_lo
         steps(json!([step]))
     };
     let world = World::default();
-    let hands = world.hands(
+    let services = world.services(
         |call, _| {
             if call.input["n"] == 2 { Err(Failure::permanent("no").with_code("bad")) } else { Ok(json!({})) }
         },
         |_, _| answer(200, json!({})),
     );
-    let running = Running::start(document(json!({})), hands.clone(), json!({ "items": [1, 2, 3, 4] })).await;
+    let running =
+        Running::start(document(json!({})), services.clone(), json!({ "items": [1, 2, 3, 4] })).await;
     assert_eq!(running.failed_with().await, "bad");
     assert_eq!(world.asked().len(), 2);
     running.check().await;
-    let running = Running::start(document(json!({})), hands.clone(), json!({ "items": 7 })).await;
+    let running = Running::start(document(json!({})), services.clone(), json!({ "items": 7 })).await;
     assert_eq!(running.failed_with().await, "expression_failed");
-    let running = Running::start(document(json!({ "maxItems": 1 })), hands, json!({ "items": [1, 3] })).await;
+    let running =
+        Running::start(document(json!({ "maxItems": 1 })), services, json!({ "items": [1, 3] })).await;
     assert_eq!(running.failed_with().await, "too_many_items");
 }
 
@@ -467,11 +470,11 @@ async fn a_document_declares_its_version_its_need_for_keys_and_its_effects() {
 #[tokio::test]
 async fn outputs_that_hold_too_much_together_end_the_run() {
     let world = World::default();
-    let hands =
-        world.hands(|_, _| Ok(json!({ "text": "x".repeat(1_500_000) })), |_, _| answer(200, json!({})));
+    let services =
+        world.services(|_, _| Ok(json!({ "text": "x".repeat(1_500_000) })), |_, _| answer(200, json!({})));
     let many: Vec<Value> =
         (0..20).map(|n| json!({ "name": format!("s{n}"), "type": "task", "task": "t" })).collect();
-    let running = Running::start(steps(json!(many)), hands, json!({})).await;
+    let running = Running::start(steps(json!(many)), services, json!({})).await;
     assert_eq!(running.failed_with().await, "state_too_large");
     assert!(world.asked().len() < 20, "{}", world.asked().len());
     running.check().await;

@@ -386,7 +386,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> ClaimedStep<'a, 'c, T> {
             drop(cut_off);
             return Ok(Err(self.release_claim()));
         }
-        cut_off.stage = Stage::Entered;
+        cut_off.stage = Stage::Begun;
         let attempt = Attempt::new(self.key.clone(), self.attempts, activation, &effect.id);
         let outcome = effect.attempt(activation, code, attempt, self.began).await;
         cut_off.stage = Stage::Left;
@@ -759,7 +759,7 @@ fn abandoned() -> Failure {
 /// Stage of an attempt.
 enum Stage {
     Claimed,
-    Entered,
+    Begun,
     Left,
 }
 
@@ -782,7 +782,7 @@ impl<T: Serialize + DeserializeOwned> Drop for AttemptDropGuard<'_, '_, '_, T> {
                 let state = StepState::Cancelled { at: activation.now() };
                 activation.queue([effect.change(StepTransition::Withdraw, state, attempts, began)]);
             }
-            Stage::Entered => {
+            Stage::Begun => {
                 let failure = Failure::unknown("it was dropped in the middle").with_code("cut_off");
                 self.claimed.doubt(activation.now(), failure);
                 self.tracker.set(Progress::InDoubt { attempts, began });

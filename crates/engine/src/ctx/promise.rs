@@ -117,7 +117,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> PromiseBuilder<'a, T> {
         };
         let step = activation.next_id(&name);
         let key = key.map(|key| PromiseKey { key, keep_for: self.keep_key_for });
-        let id = PromiseId::of_run(activation.facts.id, activation.generation, &step);
+        let id = PromiseId::for_step(activation.facts.id, activation.generation, &step);
         let now = activation.now();
         let mut is_cancelled = false;
         let (until, started_at, done) = match activation.look_up_step(&step, StepKind::Promise) {

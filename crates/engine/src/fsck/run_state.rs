@@ -79,8 +79,8 @@ fn check_signals(snapshot: &Snapshot, found: &mut Found) {
 
 fn check_stalls(snapshot: &Snapshot, found: &mut Found) {
     let head = &snapshot.log.head;
-    let put_aside = head.state == RunState::Paused && head.stalls == MAX_STALLS + 1;
-    if head.stalls > MAX_STALLS && !put_aside {
+    let is_quarantined = head.state == RunState::Paused && head.stalls == MAX_STALLS + 1;
+    if head.stalls > MAX_STALLS && !is_quarantined {
         found.push((BOUNDED_STALLS, format!("it lost {} leases in a row and goes on", head.stalls)));
     }
 }
@@ -157,7 +157,7 @@ fn prospect(snapshot: &Snapshot, step: &StepRecord) -> Result<Prospect, String> 
     let head = &snapshot.log.head;
     match step.kind {
         StepKind::Promise => {
-            let id = PromiseId::of_run(head.id(), head.generation, &step.id);
+            let id = PromiseId::for_step(head.id(), head.generation, &step.id);
             match snapshot.log.promises.iter().find(|promise| promise.id == id) {
                 Some(promise) if promise.state == PromiseState::Pending => Ok(Prospect::Arrival),
                 Some(_) => Ok(Prospect::Arrived),

@@ -111,7 +111,7 @@ fn check_holes(snapshot: &Snapshot, base: Version, taken: impl Iterator<Item = V
 /// Number of rulings requested on a step: one each time it came into doubt.
 fn rulings_on(snapshot: &Snapshot, step: &StepRecord) -> u64 {
     let head = &snapshot.log.head;
-    let doubts = format!("{}~doubt-", PromiseId::of_run(head.id(), head.generation, &step.id));
+    let doubts = format!("{}~doubt-", PromiseId::for_step(head.id(), head.generation, &step.id));
     snapshot.log.promises.iter().filter(|promise| promise.id.as_str().starts_with(&doubts)).count() as u64
 }
 

@@ -47,7 +47,7 @@ pub(super) struct State {
     pub(super) makings: BTreeMap<(WorkspaceId, PromiseId), WriteToken>,
     pub(super) early: BTreeMap<(WorkspaceId, IdempotencyKey), EarlySettlement>,
     pub(super) tokens: BTreeMap<TokenDigest, SettleToken>,
-    pub(super) hooks: BTreeMap<InboundEventId, InboundEvent>,
+    pub(super) inbound_events: BTreeMap<InboundEventId, InboundEvent>,
     pub(super) last_hook: u64,
     pub(super) entities: BTreeMap<(WorkspaceId, EntityRef), Entity>,
     /// Stand-ins for tables of the user. They hold only the columns of an entity.

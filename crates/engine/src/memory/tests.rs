@@ -27,7 +27,7 @@ fn grant(owner: u128) -> Grant {
 
 fn new_run(id: u128, key: Option<&str>, grant: Option<Grant>) -> NewRun {
     let fingerprint =
-        Fingerprint::of_run(&workflow().name, &Payload::null(), &IgnorePaths::default()).unwrap();
+        Fingerprint::for_run(&workflow().name, &Payload::null(), &IgnorePaths::default()).unwrap();
     let facts = RunFacts {
         workspace: WorkspaceId::default(),
         id: RunId::from_u128(id),

@@ -48,7 +48,7 @@ impl AnnouncementKind {
     }
 
     /// The kind that announces this ending.
-    pub const fn of_ending(ending: Ending) -> Self {
+    pub const fn from_ending(ending: Ending) -> Self {
         match ending {
             Ending::Completed => AnnouncementKind::RunCompleted,
             Ending::Failed => AnnouncementKind::RunFailed,
@@ -89,7 +89,7 @@ impl Subscribers {
         ending: Ending,
         at: Timestamp,
     ) -> Vec<OutboxMessage> {
-        self.tell(facts, generation, AnnouncementKind::of_ending(ending), None, at)
+        self.tell(facts, generation, AnnouncementKind::from_ending(ending), None, at)
     }
 
     /// Messages that announce a doubt about a step.
@@ -128,7 +128,7 @@ impl Subscribers {
             let told = json!({ "type": what.as_str(), "timestamp": at.to_string(), "data": data });
             OutboxMessage {
                 workspace: facts.workspace.clone(),
-                id: EffectKey::of_announcement(facts.id, generation, what, step, at, &subscriber.target),
+                id: EffectKey::for_announcement(facts.id, generation, what, step, at, &subscriber.target),
                 run: facts.id,
                 target: subscriber.target.clone(),
                 payload: Payload::of(&told).expect("names and keys are printable and bounded"),

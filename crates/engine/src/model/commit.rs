@@ -220,7 +220,7 @@ impl CommitBuilder {
         }
         let (run, generation) = (self.write.head.facts.id, self.write.head.generation);
         let previous = change.previous.as_ref();
-        if let Some(evidence) = Evidence::of_change(run, generation, previous, change.transition, &record) {
+        if let Some(evidence) = Evidence::from_change(run, generation, previous, change.transition, &record) {
             self.proven.retain(|(_, _, known)| {
                 (&known.effect, known.attempt, known.by_key)
                     != (&evidence.effect, evidence.attempt, evidence.by_key)

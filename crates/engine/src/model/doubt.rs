@@ -248,7 +248,7 @@ pub struct DoubtedAttempt(String);
 impl DoubtedAttempt {
     /// The attempt of `step`.
     pub fn new(run: RunId, generation: Generation, step: &StepId, attempt: u32) -> Self {
-        DoubtedAttempt(format!("{}{OF_DOUBT}{attempt}-", PromiseId::of_run(run, generation, step)))
+        DoubtedAttempt(format!("{}{OF_DOUBT}{attempt}-", PromiseId::for_step(run, generation, step)))
     }
 
     /// The promise of this round.

@@ -21,7 +21,7 @@ impl EffectKey {
     }
 
     /// Key of the announcement to `target` of an event at `at`. User-chosen step names cannot contain `~`.
-    pub fn of_announcement(
+    pub fn for_announcement(
         run: RunId,
         generation: Generation,
         what: AnnouncementKind,
@@ -43,14 +43,14 @@ impl EffectKey {
 
     /// Key of an effect of an operation, the same for all its attempts. `what` is the step, or names one of
     /// its after-effects.
-    pub fn of_operation(operation: OperationId, what: &str) -> Self {
+    pub fn for_operation(operation: OperationId, what: &str) -> Self {
         EffectKey(format!("{operation}:{what}").into())
     }
 
     /// A key that sorts before all keys of the operation, and one that sorts after them.
     pub fn bounds_of_operation(operation: OperationId) -> (Self, Self) {
         // `;` is the character after `:`.
-        (EffectKey::of_operation(operation, ""), EffectKey(format!("{operation};").into()))
+        (EffectKey::for_operation(operation, ""), EffectKey(format!("{operation};").into()))
     }
 
     /// A key that sorts before every key of the run.

@@ -33,7 +33,7 @@ impl Occurrence {
         [Occurrence::MayHaveHappened, Occurrence::DidNotHappen, Occurrence::Happened];
 
     /// The evidence in a failed attempt.
-    pub fn of_failure(failure: &Failure) -> Self {
+    pub fn from_failure(failure: &Failure) -> Self {
         match failure.may_have_happened() {
             true => Occurrence::MayHaveHappened,
             false => Occurrence::DidNotHappen,
@@ -41,12 +41,12 @@ impl Occurrence {
     }
 
     /// What a record shows about its last attempt. `None` if it shows nothing.
-    pub fn of_state(state: &StepState) -> Option<Self> {
+    pub fn from_state(state: &StepState) -> Option<Self> {
         match state {
             StepState::Running | StepState::InDoubt { .. } => Some(Occurrence::MayHaveHappened),
             StepState::Completed { .. } => Some(Occurrence::Happened),
             StepState::Pending { failure, .. } | StepState::Failed { failure, .. } => {
-                Some(Occurrence::of_failure(failure))
+                Some(Occurrence::from_failure(failure))
             }
             StepState::Waiting { .. } | StepState::Skipped { .. } | StepState::Cancelled { .. } => None,
         }
@@ -71,7 +71,7 @@ pub struct Evidence {
 
 impl Evidence {
     /// Evidence about an attempt of a step.
-    pub fn of_step(
+    pub fn for_step(
         run: RunId,
         generation: Generation,
         step: &StepId,
@@ -88,7 +88,7 @@ impl Evidence {
     }
 
     /// What a ruling shows about the effect in doubt. What it does not show stays unknown.
-    pub fn of_ruling(
+    pub fn from_ruling(
         ruling: &Resolution,
         run: RunId,
         generation: Generation,
@@ -100,13 +100,13 @@ impl Evidence {
             Resolution::Compensate { .. } | Resolution::Abandon => return None,
         };
         let evidence =
-            Evidence::of_step(run, generation, &record.id, record.kind, record.attempts, occurrence)?;
+            Evidence::for_step(run, generation, &record.id, record.kind, record.attempts, occurrence)?;
         Some(Evidence { by_key, ..evidence })
     }
 
     /// What a changed record shows, unless the record alone shows as much. The record suffices for a first
     /// attempt that is running, succeeded or did not happen. So an effect without trouble needs no evidence.
-    pub fn of_change(
+    pub fn from_change(
         run: RunId,
         generation: Generation,
         previous: Option<&StepRecord>,
@@ -118,7 +118,7 @@ impl Evidence {
             // The outcome of the attempt will not be recorded.
             StepTransition::Cancel if was_under_way => Occurrence::MayHaveHappened,
             StepTransition::Withdraw => Occurrence::DidNotHappen,
-            _ => Occurrence::of_state(&record.state)?,
+            _ => Occurrence::from_state(&record.state)?,
         };
         let was_in_doubt = previous.is_some_and(|previous| previous.state.status() == StepStatus::InDoubt);
         let is_unknown =
@@ -130,7 +130,7 @@ impl Evidence {
             return None;
         }
         let evidence =
-            Evidence::of_step(run, generation, &record.id, record.kind, record.attempts, occurrence)?;
+            Evidence::for_step(run, generation, &record.id, record.kind, record.attempts, occurrence)?;
         let tells_nothing =
             evidence.class == EffectClass::Transactional && evidence.occurrence == Occurrence::DidNotHappen;
         let by_key = transition == StepTransition::Happened;
@@ -348,7 +348,7 @@ mod tests {
     ) -> Option<Occurrence> {
         let record = |state| StepRecord { attempts, state, ..step("charge", 2, true) };
         let previous = previous.map(record);
-        let found = Evidence::of_change(
+        let found = Evidence::from_change(
             RunId::from_u128(1),
             Generation::default(),
             previous.as_ref(),

@@ -14,7 +14,7 @@ pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
     /// Fingerprint of a run: the name of the workflow and the canonical form of the input.
-    pub fn of_run(workflow: &Name, input: &Payload, ignore: &IgnorePaths) -> Result<Self, Invalid> {
+    pub fn for_run(workflow: &Name, input: &Payload, ignore: &IgnorePaths) -> Result<Self, Invalid> {
         let mut value: Value =
             input.to().map_err(|e| Invalid::Payload(format!("it cannot be read as JSON: {e}")))?;
         ignore.strip(&mut value);
@@ -28,7 +28,7 @@ impl Fingerprint {
 
     /// Fingerprint of a request: method, path, and the canonical form of the body. A body that is not JSON is
     /// used as it is.
-    pub fn of_request(method: &str, path: &str, body: &[u8]) -> Self {
+    pub fn for_request(method: &str, path: &str, body: &[u8]) -> Self {
         let mut hash = Sha256::new();
         hash.update(method.as_bytes());
         hash.update(b"\n");
@@ -48,7 +48,7 @@ impl Fingerprint {
     }
 
     /// Fingerprint of an operation: entity, step, requester, and the canonical form of the input.
-    pub fn of_operation(
+    pub fn for_operation(
         entity: &EntityRef,
         step: &Name,
         requester: Option<&Name>,
@@ -119,7 +119,7 @@ mod tests {
     fn print(workflow: &str, input: &str, ignore: &[&str]) -> Fingerprint {
         let name = Name::new("workflow", workflow).unwrap();
         let ignore = IgnorePaths::new(ignore.iter().copied()).unwrap();
-        Fingerprint::of_run(&name, &Payload::parse(input).unwrap(), &ignore).unwrap()
+        Fingerprint::for_run(&name, &Payload::parse(input).unwrap(), &ignore).unwrap()
     }
 
     #[test]

@@ -207,7 +207,7 @@ pub struct PromiseId(Arc<str>);
 impl PromiseId {
     /// Promise that the step `step` of `run` waits for. From the second generation on the id contains the
     /// generation.
-    pub fn of_run(run: RunId, generation: Generation, step: &StepId) -> Self {
+    pub fn for_step(run: RunId, generation: Generation, step: &StepId) -> Self {
         match generation.get() {
             0 => PromiseId(format!("{run}:{step}").into()),
             n => PromiseId(format!("{run}.{n}:{step}").into()),

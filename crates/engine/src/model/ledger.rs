@@ -173,7 +173,7 @@ fn entry_of(
     let mut known = KnownAttempts::default();
     proven.iter().for_each(|(_, evidence)| known.learn(evidence));
     if let Some(record) = record {
-        known.learn_from_record(record.attempts, Occurrence::of_state(&record.state));
+        known.learn_from_record(record.attempts, Occurrence::from_state(&record.state));
     }
     let known = known.settled();
     let last_known = known.keys().next_back().copied().unwrap_or(0);
@@ -312,7 +312,7 @@ mod tests {
     fn note(what: JournalEvent, evidence: Option<(u32, Occurrence)>) -> JournalEntry {
         let step = StepId::from_stored("wire");
         let evidence = evidence.and_then(|(attempt, occurrence)| {
-            Evidence::of_step(RUN, Generation::default(), &step, StepKind::Claimed, attempt, occurrence)
+            Evidence::for_step(RUN, Generation::default(), &step, StepKind::Claimed, attempt, occurrence)
         });
         JournalEntry {
             workspace: WorkspaceId::default(),

@@ -275,7 +275,7 @@ impl Operation {
     /// Key that its action sends to the outside world. The same for all attempts, and for operations that
     /// continue its effect.
     pub fn effect_key(&self) -> EffectKey {
-        EffectKey::of_operation(self.effect_of, self.step.as_str())
+        EffectKey::for_operation(self.effect_of, self.step.as_str())
     }
 }
 

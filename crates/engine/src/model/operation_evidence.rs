@@ -36,7 +36,7 @@ impl Operation {
             OperationState::Pending { .. } | OperationState::InDoubt { .. } => Occurrence::MayHaveHappened,
             OperationState::Done { .. } => Occurrence::Happened,
             OperationState::Rejected { .. } => Occurrence::DidNotHappen,
-            OperationState::Failed { failure, .. } => Occurrence::of_failure(failure),
+            OperationState::Failed { failure, .. } => Occurrence::from_failure(failure),
             OperationState::Reverted { settled: true, .. } => Occurrence::DidNotHappen,
             OperationState::Reverted { settled: false, .. } => Occurrence::MayHaveHappened,
         }

@@ -187,9 +187,9 @@ fn rerun_of<'a>(
 /// Journal entry that preserves the evidence about an effect whose record is deleted.
 fn superseded(head: &RunHead, step: &StepRecord, now: Timestamp) -> Option<JournalEntry> {
     // The effect of a cancelled step may have been entered. If it was not, the journal says so.
-    let occurrence = Occurrence::of_state(&step.state).unwrap_or(Occurrence::MayHaveHappened);
+    let occurrence = Occurrence::from_state(&step.state).unwrap_or(Occurrence::MayHaveHappened);
     let (run, generation, attempt) = (head.id(), head.generation, step.attempts);
-    let mut evidence = Evidence::of_step(run, generation, &step.id, step.kind, attempt, occurrence)?;
+    let mut evidence = Evidence::for_step(run, generation, &step.id, step.kind, attempt, occurrence)?;
     let what = JournalEvent::Superseded { attempt, occurrence: evidence.occurrence };
     // After more than one attempt the record does not tell which of them made the effect. The journal does, where that is known.
     if attempt > 1 && evidence.class != EffectClass::Transactional && occurrence == Occurrence::Happened {

@@ -112,7 +112,7 @@ impl BeginFacts {
         let before =
             self.known.as_ref().filter(|known| matches!(known.state, OperationState::Reverted { .. }));
         let continued = request.continued(before, self.last.as_ref())?;
-        Some(EffectKey::of_operation(continued.effect_of, request.step.as_str()))
+        Some(EffectKey::for_operation(continued.effect_of, request.step.as_str()))
     }
 }
 

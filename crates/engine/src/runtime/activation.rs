@@ -305,7 +305,7 @@ impl Activation {
         let mut entry = self.journal_entry(step, JournalEvent::Attempted { attempt, occurrence });
         if let PendingChange::JournalEntry(entry) = &mut entry {
             entry.evidence =
-                Evidence::of_step(self.facts.id, self.generation, step, kind, attempt, occurrence);
+                Evidence::for_step(self.facts.id, self.generation, step, kind, attempt, occurrence);
         }
         entry
     }

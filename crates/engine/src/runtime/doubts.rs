@@ -232,7 +232,7 @@ impl Engine {
             request: Some(request.into()),
         };
         let at = self.inner.store.now();
-        let evidence = Evidence::of_ruling(&ruling.resolution, run, log.head.generation, record);
+        let evidence = Evidence::from_ruling(&ruling.resolution, run, log.head.generation, record);
         let note = JournalEntry {
             evidence,
             ..JournalEntry::on_run(&log.head, Some(step.clone()), ruling.by.clone(), at, what)

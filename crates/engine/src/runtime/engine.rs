@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::approvals::RESERVED_SIGNAL_IDS;
+use super::background::{BackgroundLoops, LoopReporter};
 use super::inner::{Inner, Phase};
 use super::registry::WorkflowOptions;
 use super::run_slot::{Arrival, RunMessage};
@@ -46,6 +47,18 @@ impl Drop for Alive {
     }
 }
 
+/// A background loop over `inner`, in the form that can be started again.
+fn with<Fut>(
+    inner: &Arc<Inner>,
+    run: fn(Arc<Inner>, LoopReporter) -> Fut,
+) -> impl FnMut(LoopReporter) -> Fut + Send + use<Fut>
+where
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let inner = inner.clone();
+    move |reporter| run(inner.clone(), reporter)
+}
+
 impl Engine {
     /// Launches an engine on `store`. It claims due runs as soon as their workflows are registered.
     pub fn launch(
@@ -55,12 +68,13 @@ impl Engine {
     ) -> Result<Self, Error> {
         options.check()?;
         let inner = Arc::new(Inner::new(store, clock, options));
-        tokio::spawn(super::scheduler::schedule(inner.clone()));
-        tokio::spawn(super::renewal::renew(inner.clone()));
-        tokio::spawn(super::maintenance::purge(inner.clone()));
-        tokio::spawn(super::families::sweep(inner.clone()));
-        tokio::spawn(super::outbox::deliver(inner.clone()));
-        tokio::spawn(super::entities::send_heartbeats(inner.clone()));
+        let loops = &inner.loops;
+        loops.spawn("scheduler", with(&inner, super::scheduler::schedule));
+        loops.spawn("lease renewal", with(&inner, super::renewal::renew));
+        loops.spawn("retention", with(&inner, super::maintenance::purge));
+        loops.spawn("cancelled families", with(&inner, super::families::sweep));
+        loops.spawn("outbox", with(&inner, super::outbox::deliver));
+        loops.spawn("heartbeats", with(&inner, super::entities::send_heartbeats));
         let alive = Arc::new(Alive(inner.clone()));
         Ok(Engine { inner, workspace: WorkspaceId::default(), _alive: alive })
     }
@@ -461,6 +475,11 @@ impl Engine {
             clock_jumps: stats.clock_jumps + self.inner.clock.jumps() + self.inner.store.clock_jumps(),
             ..stats
         }
+    }
+
+    /// Background loops of the engine. A host that needs a loop of its own spawns it here.
+    pub fn background_loops(&self) -> &BackgroundLoops {
+        &self.inner.loops
     }
 
     /// Number of runs that this engine executes now.

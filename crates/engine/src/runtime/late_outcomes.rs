@@ -58,7 +58,7 @@ impl LostRun<'_> {
                 return None;
             };
             kind.effect_class()?;
-            let occurrence = Occurrence::of_state(state).filter(|_| transition.is_of_attempt())?;
+            let occurrence = Occurrence::from_state(state).filter(|_| transition.is_of_attempt())?;
             let output = match state {
                 StepState::Completed { output, .. } => Some(output.clone()),
                 _ => None,
@@ -154,7 +154,7 @@ impl LateOutcome {
             owner: Some(engine.owner),
             by: None,
             what: JournalEvent::Refused { attempt, occurrence: Some(occurrence) },
-            evidence: Evidence::of_step(run, generation, &self.step, self.kind, attempt, occurrence),
+            evidence: Evidence::for_step(run, generation, &self.step, self.kind, attempt, occurrence),
         }
     }
 

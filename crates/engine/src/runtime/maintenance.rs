@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::background::LoopReporter;
 use super::inner::{Inner, Phase};
 use super::stats::Counters;
 use crate::limits::{KEEP_INBOUND_EVENTS_FOR, MAX_PURGE, PURGE_HURRY_AFTER, PURGE_SHARE};
@@ -13,7 +14,7 @@ use crate::store::{OperationCursor, Purge, PurgeOperations, StoreResult};
 ///
 /// A pass continues until every kind of data returned a short batch, so it keeps up with any load. Between
 /// two batches it rests for a multiple of the last batch's duration, which spares a busy store.
-pub(crate) async fn purge(inner: Arc<Inner>) {
+pub(crate) async fn purge(inner: Arc<Inner>, reporter: LoopReporter) {
     let mut places = Places::default();
     let mut pass: Option<Pass> = None;
     let mut took = Duration::ZERO;
@@ -34,6 +35,7 @@ pub(crate) async fn purge(inner: Arc<Inner>) {
                 inner.set_retention_current(inner.store.now());
             }
             pass = None;
+            reporter.pass();
         }
     }
 }
@@ -80,7 +82,7 @@ struct Pass {
     requests: bool,
     promises: bool,
     operations: bool,
-    hooks: bool,
+    inbound_events: bool,
     has_failed: bool,
 }
 
@@ -96,7 +98,7 @@ impl Pass {
             requests: inner.store.request_key_store().is_none(),
             promises: is_kept_for_ever || inner.store.promise_store().is_none(),
             operations: is_kept_for_ever || inner.store.entity_store().is_none(),
-            hooks: inner.store.webhook_store().is_none(),
+            inbound_events: inner.store.webhook_store().is_none(),
             has_failed: false,
         }
     }
@@ -129,13 +131,13 @@ impl Pass {
             });
             self.operations = self.is_done(inner, "old operations", purged);
         }
-        if let (false, Some(store)) = (self.hooks, inner.store.webhook_store()) {
+        if let (false, Some(store)) = (self.inbound_events, inner.store.webhook_store()) {
             let purged = inner
                 .call_store(store.purge_inbound_events(self.now.minus(KEEP_INBOUND_EVENTS_FOR), MAX_PURGE))
                 .await;
-            self.hooks = self.is_done(inner, "old events of webhooks", purged);
+            self.inbound_events = self.is_done(inner, "old events of webhooks", purged);
         }
-        self.runs && self.requests && self.promises && self.operations && self.hooks
+        self.runs && self.requests && self.promises && self.operations && self.inbound_events
     }
 
     async fn purge_runs(&mut self, inner: &Inner, places: &mut Places) -> bool {

@@ -126,7 +126,7 @@ impl Start {
             return Err(Error::KeyMissing(self.workflow));
         }
         let fingerprint = match key {
-            Some(_) => Some(Fingerprint::of_run(&workflow.reference.name, &input, &workflow.ignore)?),
+            Some(_) => Some(Fingerprint::for_run(&workflow.reference.name, &input, &workflow.ignore)?),
             None => None,
         };
         let subject = self.subject.as_deref().map(Subject::new).transpose()?;
@@ -261,7 +261,7 @@ impl PreparedStart {
             return Ok(outcome);
         }
         let Some(workflow) = inner.registry.find(&facts.workspace, pinned) else { return Ok(outcome) };
-        match Fingerprint::of_run(&pinned.name, &self.new.input, &workflow.ignore) {
+        match Fingerprint::for_run(&pinned.name, &self.new.input, &workflow.ignore) {
             Ok(under_pinned) if under_pinned == *fingerprint => Ok(StartOutcome::Existing(found.head)),
             _ => Ok(outcome),
         }

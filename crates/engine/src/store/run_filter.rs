@@ -56,7 +56,7 @@ impl WaitsFor {
     pub fn is_of_step(&self, head: &RunHead, step: &StepId) -> bool {
         match self {
             WaitsFor::Promise(id) if id.run().is_some() => {
-                PromiseId::of_run(head.id(), head.generation, step) == *id
+                PromiseId::for_step(head.id(), head.generation, step) == *id
             }
             WaitsFor::Signal(name) => is_named(step, name),
             WaitsFor::Promise(_) | WaitsFor::Child | WaitsFor::Timer => true,

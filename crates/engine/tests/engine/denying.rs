@@ -32,7 +32,7 @@ impl Provider {
 }
 
 #[derive(Clone, Copy)]
-struct Terms {
+struct ProbeSetup {
     settle: Option<Duration>,
     rejects_stale_fences: bool,
     on_doubt: OnDoubt,
@@ -41,7 +41,7 @@ struct Terms {
     is_cut: bool,
 }
 
-const PROBED: Terms = Terms {
+const PROBED: ProbeSetup = ProbeSetup {
     settle: None,
     rejects_stale_fences: false,
     on_doubt: OnDoubt::Hold,
@@ -52,7 +52,7 @@ const PROBED: Terms = Terms {
 fn pay(
     bench: &Bench,
     provider: &Provider,
-    terms: Terms,
+    setup: ProbeSetup,
 ) -> impl Fn(Ctx, ()) -> StepFuture<'static, u32> + Clone + Send + Sync + 'static {
     let (provider, clock) = (provider.clone(), bench.clock.clone());
     move |ctx: Ctx, ()| {
@@ -64,22 +64,22 @@ fn pay(
                     wires.add(format!("wire {}", attempt.number()));
                     async move {
                         match attempt.number() {
-                            1 if terms.is_cut => Err(Failure::unknown("connection reset")),
+                            1 if setup.is_cut => Err(Failure::unknown("connection reset")),
                             1 => std::future::pending().await,
                             number => Ok(number),
                         }
                     }
                 })
                 .claimed()
-                .on_doubt(terms.on_doubt)
+                .on_doubt(setup.on_doubt)
                 .timeout(TIMEOUT);
-            if let Some(settle) = terms.settle {
+            if let Some(settle) = setup.settle {
                 step = step.probe_settle(settle);
             }
-            if terms.rejects_stale_fences {
+            if setup.rejects_stale_fences {
                 step = step.provider_rejects_stale_fences();
             }
-            if terms.has_probe {
+            if setup.has_probe {
                 step = step.probe(move |_| {
                     provider.asked_at.lock().unwrap().push(clock.now());
                     let happened = *provider.happened.lock().unwrap();
@@ -98,15 +98,15 @@ fn pay(
 }
 
 /// A run whose worker vanished in the middle of its step, and the engine that took over.
-async fn crashed(bench: &Bench, provider: &Provider, terms: Terms) -> (Engine, RunId, Timestamp) {
-    let terms = Terms { is_cut: false, ..terms };
-    bench.engine.register("pay", pay(bench, provider, terms)).unwrap();
+async fn crashed(bench: &Bench, provider: &Provider, setup: ProbeSetup) -> (Engine, RunId, Timestamp) {
+    let setup = ProbeSetup { is_cut: false, ..setup };
+    bench.engine.register("pay", pay(bench, provider, setup)).unwrap();
     let run = bench.engine.start("pay", &()).await.unwrap().id();
     bench.eventually("it is in its step", async || (!provider.wires.read().is_empty()).then_some(())).await;
     bench.engine.kill();
     let second = bench.restart();
     let since = bench.clock.now();
-    second.register("pay", pay(bench, provider, terms)).unwrap();
+    second.register("pay", pay(bench, provider, setup)).unwrap();
     (second, run, since)
 }
 
@@ -176,12 +176,12 @@ async fn a_crash_while_a_denial_settles_is_survived() {
 /// A vanished worker may have sent its request just before its lease ended.
 #[tokio::test]
 async fn after_a_takeover_nothing_is_run_again_while_a_request_may_be_on_its_way() {
-    let probed = Terms { settle: Some(Duration::ZERO), ..PROBED };
-    let retried = Terms { has_probe: false, on_doubt: OnDoubt::Retry, ..PROBED };
-    for terms in [probed, retried] {
+    let probed = ProbeSetup { settle: Some(Duration::ZERO), ..PROBED };
+    let retried = ProbeSetup { has_probe: false, on_doubt: OnDoubt::Retry, ..PROBED };
+    for setup in [probed, retried] {
         let bench = Bench::new();
         let provider = Provider::default();
-        let (second, run, since) = crashed(&bench, &provider, terms).await;
+        let (second, run, since) = crashed(&bench, &provider, setup).await;
         let result = async {
             let run = second.run(run).await.unwrap();
             run.result::<u32>().await.unwrap();
@@ -198,8 +198,8 @@ async fn after_a_takeover_nothing_is_run_again_while_a_request_may_be_on_its_way
 async fn a_ruling_did_not_happen_waits_as_well() {
     let bench = Bench::new();
     let provider = Provider::default();
-    let terms = Terms { has_probe: false, ..PROBED };
-    let (second, run, since) = crashed(&bench, &provider, terms).await;
+    let setup = ProbeSetup { has_probe: false, ..PROBED };
+    let (second, run, since) = crashed(&bench, &provider, setup).await;
     bench.until_step(run, "wire", StepStatus::InDoubt).await;
     let doubt = second.list_doubts(None, 1).await.unwrap().doubts.remove(0);
     let by = Actor::new("ada", Role::Manager);
@@ -218,10 +218,10 @@ async fn a_ruling_did_not_happen_waits_as_well() {
 
 #[tokio::test]
 async fn a_provider_that_rejects_earlier_holders_is_not_waited_for() {
-    let terms = Terms { settle: Some(Duration::ZERO), rejects_stale_fences: true, ..PROBED };
+    let setup = ProbeSetup { settle: Some(Duration::ZERO), rejects_stale_fences: true, ..PROBED };
     let bench = Bench::new();
     let provider = Provider::default();
-    let (second, run, since) = crashed(&bench, &provider, terms).await;
+    let (second, run, since) = crashed(&bench, &provider, setup).await;
     let result = async {
         let run = second.run(run).await.unwrap();
         run.result::<u32>().await.unwrap();

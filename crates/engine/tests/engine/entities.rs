@@ -19,15 +19,15 @@ const HEARD_EVERY: Duration = Duration::from_secs(4);
 
 /// Engine on a counting store, with an approved invoice that can be closed in two ways, and the gate that one
 /// of them waits at.
-struct Desk {
+struct Fixture {
     bench: Bench,
     line: Arc<CutOff>,
     engine: Engine,
     door: Arc<Semaphore>,
 }
 
-impl Desk {
-    async fn new() -> Desk {
+impl Fixture {
+    async fn new() -> Fixture {
         let bench = Bench::new();
         let line = CutOff::new(bench.store.clone());
         let engine = Engine::launch(line.clone(), bench.clock.clone(), EngineOptions::default()).unwrap();
@@ -55,7 +55,7 @@ impl Desk {
         engine.register_entity_workflow(workflow, Arc::new(CodeOnlyHost)).await.unwrap();
         engine.module("billing").janitor(EVERY, STALE_AFTER).unwrap();
         let _ = engine.create_entity("invoice", "INV-7", "approved", &json!({})).await.unwrap();
-        let desk = Desk { bench, line, engine, door };
+        let desk = Fixture { bench, line, engine, door };
         desk.until("the first look", || desk.line.operations.looked() == 1).await;
         desk
     }
@@ -104,19 +104,19 @@ impl Desk {
 /// treat it as lost.
 #[tokio::test]
 async fn a_heartbeat_while_the_end_is_written_does_not_count_it_as_lost() {
-    Desk::new().await.hears_while_it_ends("close").await;
+    Fixture::new().await.hears_while_it_ends("close").await;
 }
 
 /// Like the test above, for an action that commits its end in its own transaction.
 #[tokio::test]
 async fn a_heartbeat_while_a_transaction_is_answered_does_not_count_it_as_lost() {
-    Desk::new().await.hears_while_it_ends("close_in_transaction").await;
+    Fixture::new().await.hears_while_it_ends("close_in_transaction").await;
 }
 
 /// Runs come and go all the time. Heartbeats and janitors follow the clock only.
 #[tokio::test]
 async fn heartbeats_and_janitors_go_by_the_clock_and_not_by_what_else_changes() {
-    let desk = Desk::new().await;
+    let desk = Fixture::new().await;
     let call = tokio::spawn(desk.engine.transition("invoice", "INV-7", "close").into_future());
     desk.engine.register("noop", |_: Ctx, (): ()| async { Ok::<_, Failure>(()) }).unwrap();
     let counts = || (desk.line.operations.heard(), desk.line.operations.looked());
@@ -149,7 +149,7 @@ async fn heartbeats_and_janitors_go_by_the_clock_and_not_by_what_else_changes() 
 /// the others.
 #[tokio::test]
 async fn operations_that_end_one_by_one_cause_no_heartbeats() {
-    let desk = Desk::new().await;
+    let desk = Fixture::new().await;
     let ids: Vec<String> = (0..20).map(|n| format!("INV-{n}")).collect();
     let mut calls = Vec::new();
     for id in &ids {
@@ -173,7 +173,7 @@ async fn operations_that_end_one_by_one_cause_no_heartbeats() {
 /// S1.39: the interval is measured between the starts of two passes. A slow pass does not delay the next.
 #[tokio::test]
 async fn a_janitor_whose_time_came_while_it_looked_looks_again() {
-    let desk = Desk::new().await;
+    let desk = Fixture::new().await;
     desk.line.operations.hold_looks(true);
     desk.bench.clock.advance(EVERY);
     desk.until("the second look", || desk.line.operations.looked() == 2).await;
@@ -185,7 +185,7 @@ async fn a_janitor_whose_time_came_while_it_looked_looks_again() {
 /// G1.3: a killed engine is silent, even if a heartbeat was due in the same moment.
 #[tokio::test]
 async fn a_killed_engine_sends_no_heartbeats() {
-    let desk = Desk::new().await;
+    let desk = Fixture::new().await;
     let call = tokio::spawn(desk.engine.transition("invoice", "INV-7", "close").into_future());
     desk.settle().await;
     desk.engine.kill();
@@ -198,7 +198,7 @@ async fn a_killed_engine_sends_no_heartbeats() {
 /// An engine without operations sends no heartbeats.
 #[tokio::test]
 async fn an_engine_without_operations_sends_no_heartbeats() {
-    let desk = Desk::new().await;
+    let desk = Fixture::new().await;
     for _ in 0..20 {
         desk.bench.clock.advance(HEARD_EVERY);
         desk.settle().await;

@@ -120,7 +120,7 @@ async fn one_pass_deletes_all_that_has_expired_however_much_it_is() {
             scope: scope.clone(),
             key: key.clone(),
             id: RequestId::new(bench.store.now()),
-            fingerprint: Fingerprint::of_request("POST", "/orders", b"{}"),
+            fingerprint: Fingerprint::for_request("POST", "/orders", b"{}"),
             summary: RequestSummary {
                 method: "POST".into(),
                 path: "/orders".into(),

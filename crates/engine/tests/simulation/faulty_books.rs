@@ -103,7 +103,7 @@ impl WebhookStore for FaultyStore {
     }
 
     async fn list_inbound_events(&self, request: ListInboundEvents) -> StoreResult<Vec<InboundEvent>> {
-        self.send(Call::read("list hooks".into(), move |store: &MemoryStore| {
+        self.send(Call::read("list inbound events".into(), move |store: &MemoryStore| {
             now(store.list_inbound_events(request.clone()))
         }))
         .await
@@ -113,14 +113,14 @@ impl WebhookStore for FaultyStore {
         &self,
         request: ListUnprocessedEvents,
     ) -> StoreResult<Vec<InboundEvent>> {
-        self.send(Call::read("list unprocessed hooks".into(), move |store: &MemoryStore| {
+        self.send(Call::read("list unprocessed events".into(), move |store: &MemoryStore| {
             now(store.list_unprocessed_events(request.clone()))
         }))
         .await
     }
 
     async fn purge_inbound_events(&self, before: Timestamp, limit: usize) -> StoreResult<usize> {
-        self.send(Call::write("purge hooks".into(), move |store: &MemoryStore| {
+        self.send(Call::write("purge inbound events".into(), move |store: &MemoryStore| {
             now(store.purge_inbound_events(before, limit))
         }))
         .await

@@ -142,7 +142,7 @@ impl FrontDesk {
             scope: scope.clone(),
             key: stored_key.clone(),
             id: RequestId::new(world.store.now()),
-            fingerprint: Fingerprint::of_request("POST", "/runs", body),
+            fingerprint: Fingerprint::for_request("POST", "/runs", body),
             summary: RequestSummary {
                 method: "POST".into(),
                 path: "/runs".into(),

@@ -27,7 +27,7 @@ use super::world::World;
 
 /// A seed that passed.
 #[derive(Debug)]
-pub struct Held {
+pub struct Passed {
     pub tally: Tally,
     pub digest: Digest,
 }
@@ -41,7 +41,7 @@ pub struct Broken {
 }
 
 /// Runs `seed` on this thread, on a clock that jumps to the next timer.
-pub fn simulate(seed: u64) -> Result<Held, Broken> {
+pub fn simulate(seed: u64) -> Result<Passed, Broken> {
     // The engines draw ids, tokens and jitter from this generator.
     hapax_engine::model::seed_thread_rng(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -54,7 +54,7 @@ pub fn simulate(seed: u64) -> Result<Held, Broken> {
             played = play(&world) => played,
         };
         match played.and_then(|()| world.broken().map_or(Ok(()), Err)) {
-            Ok(()) => Ok(Held { tally: *world.tally.lock().unwrap(), digest: world.digest() }),
+            Ok(()) => Ok(Passed { tally: *world.tally.lock().unwrap(), digest: world.digest() }),
             Err(what) => Err(Broken { seed, what, last_lines: world.last_lines() }),
         }
     })

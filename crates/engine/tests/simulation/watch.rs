@@ -336,7 +336,7 @@ fn check_head(
     if let Some((old, new)) = kept
         && (new.owner != old.owner || new.until < old.until)
     {
-        return Err("invariant 19: a lease changed hands or shrank under one fence".into());
+        return Err("invariant 19: a lease changed owner or shrank under one fence".into());
     }
     if let RunState::Closed { .. } = before.state
         && head.state != before.state

@@ -14,7 +14,7 @@ use hapax::{
 use hapax_postgres_fixture::Database;
 use serde_json::{Value, json};
 
-use crate::postgres_entities::process::{Process, say, words};
+use crate::postgres_entities::process::{Process, lines, say};
 
 const SHARES: [usize; 3] = [167, 167, 166];
 /// How long the parent waits for a word: never reached unless something hangs.
@@ -50,7 +50,7 @@ async fn caller_process() {
     let home = home_named(&std::env::var("HAPAX_CALLER_TABLE").unwrap());
     let calls: usize = std::env::var("HAPAX_CALLER_CALLS").unwrap().parse().unwrap();
     let bodies = PathBuf::from(std::env::var_os("HAPAX_CALLER_BODIES").unwrap());
-    let mut told = words();
+    let mut told = lines();
     let hapax = open(&url, home).await;
     let finish = told.clone();
     hapax

@@ -14,7 +14,7 @@ use hapax::{
 use hapax_postgres_fixture::Database;
 use serde_json::json;
 
-use crate::postgres_entities::process::{Process, say, words};
+use crate::postgres_entities::process::{Process, lines, say};
 
 const TABLES: &str = "CREATE TABLE invoices (id text PRIMARY KEY, status text NOT NULL, version bigint NOT NULL,
         updated_at timestamptz NOT NULL, number text NOT NULL, net bigint NOT NULL, total bigint NOT NULL, deleted boolean NOT NULL DEFAULT false);
@@ -171,7 +171,7 @@ async fn two_callers_make_one_clone_and_one_payment() {
 async fn doomed_process() {
     let Ok(url) = std::env::var("HAPAX_DOOMED_URL") else { return };
     let (id, step) = (std::env::var("HAPAX_DOOMED_ID").unwrap(), std::env::var("HAPAX_DOOMED_STEP").unwrap());
-    let _told = words();
+    let _told = lines();
     let midway: Midway = Arc::new(|what| {
         say(&json!({ "midway": what }));
         Box::pin(std::future::pending())

@@ -70,7 +70,7 @@ pub fn say(said: &Value) {
 }
 
 /// Within such a process: the last word that it received.
-pub fn words() -> watch::Receiver<String> {
+pub fn lines() -> watch::Receiver<String> {
     let (tell, told) = watch::channel(String::new());
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {

@@ -60,11 +60,11 @@ pub enum Flaw {
 #[derive(Clone)]
 struct Stored {
     fingerprint: String,
-    outcome: watch::Receiver<Option<Kept>>,
+    outcome: watch::Receiver<Option<StoredResponse>>,
 }
 
 /// Status, content type, body.
-type Kept = (u16, &'static str, String);
+type StoredResponse = (u16, &'static str, String);
 
 struct Shop {
     flaw: Flaw,
@@ -295,7 +295,7 @@ impl Shop {
     }
 
     /// Performs the effect.
-    async fn work(&self, method: &Method, path: &str, query: Option<&str>, body: &[u8]) -> Kept {
+    async fn work(&self, method: &Method, path: &str, query: Option<&str>, body: &[u8]) -> StoredResponse {
         let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
         if method == Method::GET {
             return self.list(query);
@@ -318,7 +318,7 @@ impl Shop {
         self.next.fetch_add(1, Ordering::SeqCst)
     }
 
-    fn list(&self, query: Option<&str>) -> Kept {
+    fn list(&self, query: Option<&str>) -> StoredResponse {
         let wanted = query.and_then(|query| query.strip_prefix("ref=")).unwrap_or_default();
         let orders = self.orders.lock().unwrap();
         let items: Vec<&Value> = orders
@@ -344,7 +344,7 @@ impl Drop for LeftBehind {
     }
 }
 
-fn answer((status, kind, text): Kept, marks: &[(&str, &str)]) -> Response {
+fn answer((status, kind, text): StoredResponse, marks: &[(&str, &str)]) -> Response {
     let mut response = Response::builder().status(status).header("content-type", kind);
     for (name, value) in marks {
         response = response.header(*name, *value);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::server::{Server, Told, dev};
+use crate::server::{PlannedDns, Server, dev};
 use hapax_outgoing::{Fault, Outgoing, Request, Rules};
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
@@ -37,7 +37,7 @@ async fn secured(name: &str) -> (Server, Vec<u8>) {
 async fn a_receiver_is_believed_by_the_name_in_its_certificate() {
     let (server, root) = secured("pay.example").await;
     let told =
-        Told::default().name("pay.example", &[&["127.0.0.1"]]).name("other.example", &[&["127.0.0.1"]]);
+        PlannedDns::default().name("pay.example", &[&["127.0.0.1"]]).name("other.example", &[&["127.0.0.1"]]);
     let outgoing = Outgoing::with_lookup(Rules { extra_roots: vec![root], ..dev() }, told).unwrap();
     let port = server.at.port();
     let answer = outgoing.send(Request::get(format!("https://pay.example:{port}/"))).await.unwrap();
@@ -50,7 +50,7 @@ async fn a_receiver_is_believed_by_the_name_in_its_certificate() {
 #[tokio::test]
 async fn an_unknown_issuer_or_no_tls_at_all_means_that_nothing_was_sent() {
     let (server, _) = secured("pay.example").await;
-    let told = Told::default().name("pay.example", &[&["127.0.0.1"]]);
+    let told = PlannedDns::default().name("pay.example", &[&["127.0.0.1"]]);
     let outgoing = Outgoing::with_lookup(dev(), told).unwrap();
     let plain = Server::raw("127.0.0.1:0", |mut stream| async move {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;

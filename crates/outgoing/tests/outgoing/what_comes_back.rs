@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::server::{Server, Told, dev};
+use crate::server::{PlannedDns, Server, dev};
 use hapax_outgoing::{Answers, Fault, Lookup, Outgoing, Part, Request, Rules, SendCheck, Unusable, limits};
 use http::{HeaderValue, Method};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -88,7 +88,7 @@ async fn a_refused_connection_means_that_nothing_was_sent() {
 
 #[tokio::test]
 async fn a_name_without_an_address_means_that_nothing_was_sent() {
-    let told = Told::default().name("empty.example", &[&[]]);
+    let told = PlannedDns::default().name("empty.example", &[&[]]);
     let outgoing = Outgoing::with_lookup(dev(), told).unwrap();
     for name in ["empty.example", "unknown.example"] {
         let fault = outgoing.send(Request::get(format!("http://{name}/"))).await.unwrap_err();
@@ -114,7 +114,7 @@ async fn a_look_up_that_hangs_ends_with_the_time_to_connect() {
 #[tokio::test]
 async fn an_address_that_is_dead_does_not_hide_a_living_one() {
     let server = Server::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
-    let told = Told::default().name("two.example", &[&["127.0.0.9", "::1", "127.0.0.1"]]);
+    let told = PlannedDns::default().name("two.example", &[&["127.0.0.9", "::1", "127.0.0.1"]]);
     let outgoing = Outgoing::with_lookup(dev(), told).unwrap();
     let url = format!("http://two.example:{}/", server.at.port());
     assert_eq!(outgoing.send(Request::get(url)).await.unwrap().status, 200);

@@ -1,6 +1,6 @@
 //! Permitted destinations: one test for each line of the security list.
 
-use crate::server::{Server, Told, dev};
+use crate::server::{PlannedDns, Server, dev};
 use hapax_outgoing::{Fault, Kind, Outgoing, Ports, Refusal, Request, Rules};
 use http::{HeaderValue, Method};
 
@@ -71,7 +71,7 @@ async fn names_of_this_machine_are_refused_by_what_they_stand_for() {
 #[tokio::test]
 async fn a_name_that_changes_its_mind_gains_nothing() {
     let server = Server::answering(OK).await;
-    let told = Told::default().name("rebind.example", &[&["127.0.0.1"]]);
+    let told = PlannedDns::default().name("rebind.example", &[&["127.0.0.1"]]);
     let outgoing = Outgoing::with_lookup(Rules::default(), told.clone()).unwrap();
     let request = Request::get(format!("http://rebind.example:{}/", server.at.port()));
     outgoing.check(&request).expect("a public name looks harmless");
@@ -85,7 +85,7 @@ async fn a_name_that_changes_its_mind_gains_nothing() {
 async fn each_look_up_is_judged_anew() {
     let server = Server::answering(OK).await;
     let told =
-        Told::default().name("rebind.example", &[&["127.0.0.1"], &["169.254.169.254"], &["127.0.0.1"]]);
+        PlannedDns::default().name("rebind.example", &[&["127.0.0.1"], &["169.254.169.254"], &["127.0.0.1"]]);
     let outgoing = Outgoing::with_lookup(allowing(&["rebind.example"]), told).unwrap();
     let url = format!("http://rebind.example:{}/", server.at.port());
     assert_eq!(outgoing.send(Request::get(&url)).await.unwrap().status, 200);
@@ -104,7 +104,7 @@ async fn every_answer_of_a_look_up_is_judged_and_only_open_ones_are_connected_to
         let _ = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut Vec::new()).await;
     })
     .await;
-    let told = Told::default().name("mixed.example", &[&["127.0.0.2", "10.0.0.1", "::1", "127.0.0.3"]]);
+    let told = PlannedDns::default().name("mixed.example", &[&["127.0.0.2", "10.0.0.1", "::1", "127.0.0.3"]]);
     let outgoing = Outgoing::with_lookup(allowing(&["127.0.0.3"]), told).unwrap();
     let answer = outgoing.send(Request::get(format!("http://mixed.example:{port}/"))).await.unwrap();
     assert_eq!(answer.body, "ok");
@@ -115,7 +115,7 @@ async fn every_answer_of_a_look_up_is_judged_and_only_open_ones_are_connected_to
 async fn the_allow_list_opens_what_it_names_and_nothing_beside_it() {
     let server = Server::answering(OK).await;
     let port = server.at.port();
-    let told = Told::default()
+    let told = PlannedDns::default()
         .name("billing.internal", &[&["127.0.0.1"]])
         .name("other.internal", &[&["127.0.0.1"]])
         .name("metadata.internal", &[&["169.254.169.254"]]);
@@ -156,7 +156,7 @@ async fn the_allow_list_opens_what_it_names_and_nothing_beside_it() {
 async fn the_deny_list_wins_over_all() {
     let server = Server::answering(OK).await;
     let port = server.at.port();
-    let told = Told::default().name("a.example", &[&["127.0.0.1"]]);
+    let told = PlannedDns::default().name("a.example", &[&["127.0.0.1"]]);
     for deny in [
         "a.example".to_owned(),
         format!("a.example:{port}"),
@@ -178,7 +178,7 @@ async fn the_deny_list_wins_over_all() {
 async fn our_own_addresses_are_closed_even_where_all_else_is_open() {
     let server = Server::answering(OK).await;
     let port = server.at.port();
-    let told = Told::default().name("sneaky.example", &[&["127.0.0.1"]]);
+    let told = PlannedDns::default().name("sneaky.example", &[&["127.0.0.1"]]);
     for own in [
         format!("127.0.0.1:{port}"),
         format!("0.0.0.0:{port}"),
@@ -252,7 +252,7 @@ async fn ports_of_other_protocols_are_closed_unless_the_place_names_its_port() {
 
 #[tokio::test]
 async fn with_only_allowed_the_public_internet_is_closed_too() {
-    let told = Told::default().name("public.example", &[&["93.184.215.14"]]);
+    let told = PlannedDns::default().name("public.example", &[&["93.184.215.14"]]);
     let rules = Rules { only_allowed: true, ..allowing(&["other.example"]) };
     let outgoing = Outgoing::with_lookup(rules, told).unwrap();
     let why = refused(outgoing.send(Request::get("http://public.example/")).await);
@@ -276,7 +276,7 @@ async fn only_http_and_https_are_spoken_and_urls_carry_no_passwords() {
 
 #[tokio::test]
 async fn a_refusal_does_not_tell_which_address_a_name_stands_for() {
-    let told = Told::default().name("db.internal", &[&["10.77.66.55"]]);
+    let told = PlannedDns::default().name("db.internal", &[&["10.77.66.55"]]);
     let outgoing = Outgoing::with_lookup(Rules::default(), told).unwrap();
     let fault = outgoing.send(Request::get("http://db.internal/")).await.unwrap_err();
     assert!(!fault.to_string().contains("10.77"), "{fault}");

@@ -38,7 +38,7 @@ impl KeyId {
     }
 
     /// The key id within a credential id, which has a prefix.
-    pub fn of_credential(credential: &Name) -> Option<Self> {
+    pub fn from_credential(credential: &Name) -> Option<Self> {
         credential.as_str().strip_prefix(CREDENTIAL_PREFIX).and_then(Self::parse)
     }
 
@@ -76,13 +76,13 @@ impl SecretHash {
     }
 
     /// Compares two hashes in constant time. For an unknown id, compare with
-    /// [`SecretHash::of_nobody`], so that it takes the same time.
+    /// [`SecretHash::unmatchable`], so that it takes the same time.
     pub fn matches(&self, other: &SecretHash) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 
     /// A hash that no secret has.
-    pub fn of_nobody() -> Self {
+    pub fn unmatchable() -> Self {
         SecretHash([0; 32])
     }
 }
@@ -208,7 +208,7 @@ mod tests {
         let read = ApiKey::parse(key.reveal()).unwrap();
         assert_eq!(read.id(), key.id());
         assert!(read.hash().matches(&key.hash()));
-        assert!(!read.hash().matches(&SecretHash::of_nobody()));
+        assert!(!read.hash().matches(&SecretHash::unmatchable()));
         assert_eq!(key.reveal().len(), KEY_CHARS);
     }
 

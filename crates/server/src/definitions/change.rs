@@ -12,8 +12,8 @@ use hapax_engine::model::{
 use hapax_engine::store::{ListRuns, PutCatalogItem, PutOutcome};
 use serde_json::value::RawValue;
 
-use super::{Definition, Definitions, Kept, Lifecycle, absent};
-use crate::errors::{of_invalid, of_store};
+use super::{Definition, DefinitionBody, Definitions, Lifecycle, absent};
+use crate::errors::{problem_of_invalid, problem_of_store};
 use crate::identity::Acting;
 use crate::limits::{MAX_COUNTED_OPEN_RUNS, MAX_DESCRIPTION_CHARS};
 
@@ -84,7 +84,7 @@ impl Definitions {
                 before,
                 limit: MAX_PAGE,
             };
-            let page = self.store.list_runs(request).await.map_err(|error| of_store(&error))?;
+            let page = self.store.list_runs(request).await.map_err(|error| problem_of_store(&error))?;
             open += page.runs.iter().filter(|run| run.head.facts.workflow.version == of.version()).count();
             before = page.next;
             if before.is_none() || open >= MAX_COUNTED_OPEN_RUNS {
@@ -106,7 +106,8 @@ impl Definitions {
         let id = Name::new("definition id", id).map_err(|_| absent())?;
         for _ in 0..TRIES {
             let item = self.catalog().find_item(CatalogKind::Definition, &id).await;
-            let item = item.map_err(|error| of_store(&error))?.filter(|item| item.workspace == *workspace);
+            let item =
+                item.map_err(|error| problem_of_store(&error))?.filter(|item| item.workspace == *workspace);
             let item = item.ok_or_else(absent)?;
             let found = self.learn(&item)?;
             if let Some(expected) = expected.filter(|expected| *expected != item.version) {
@@ -122,7 +123,7 @@ impl Definitions {
                 let detail = "A stored definition cannot be read. Report `traceId` to the operator.";
                 Problem::new(Code::StoreBroken, detail)
             })?;
-            let kept = Kept { digest: found.digest.clone(), document, lifecycle: to };
+            let kept = DefinitionBody { digest: found.digest.clone(), document, lifecycle: to };
             let event =
                 JournalEvent::SetUp { kind: "definition".into(), id: id.to_string(), change: what.into() };
             let by = identity.actor(None);
@@ -132,11 +133,11 @@ impl Definitions {
                 kind: CatalogKind::Definition,
                 id: id.clone(),
                 name: item.name.clone(),
-                body: Payload::of(&kept).map_err(|invalid| of_invalid(&invalid))?,
+                body: Payload::of(&kept).map_err(|invalid| problem_of_invalid(&invalid))?,
                 expected: Some(item.version),
                 note: Some(note),
             };
-            match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+            match self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))? {
                 PutOutcome::Put(item) => return self.learn(&item),
                 PutOutcome::Stale(_)
                 | PutOutcome::NameTaken(_)

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Directory, body_of, said};
 use crate::credentials::key::{ApiKey, KeyId, SecretHash};
-use crate::errors::{of_invalid, of_store};
+use crate::errors::{problem_of_invalid, problem_of_store};
 use crate::identity::Identity;
 use crate::limits::{MAX_CREDENTIALS_PER_WORKSPACE, MAX_KEY_OVERLAP};
 
@@ -34,7 +34,7 @@ pub struct NewCredential {
 
 /// Stored part of a credential. The secret itself is not stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Kept {
+struct CredentialBody {
     name: String,
     role: Role,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ pub struct StoredCredential {
     pub workspace: WorkspaceId,
     created_at: Timestamp,
     version: Version,
-    kept: Kept,
+    kept: CredentialBody,
 }
 
 impl StoredCredential {
@@ -128,7 +128,7 @@ impl StoredCredential {
         let is_current = self.kept.secret.matches(given);
         let (old, until) = match &self.kept.old_secret {
             Some(old) => (old.hash, old.until),
-            None => (SecretHash::of_nobody(), i64::MIN),
+            None => (SecretHash::unmatchable(), i64::MIN),
         };
         let is_old = old.matches(given) & (now < until);
         let is_alive = self.kept.revoked_at.is_none() & self.kept.expires_at.is_none_or(|at| now < at);
@@ -208,7 +208,7 @@ impl Directory {
     ) -> Result<(StoredCredential, ApiKey), Problem> {
         let key = ApiKey::generate().map_err(no_random)?;
         let expires_at = new.lives_for.map(|span| self.store.now().plus(span).as_millis());
-        let kept = Kept {
+        let kept = CredentialBody {
             name: new.name,
             role: new.role,
             requester: new.requester,
@@ -278,7 +278,7 @@ impl Directory {
     ) -> Result<StoredCredential, Problem> {
         let reason = reason.filter(|reason| !reason.is_empty());
         if let Some(reason) = reason {
-            HumanText::Reason.check(reason).map_err(|invalid| of_invalid(&invalid))?;
+            HumanText::Reason.check(reason).map_err(|invalid| problem_of_invalid(&invalid))?;
         }
         let found = self.get_credential(workspace, id).await?;
         if found.kept.revoked_at.is_some() {
@@ -348,7 +348,7 @@ impl Directory {
     /// The credential with this id, in whatever workspace.
     pub(crate) async fn find_credential(&self, id: &Name) -> Result<Option<StoredCredential>, Problem> {
         let found = self.catalog().find_item(CatalogKind::Credential, id).await;
-        found.map_err(|error| of_store(&error))?.as_ref().map(StoredCredential::of).transpose()
+        found.map_err(|error| problem_of_store(&error))?.as_ref().map(StoredCredential::of).transpose()
     }
 
     /// One credential of a workspace.
@@ -360,7 +360,7 @@ impl Directory {
         let absent = || Problem::new(Code::NotFound, "There is no such credential in this workspace.");
         let id = Name::new("credential id", id).map_err(|_| absent())?;
         let found = self.catalog().find_item(CatalogKind::Credential, &id).await;
-        let item = found.map_err(|error| of_store(&error))?;
+        let item = found.map_err(|error| problem_of_store(&error))?;
         let item = item.filter(|item| item.workspace == *workspace).ok_or_else(absent)?;
         StoredCredential::of(&item)
     }
@@ -379,7 +379,7 @@ impl Directory {
             after,
             limit,
         };
-        let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+        let items = self.catalog().list_items(request).await.map_err(|error| problem_of_store(&error))?;
         items.iter().map(StoredCredential::of).collect()
     }
 
@@ -392,7 +392,7 @@ impl Directory {
             after: None,
             limit: 1,
         };
-        let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+        let items = self.catalog().list_items(request).await.map_err(|error| problem_of_store(&error))?;
         Ok(items.is_empty())
     }
 
@@ -403,7 +403,7 @@ impl Directory {
         id: &str,
         by: Actor,
         what: &str,
-        change: impl Fn(&mut Kept),
+        change: impl Fn(&mut CredentialBody),
     ) -> Result<StoredCredential, Problem> {
         for _ in 0..TRIES {
             let found = self.get_credential(workspace, id).await?;
@@ -431,7 +431,7 @@ impl Directory {
 }
 
 fn key_id(item: &Name) -> Result<KeyId, Problem> {
-    KeyId::of_credential(item)
+    KeyId::from_credential(item)
         .ok_or_else(|| Problem::new(Code::NotFound, "There is no such credential in this workspace."))
 }
 

@@ -5,7 +5,7 @@ use hapax_engine::model::{Actor, HumanText, Name, WorkspaceId};
 
 use super::{Directory, NewCredential};
 use crate::credentials::key::ApiKey;
-use crate::errors::of_invalid;
+use crate::errors::problem_of_invalid;
 use crate::identity::INSTALLATION;
 use crate::limits::MAX_CREDENTIALS_PER_WORKSPACE;
 
@@ -30,7 +30,7 @@ impl Directory {
         reason: &str,
         revoke_others: bool,
     ) -> Result<Recovered, Problem> {
-        HumanText::Reason.check(reason).map_err(|invalid| of_invalid(&invalid))?;
+        HumanText::Reason.check(reason).map_err(|invalid| problem_of_invalid(&invalid))?;
         let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
         self.ensure_workspace(&workspace, None, by.clone()).await?;
         let new = NewCredential {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Directory, body_of, said};
 use crate::console::KeptSession;
-use crate::errors::of_store;
+use crate::errors::problem_of_store;
 use crate::identity::Identity;
 
 /// Sessions of one credential, as they were read.
@@ -28,8 +28,11 @@ impl Directory {
     /// Sessions of a credential.
     pub(crate) async fn read_sessions(&self, identity: &Identity) -> Result<SessionBook, Problem> {
         let id = entry_of(&identity.credential);
-        let found =
-            self.catalog().find_item(CatalogKind::Setting, &id).await.map_err(|error| of_store(&error))?;
+        let found = self
+            .catalog()
+            .find_item(CatalogKind::Setting, &id)
+            .await
+            .map_err(|error| problem_of_store(&error))?;
         match found {
             Some(item) => Ok(SessionBook { version: Some(item.version), ..said(&item)? }),
             None => Ok(SessionBook::default()),

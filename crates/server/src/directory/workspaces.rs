@@ -7,12 +7,12 @@ use hapax_engine::store::{ListCatalogItems, PutCatalogItem, PutOutcome};
 use serde::{Deserialize, Serialize};
 
 use super::{Directory, body_of, said};
-use crate::errors::{of_invalid, of_store};
+use crate::errors::{problem_of_invalid, problem_of_store};
 use crate::identity::INSTALLATION;
 
 /// Stored part of a workspace, without its name and its times.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Kept {
+struct WorkspaceBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     description: Option<String>,
 }
@@ -24,7 +24,7 @@ impl Directory {
         asked: &api::CreateWorkspace,
         by: Actor,
     ) -> Result<(api::Workspace, bool), Problem> {
-        let id = WorkspaceId::new(&asked.name).map_err(|invalid| of_invalid(&invalid))?;
+        let id = WorkspaceId::new(&asked.name).map_err(|invalid| problem_of_invalid(&invalid))?;
         if id.as_str() == INSTALLATION {
             return Err(Problem::new(
                 Code::NameTaken,
@@ -41,19 +41,19 @@ impl Directory {
         description: Option<String>,
         by: Actor,
     ) -> Result<(api::Workspace, bool), Problem> {
-        let name = Name::new("workspace", id.as_str()).map_err(|invalid| of_invalid(&invalid))?;
+        let name = Name::new("workspace", id.as_str()).map_err(|invalid| problem_of_invalid(&invalid))?;
         let request = PutCatalogItem {
             workspace: id.clone(),
             kind: CatalogKind::Workspace,
             id: name.clone(),
             name: name.to_string(),
-            body: body_of(&Kept { description: description.clone() })?,
+            body: body_of(&WorkspaceBody { description: description.clone() })?,
             expected: None,
             note: Some(self.set_up(id, by, CatalogKind::Workspace, &name, "created")),
         };
         match self.put(request).await? {
             PutOutcome::Put(item) => Ok((shown(&item)?, true)),
-            PutOutcome::Exists(item) if said::<Kept>(&item)?.description == description => {
+            PutOutcome::Exists(item) if said::<WorkspaceBody>(&item)?.description == description => {
                 Ok((shown(&item)?, false))
             }
             PutOutcome::Exists(_) | PutOutcome::NameTaken(_) => Err(Problem::new(
@@ -68,7 +68,7 @@ impl Directory {
     pub async fn find_workspace(&self, id: &str) -> Result<Option<api::Workspace>, Problem> {
         let Ok(id) = Name::new("workspace", id) else { return Ok(None) };
         let found = self.catalog().find_item(CatalogKind::Workspace, &id).await;
-        found.map_err(|error| of_store(&error))?.as_ref().map(shown).transpose()
+        found.map_err(|error| problem_of_store(&error))?.as_ref().map(shown).transpose()
     }
 
     /// Workspaces after `after`, in the order of their names.
@@ -84,7 +84,7 @@ impl Directory {
             after,
             limit,
         };
-        let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+        let items = self.catalog().list_items(request).await.map_err(|error| problem_of_store(&error))?;
         items.iter().map(shown).collect()
     }
 }
@@ -93,7 +93,7 @@ fn shown(item: &CatalogItem) -> Result<api::Workspace, Problem> {
     Ok(api::Workspace {
         id: item.id.to_string(),
         name: item.name.clone(),
-        description: said::<Kept>(item)?.description,
+        description: said::<WorkspaceBody>(item)?.description,
         created_at: item.created_at.to_string(),
     })
 }

@@ -84,7 +84,7 @@ impl Callers {
     /// Asks one node after the other until one gives a final answer.
     async fn ask<T, F>(&self, what: &str, ask: impl Fn(Member) -> F) -> Option<(T, Member)>
     where
-        F: Future<Output = Asked<T>>,
+        F: Future<Output = CallOutcome<T>>,
     {
         loop {
             let member = self.any().await;
@@ -95,12 +95,12 @@ impl Callers {
                 asked = timeout(patience, ask(member.clone())) => asked,
             };
             match asked {
-                Ok(Asked::Answered(answer)) => return Some((answer, member)),
-                Ok(Asked::Refused(why)) => {
+                Ok(CallOutcome::Answered(answer)) => return Some((answer, member)),
+                Ok(CallOutcome::Refused(why)) => {
                     self.world.break_off(format!("{what} on {}: {why}", member.node.name));
                     return None;
                 }
-                Ok(Asked::Later) | Err(_) => {}
+                Ok(CallOutcome::Later) | Err(_) => {}
             }
         }
     }
@@ -111,25 +111,26 @@ impl Callers {
         sleep(world.span(world.settings.storm / 2)).await;
         let text = definition(version).to_string();
         let uploaded = self.ask("an upload", async |member| {
-            let desk = self.office.desk(&member);
+            let documents = self.office.node_documents(&member);
             self.office.note_upload(version, &member.node);
-            of_problem(desk.definitions.upload(&acting(), Uploaded::json(text.clone())).await)
+            outcome_of_problem(documents.definitions.upload(&acting(), Uploaded::json(text.clone())).await)
         });
         let Some(((uploaded, _), _)) = uploaded.await else { return };
         world.log("caller", &format!("definition {version} is acknowledged"));
         for nth in 0..3 {
             let op = format!("order-{version}-{nth}");
             let started = self.ask("a start", async |member| {
-                let desk = self.office.desk(&member);
-                let found =
-                    match of_problem(desk.definitions.get(&WorkspaceId::default(), &uploaded.id).await) {
-                        Asked::Answered(found) => found,
-                        Asked::Refused(why) => return Asked::Refused(why),
-                        Asked::Later => return Asked::Later,
-                    };
+                let documents = self.office.node_documents(&member);
+                let found = match outcome_of_problem(
+                    documents.definitions.get(&WorkspaceId::default(), &uploaded.id).await,
+                ) {
+                    CallOutcome::Answered(found) => found,
+                    CallOutcome::Refused(why) => return CallOutcome::Refused(why),
+                    CallOutcome::Later => return CallOutcome::Later,
+                };
                 let start = member.engine.start(found.name(), &json!({ "op": op }));
                 let started = start.version(found.version()).idempotency_key(op.clone()).await;
-                of_error(started.map(|handle| handle.id()))
+                outcome_of_error(started.map(|handle| handle.id()))
             });
             let Some((run, _)) = started.await else { return };
             self.runs.lock().unwrap().insert(run, version);
@@ -145,10 +146,11 @@ impl Callers {
             sleep(world.span(world.settings.storm / replacements as u32)).await;
             let uploaded = Uploaded::json(entity_document(number).to_string());
             let replaced = self.ask("a replacement", async |member| {
-                let desk = self.office.desk(&member);
+                let documents = self.office.node_documents(&member);
                 let (workspace, by) = (WorkspaceId::default(), Actor::new("ada", Rank::Manager));
-                let replaced = desk.entities.replace(&workspace, ENTITY_WORKFLOW, &uploaded, expected, by);
-                of_problem(replaced.await.map(|replaced| match replaced {
+                let replaced =
+                    documents.entities.replace(&workspace, ENTITY_WORKFLOW, &uploaded, expected, by);
+                outcome_of_problem(replaced.await.map(|replaced| match replaced {
                     Uploading::Made(workflow) | Uploading::Found(workflow) => workflow.version(),
                 }))
             });
@@ -167,7 +169,7 @@ impl Callers {
     /// Creates an invoice and pays it, each time on a random node.
     async fn pay(&self, invoice: &str) {
         let made = self.ask("an invoice", async |member| {
-            of_error(member.engine.create_entity(KIND, invoice, "open", &json!({})).await.map(drop))
+            outcome_of_error(member.engine.create_entity(KIND, invoice, "open", &json!({})).await.map(drop))
         });
         if made.await.is_none() {
             return;
@@ -177,17 +179,17 @@ impl Callers {
             let taken = self.ask("a payment", async |member| {
                 let step = member.engine.transition(KIND, invoice, "pay").idempotency_key(key.clone());
                 match step.await {
-                    Ok(TransitionOutcome::Done { .. }) => Asked::Answered(true),
+                    Ok(TransitionOutcome::Done { .. }) => CallOutcome::Answered(true),
                     Ok(TransitionOutcome::Failed { .. } | TransitionOutcome::Rejected { .. }) => {
-                        Asked::Answered(false)
+                        CallOutcome::Answered(false)
                     }
                     Ok(
                         TransitionOutcome::Pending { .. }
                         | TransitionOutcome::InDoubt { .. }
                         | TransitionOutcome::ClaimFailed { .. },
-                    ) => Asked::Later,
-                    Ok(other) => Asked::Refused(format!("{other:?}")),
-                    Err(error) => of_error(Err(error)),
+                    ) => CallOutcome::Later,
+                    Ok(other) => CallOutcome::Refused(format!("{other:?}")),
+                    Err(error) => outcome_of_error(Err(error)),
                 }
             });
             match taken.await {
@@ -226,7 +228,7 @@ impl Callers {
 }
 
 /// Result of a request.
-enum Asked<T> {
+enum CallOutcome<T> {
     Answered(T),
     /// Ask again.
     Later,
@@ -234,20 +236,20 @@ enum Asked<T> {
     Refused(String),
 }
 
-fn of_problem<T>(answer: Result<T, Problem>) -> Asked<T> {
+fn outcome_of_problem<T>(answer: Result<T, Problem>) -> CallOutcome<T> {
     match answer {
-        Ok(answer) => Asked::Answered(answer),
-        Err(problem) if problem.retryable => Asked::Later,
-        Err(problem) => Asked::Refused(problem.to_string()),
+        Ok(answer) => CallOutcome::Answered(answer),
+        Err(problem) if problem.retryable => CallOutcome::Later,
+        Err(problem) => CallOutcome::Refused(problem.to_string()),
     }
 }
 
-fn of_error<T>(answer: Result<T, Error>) -> Asked<T> {
+fn outcome_of_error<T>(answer: Result<T, Error>) -> CallOutcome<T> {
     match answer {
-        Ok(answer) => Asked::Answered(answer),
-        Err(Error::Store(error)) if error.is_retryable() => Asked::Later,
-        Err(Error::ShuttingDown | Error::EntityBusy(_)) => Asked::Later,
-        Err(error) => Asked::Refused(error.to_string()),
+        Ok(answer) => CallOutcome::Answered(answer),
+        Err(Error::Store(error)) if error.is_retryable() => CallOutcome::Later,
+        Err(Error::ShuttingDown | Error::EntityBusy(_)) => CallOutcome::Later,
+        Err(error) => CallOutcome::Refused(error.to_string()),
     }
 }
 
@@ -289,7 +291,7 @@ fn definition(version: u64) -> Value {
     json!({ "name": "order", "version": version, "steps": [step("charge"), ship] })
 }
 
-/// Documents with an even number claim the invoice before they pay it; odd ones do not.
+/// NodeDocuments with an even number claim the invoice before they pay it; odd ones do not.
 fn entity_document(number: u64) -> Value {
     let mut pay = json!({
         "step_id": 10, "step_key": "pay", "status": "open", "successful_state": "paid", "effect": "idempotent",

@@ -25,7 +25,7 @@ pub const MODULE: &str = "sales";
 pub const IGNORES_KEYS: &str = "ship";
 
 /// The documents that one node knows.
-pub struct Desk {
+pub struct NodeDocuments {
     pub definitions: Arc<Definitions>,
     pub entities: Arc<Entities>,
 }
@@ -33,7 +33,7 @@ pub struct Desk {
 /// The parts of all nodes, and the requests that the provider received under each document.
 pub struct Office {
     world: Arc<World>,
-    desks: Mutex<BTreeMap<String, Arc<Desk>>>,
+    documents: Mutex<BTreeMap<String, Arc<NodeDocuments>>>,
     /// Requests that were sent: operation, document, and the node that sent it.
     sent: Mutex<Vec<(String, u64, String)>>,
     /// The oldest document that an operation may still use.
@@ -46,7 +46,7 @@ impl Office {
     pub fn new(world: &Arc<World>) -> Arc<Self> {
         Arc::new(Office {
             world: world.clone(),
-            desks: Mutex::default(),
+            documents: Mutex::default(),
             sent: Mutex::default(),
             least: Mutex::default(),
             uploaded_on: Mutex::default(),
@@ -56,21 +56,24 @@ impl Office {
     /// Opens the documents of a fresh node, as a server does at launch.
     pub fn open(self: &Arc<Self>, member: &Member) {
         let line = Line { office: self.clone(), node: member.node.clone() };
-        let hands = Arc::new(HostServices::new().http(Arc::new(line)));
+        let services = Arc::new(HostServices::new().http(Arc::new(line)));
         let (engine, store): (_, Arc<dyn Store>) = (member.engine.clone(), member.store.clone());
         let definitions =
-            Definitions::new(engine.clone(), store.clone(), hands.clone(), DefinitionLimits::default());
+            Definitions::new(engine.clone(), store.clone(), services.clone(), DefinitionLimits::default());
         let lease_for = self.world.settings.lease_for;
         engine.module(MODULE).janitor(lease_for, lease_for * 2).expect("a fresh engine has no janitor");
-        let entities = Entities::new(engine, store, hands, EntityTables::default());
+        let entities = Entities::new(engine, store, services, EntityTables::default());
         entities.receive_after_effects().expect("a fresh engine has no targets");
         tokio::spawn(learn(definitions.clone()));
         tokio::spawn(learn(entities.clone()));
-        self.desks.lock().unwrap().insert(member.node.name.clone(), Arc::new(Desk { definitions, entities }));
+        self.documents
+            .lock()
+            .unwrap()
+            .insert(member.node.name.clone(), Arc::new(NodeDocuments { definitions, entities }));
     }
 
-    pub fn desk(&self, member: &Member) -> Arc<Desk> {
-        self.desks.lock().unwrap()[&member.node.name].clone()
+    pub fn node_documents(&self, member: &Member) -> Arc<NodeDocuments> {
+        self.documents.lock().unwrap()[&member.node.name].clone()
     }
 
     /// From now on, no operation on `op` may begin under an earlier document.
@@ -130,7 +133,7 @@ async fn learn<L: CatalogWatcher>(learner: Arc<L>) {
         drop(learner);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    keep_learning(this).await;
+    keep_learning(this, || {}).await;
 }
 
 /// Connection of one node to the provider.

@@ -45,12 +45,13 @@ async fn carry_out(this: Weak<Entities>, delivery: Delivery, payload: Value) -> 
     let mut told = payload.clone();
     told["status"] = text("/entity/status").into();
     told["operation"] = json!({ "id": operation, "key": delivery.id() });
-    let (document, hands) = (workflow.document(), entities.hands.of(delivery.workspace()));
-    let planning = document.plan_after_effect(step, requester.as_ref(), ended, &told, delivery.id(), hands);
+    let (document, services) = (workflow.document(), entities.services.of(delivery.workspace()));
+    let planning =
+        document.plan_after_effect(step, requester.as_ref(), ended, &told, delivery.id(), services);
     match planning.await? {
         PlannedAfterEffect::Http(call) => {
             let call = call.held_by(delivery.hold().clone(), u64::from(delivery.attempt()));
-            let answer = hands.send(call.clone()).await;
+            let answer = services.send(call.clone()).await;
             document.judge_after_effect(step, requester.as_ref(), ended, &call, answer)
         }
         PlannedAfterEffect::Workflow { workflow, input } => {

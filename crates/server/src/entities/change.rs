@@ -16,9 +16,9 @@ use hapax_engine::store::{OpenClaim, PutCatalogItem, PutOutcome, StoreError};
 use serde_json::value::RawValue;
 
 use super::Entities;
-use super::stored::{Kept, StoredWorkflow};
+use super::stored::{EntityWorkflowBody, StoredWorkflow};
 use super::workflows::id_of;
-use crate::errors::{of_invalid, of_store, problem_of};
+use crate::errors::{problem_of, problem_of_invalid, problem_of_store};
 use crate::limits::{MAX_ENTITY_WORKFLOWS, MAX_ENTITY_WORKFLOWS_PER_WORKSPACE};
 use crate::uploaded::{Uploaded, with_secrets};
 
@@ -99,7 +99,7 @@ impl Entities {
                 return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/entity"));
             }
             let request = self.put(workspace, &checked, Some(found.version), by.clone(), "replaced")?;
-            match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+            match self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))? {
                 PutOutcome::Put(item) => return self.learn(&item).await.map(Uploading::Found),
                 PutOutcome::Stale(_)
                 | PutOutcome::NameTaken(_)
@@ -120,7 +120,7 @@ impl Entities {
         self.check_quota(workspace, checked)?;
         let workflow = checked.document().workflow();
         let request = self.put(workspace, checked, None, by, "created")?;
-        match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+        match self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))? {
             PutOutcome::Put(item) => self.learn(&item).await.map(Uploading::Made),
             PutOutcome::Exists(item) | PutOutcome::NameTaken(item) => {
                 let found = self.learn(&item).await?;
@@ -161,20 +161,20 @@ impl Entities {
 
     /// Checks the document by itself, and against this server's tables, actions and janitors.
     async fn check(&self, workspace: &WorkspaceId, uploaded: &Uploaded) -> Result<CheckedEntity, Problem> {
-        let checked = uploaded.check_entity(self.hands.of(workspace))?;
+        let checked = uploaded.check_entity(self.services.of(workspace))?;
         let workflow = checked.document().workflow();
         if let Some(table) = workflow.home.table() {
             self.check_allowed(workspace, table)?;
             if let Some(book) = self.store.entity_store() {
                 book.check_table(table).await.map_err(|error| match error {
                     StoreError::Refused(why) => refused("/table", "table_unusable", why),
-                    error => of_store(&error),
+                    error => problem_of_store(&error),
                 })?;
             }
         }
-        let hands = self.hands.of(workspace);
+        let services = self.services.of(workspace);
         let is_missing =
-            |name: &&Name| !self.engine.has_action(name) && !hands.has_action_elsewhere(name.as_str());
+            |name: &&Name| !self.engine.has_action(name) && !services.has_action_elsewhere(name.as_str());
         let missing = checked.document().handlers().into_iter().find(is_missing);
         if let Some(name) = missing {
             let why = format!(
@@ -195,8 +195,10 @@ impl Entities {
     async fn check_open_claims(&self, workspace: &WorkspaceId, next: &EntityWorkflow) -> Result<(), Problem> {
         let Some(book) = self.store.entity_store() else { return Ok(()) };
         let modules = self.engine.modules();
-        let open =
-            book.list_open_claims(Some(workspace), MAX_PAGE).await.map_err(|error| of_store(&error))?;
+        let open = book
+            .list_open_claims(Some(workspace), MAX_PAGE)
+            .await
+            .map_err(|error| problem_of_store(&error))?;
         // Another node may have stored the document, and this one may not know it yet. Then the
         // name identifies it.
         let of_this = |claim: &OpenClaim| {
@@ -235,7 +237,8 @@ impl Entities {
             workspace: workspace.clone(),
             kind: CatalogKind::EntityWorkflow,
             name: workflow.name.to_string(),
-            body: Payload::of(&Kept { document }).map_err(|invalid| of_invalid(&invalid))?,
+            body: Payload::of(&EntityWorkflowBody { document })
+                .map_err(|invalid| problem_of_invalid(&invalid))?,
             expected,
             note: Some(self.note(workspace, by, &workflow.name, &with_secrets(change, checked.canonical()))),
             id,

@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 /// Validates and acts by one version of a document.
 pub(super) struct DocumentHost {
     checked: Arc<CheckedEntity>,
-    hands: Arc<HostServices>,
+    services: Arc<HostServices>,
 }
 
 impl DocumentHost {
-    pub(super) fn new(checked: Arc<CheckedEntity>, hands: Arc<HostServices>) -> Self {
-        DocumentHost { checked, hands }
+    pub(super) fn new(checked: Arc<CheckedEntity>, services: Arc<HostServices>) -> Self {
+        DocumentHost { checked, services }
     }
 
     fn document(&self) -> &EntityDocument {
@@ -38,9 +38,9 @@ impl EntityHost for DocumentHost {
     async fn act(&self, call: StepCall) -> Result<ActionAnswer, Failure> {
         let (seen, key) = (seen(&call), call.idempotency_key());
         let (step, requester) = (call.step.as_str(), call.requester.as_ref());
-        let hands = self.hands.of(&call.workspace);
+        let services = self.services.of(&call.workspace);
         let right = (call.hold.clone(), call.fence);
-        match self.document().call_http(step, requester, &seen, key.as_str(), right, hands).await {
+        match self.document().call_http(step, requester, &seen, key.as_str(), right, services).await {
             OperationEnd::Done { result, data } => {
                 Ok(ActionAnswer::Done { result: value_of(&result), data: data.as_ref().map(value_of) })
             }
@@ -64,7 +64,7 @@ impl EntityHost for DocumentHost {
     async fn probe(&self, call: StepCall) -> ProbeAnswer<Value> {
         let (seen, key) = (seen(&call), call.idempotency_key());
         let (step, requester) = (call.step.as_str(), call.requester.as_ref());
-        self.document().probe(step, requester, &seen, key.as_str(), self.hands.of(&call.workspace)).await
+        self.document().probe(step, requester, &seen, key.as_str(), self.services.of(&call.workspace)).await
     }
 
     async fn run_input(&self, call: &StepCall) -> Result<Payload, Failure> {

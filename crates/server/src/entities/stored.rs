@@ -10,11 +10,11 @@ use hapax_engine::model::{CatalogItem, EntityWorkflow, Name, Timestamp, Version,
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::uploaded::shown_problem;
+use crate::uploaded::document_problem_to_api;
 
 /// Stored part of an entity workflow, without its times.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct EntityWorkflowBody {
     /// The document in its canonical form.
     pub(super) document: Box<RawValue>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct StoredWorkflow {
     pub(super) id: Name,
     pub(super) workspace: WorkspaceId,
     pub(super) version: Version,
-    pub(super) kept: Kept,
+    pub(super) kept: EntityWorkflowBody,
     pub(super) checked: Arc<CheckedEntity>,
     created_at: Timestamp,
     changed_at: Timestamp,
@@ -38,7 +38,7 @@ impl StoredWorkflow {
             let detail = "A stored entity workflow cannot be read. Report `traceId` to the operator.";
             Problem::new(Code::StoreBroken, detail)
         };
-        let kept: Kept = item.body.to().map_err(|error| broken(&error))?;
+        let kept: EntityWorkflowBody = item.body.to().map_err(|error| broken(&error))?;
         let checked = check_entity(kept.document.get(), Format::Json, &Known::default());
         let checked = checked.map_err(|problems| broken(&format!("{} problems", problems.len())))?;
         Ok(StoredWorkflow {
@@ -101,7 +101,7 @@ impl StoredWorkflow {
     pub(crate) fn shown(&self, modules: &BTreeSet<Name>) -> Result<api::EntityWorkflow, Problem> {
         let document = api::RawJson::from_text(self.kept.document.get().to_owned());
         let document = document.map_err(|error| Problem::new(Code::StoreBroken, error.to_string()))?;
-        let warnings = self.checked.warnings().iter().map(shown_problem).collect();
+        let warnings = self.checked.warnings().iter().map(document_problem_to_api).collect();
         Ok(api::EntityWorkflow { summary: self.summary(modules), document, warnings })
     }
 }

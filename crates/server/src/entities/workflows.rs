@@ -14,8 +14,8 @@ use sha2::{Digest, Sha256};
 use super::Entities;
 use super::host::DocumentHost;
 use super::stored::StoredWorkflow;
-use crate::catalog_watcher::{CatalogWatcher, Looked};
-use crate::errors::{of_store, problem_of};
+use crate::catalog_watcher::{CatalogWatcher, LastRead};
+use crate::errors::{problem_of, problem_of_store};
 
 impl Entities {
     /// Number of workflows known here.
@@ -63,7 +63,7 @@ impl Entities {
             return Ok(None);
         }
         let item = self.catalog().find_named_item(workspace, CatalogKind::EntityWorkflow, name).await;
-        match item.map_err(|error| of_store(&error))? {
+        match item.map_err(|error| problem_of_store(&error))? {
             Some(item) => self.learn(&item).await.map(Some),
             None => Ok(None),
         }
@@ -83,7 +83,7 @@ impl Entities {
             after,
             limit,
         };
-        let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+        let items = self.catalog().list_items(request).await.map_err(|error| problem_of_store(&error))?;
         let mut found = Vec::with_capacity(items.len());
         for item in &items {
             found.push(self.learn(item).await?);
@@ -105,7 +105,7 @@ impl Entities {
         if let Some(table) = workflow.home.table() {
             self.check_allowed(&item.workspace, table)?;
         }
-        let host = DocumentHost::new(found.checked.clone(), self.hands.clone());
+        let host = DocumentHost::new(found.checked.clone(), self.services.clone());
         let engine = self.engine.workspace(item.workspace.clone());
         let document = DocumentRef { item: item.id.clone(), version: item.version };
         let registering = engine.register_entity_document(workflow.clone(), Arc::new(host), document);
@@ -128,8 +128,8 @@ impl CatalogWatcher for Entities {
         &*self.store
     }
 
-    fn looked(&self) -> &Looked {
-        &self.looked
+    fn last_read(&self) -> &LastRead {
+        &self.last_read
     }
 
     async fn take(&self, item: &CatalogItem) -> Result<(), Problem> {

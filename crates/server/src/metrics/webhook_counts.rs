@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use hapax_engine::model::WorkspaceId;
 
 use super::exposition::Exposition;
-use crate::hooks::DISBELIEVED;
 use crate::limits::MAX_SOURCE_SERIES;
+use crate::webhooks::inbound::DISBELIEVED;
 
 /// Why a verified webhook, or an unverified sender, is rejected.
 const REFUSED: [&str; 5] = ["rate_limited", "too_large", "compressed", "bad_body", "bad_event_id"];

@@ -42,7 +42,7 @@ macro_rules! files {
 
 files! {
     "compatibility", "definitions", "doubts", "entities", "entity_workflows", "keys", "ledger",
-    "promises", "runs", "server", "setup", "webhook_deliveries", "webhook_events", "webhook_sources",
+    "promises", "runs", "server", "admin", "webhook_deliveries", "webhook_events", "webhook_sources",
     "webhook_subscriptions", "workers",
 }
 

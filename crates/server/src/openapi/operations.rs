@@ -1,5 +1,6 @@
 //! The table of operations: one file for each chapter of the reference.
 
+mod admin;
 mod compatibility;
 mod definitions;
 mod doubts;
@@ -10,7 +11,6 @@ mod ledger;
 mod promises;
 mod runs;
 mod server;
-mod setup;
 mod webhook_deliveries;
 mod webhook_events;
 mod webhook_sources;
@@ -35,7 +35,7 @@ pub(crate) fn table() -> Vec<Group> {
         workers::group(),
         ledger::group(),
         keys::group(),
-        setup::group(),
+        admin::group(),
         server::group(),
         compatibility::group(),
     ]

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::encode::encode;
 use super::settings::OtlpSettings;
 use super::span_layer::Finished;
-use super::{DROPPED, EXPORTED, Told};
+use super::{DROPPED, EXPORTED, ExporterCommand};
 use crate::limits::{MAX_SPANS_PER_EXPORT, SPAN_EXPORT_EVERY};
 
 /// Interval of warnings about a receiver that rejects spans.
@@ -20,7 +20,7 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// Sends spans until all senders are gone.
 pub(super) async fn keep_sending(
-    mut told: mpsc::Receiver<Told>,
+    mut told: mpsc::Receiver<ExporterCommand>,
     outgoing: Outgoing,
     settings: Arc<OtlpSettings>,
 ) {
@@ -32,8 +32,8 @@ pub(super) async fn keep_sending(
         let until = Instant::now() + SPAN_EXPORT_EVERY;
         loop {
             match next.take() {
-                Some(Told::Span(span)) => spans.push(*span),
-                Some(Told::Flush(done)) => {
+                Some(ExporterCommand::Span(span)) => spans.push(*span),
+                Some(ExporterCommand::Flush(done)) => {
                     waiting = Some(done);
                     break;
                 }

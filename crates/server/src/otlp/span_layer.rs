@@ -12,13 +12,13 @@ use tracing::span::{Attributes, Id, Record};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::{DROPPED, Told};
+use super::{DROPPED, ExporterCommand};
 use crate::limits::{MAX_SPAN_ATTRIBUTE_BYTES, MAX_SPAN_ATTRIBUTES};
 
 /// A layer that hands closed spans to an [`super::Exporter`].
 #[derive(Debug, Clone)]
 pub struct SpanLayer {
-    queue: mpsc::Sender<Told>,
+    queue: mpsc::Sender<ExporterCommand>,
 }
 
 /// A closed span.
@@ -55,7 +55,7 @@ struct Open {
 }
 
 impl SpanLayer {
-    pub(super) fn new(queue: mpsc::Sender<Told>) -> Self {
+    pub(super) fn new(queue: mpsc::Sender<ExporterCommand>) -> Self {
         SpanLayer { queue }
     }
 }
@@ -109,7 +109,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
             ended_at: SystemTime::now(),
             attributes: open.attributes,
         };
-        if self.queue.try_send(Told::Span(Box::new(finished))).is_err() {
+        if self.queue.try_send(ExporterCommand::Span(Box::new(finished))).is_err() {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
     }

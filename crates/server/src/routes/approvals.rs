@@ -17,7 +17,7 @@ use super::request::{Caller, PathOf};
 use super::runs::run_id;
 use crate::answer::Refused;
 use crate::app::App;
-use crate::errors::{of_invalid, problem_of};
+use crate::errors::{problem_of, problem_of_invalid};
 use crate::strict_json::StrictJson;
 
 /// Answers an approval under the role and the requester of the credential; the document decides if
@@ -49,7 +49,7 @@ pub(crate) async fn answer(
         answer["value"] = serde_json::from_str(value.text()).map_err(read)?;
     }
     check_answer(approval, &answer).map_err(|why| not_counted(approval, &why))?;
-    let payload = Payload::of(&answer).map_err(|invalid| of_invalid(&invalid))?;
+    let payload = Payload::of(&answer).map_err(|invalid| problem_of_invalid(&invalid))?;
     let answered = engine.answer_approval(ApprovalAnswer {
         run,
         signal: approval_signal(&step),

@@ -16,7 +16,7 @@ use super::runs::run_id;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::problem_of;
-use crate::translate::{action_of, shown_note};
+use crate::translate::{action_of, journal_entry_to_api};
 
 /// Filters for audit entries. Several filters narrow each other.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -131,6 +131,6 @@ pub(crate) async fn list(
         .last()
         .filter(|_| found.len() == limit)
         .map(|last| pages.seal(&format!("{} {}", last.note.at.as_millis(), last.place)));
-    let items = found.iter().map(|placed| shown_note(&placed.note)).collect();
+    let items = found.iter().map(|placed| journal_entry_to_api(&placed.note)).collect();
     Ok(Json(api::Page { items, next_cursor }))
 }

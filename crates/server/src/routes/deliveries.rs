@@ -18,8 +18,8 @@ use crate::errors::problem_of;
 use crate::identity::{Acting, Person};
 use crate::limits::{MAX_DELIVERY_LOOKS, MAX_SETTLED_AT_ONCE};
 use crate::strict_json::StrictJson;
-use crate::subscriptions::{Deliveries, subscription_of};
-use crate::translate::{delivery_status_named, shown_delivery};
+use crate::translate::{delivery_to_api, parse_delivery_status};
+use crate::webhooks::outbound::{Deliveries, subscription_of};
 
 /// Filters for deliveries.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -47,7 +47,7 @@ pub(crate) async fn list(
 ) -> Result<Json<api::Page<api::WebhookDelivery>>, Refused> {
     let limit = page_limit(wanted.limit.as_deref())?;
     let named = |text: &String| {
-        delivery_status_named(text).ok_or_else(|| {
+        parse_delivery_status(text).ok_or_else(|| {
             Refused::new(Code::InvalidRequest, "`status` is due, claimed, delivered or dead.")
                 .with("path", "query:status")
         })
@@ -63,19 +63,19 @@ pub(crate) async fn list(
             let to = app.subscriptions.get(&identity.workspace, id).await?;
             app.subscriptions.list_deliveries(&to, status, after, limit).await?
         }
-        None => of_all(&app, &identity, status, after, limit).await?,
+        None => list_of_all_subscriptions(&app, &identity, status, after, limit).await?,
     };
     let next_cursor = next.map(|next| pages.seal(next.as_str()));
     Ok(Json(api::Page { items: shown(&found), next_cursor }))
 }
 
 fn shown(posts: &[OutboxMessage]) -> Vec<api::WebhookDelivery> {
-    let shown = |post: &OutboxMessage| Some(shown_delivery(post, subscription_of(&post.target)?));
+    let shown = |post: &OutboxMessage| Some(delivery_to_api(post, subscription_of(&post.target)?));
     posts.iter().filter_map(shown).collect()
 }
 
 /// Searches all after-effects for webhook deliveries, up to the limit of one request.
-async fn of_all(
+async fn list_of_all_subscriptions(
     app: &App,
     identity: &Acting,
     status: Option<OutboxStatus>,
@@ -123,7 +123,7 @@ pub(crate) async fn redeliver(
     app.subscriptions.get(&identity.workspace, &subscription).await?.require_enabled()?;
     let by = identity.actor(Person::named(asked.by.as_deref())?);
     let post = engine.redeliver(&id, by, &asked.reason).await.map_err(|error| problem_of(&error))?;
-    Ok(Json(shown_delivery(&post, &subscription)))
+    Ok(Json(delivery_to_api(&post, &subscription)))
 }
 
 /// Redelivers many that were given up or delivered, each under its own `webhook-id`. They are sent

@@ -19,7 +19,7 @@ use crate::app::App;
 use crate::errors::problem_of;
 use crate::identity::Person;
 use crate::strict_json::StrictJson;
-use crate::translate::{ruling, shown_actor, shown_doubt};
+use crate::translate::{actor_to_api, doubt_to_api, ruling};
 
 /// Position and size of a page.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -48,7 +48,7 @@ pub(crate) async fn list(
     let mut items = Vec::with_capacity(found.doubts.len());
     for doubt in &found.doubts {
         let view = engine.get(doubt.run).await.map_err(|error| problem_of(&error))?;
-        items.push(shown_doubt(doubt, view.head.facts.workflow.name.to_string()));
+        items.push(doubt_to_api(doubt, view.head.facts.workflow.name.to_string()));
     }
     let next_cursor =
         found.next.map(|next| pages.seal(&format!("{} {} {}", next.since.as_millis(), next.run, next.step)));
@@ -84,7 +84,7 @@ pub(crate) async fn resolve(
         return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/output"));
     };
     let doubt = DoubtRef { run, step: StepId::from_stored(&step), seen: Version::new(asked.version) };
-    let actor = shown_actor(&ruling.by);
+    let actor = actor_to_api(&ruling.by);
     let engine = app.engine_for(&identity);
     let resolved = match operation {
         Some(Extension(OperationId(id))) => engine.resolve_doubt_once(&doubt, ruling, &id.to_string()).await,

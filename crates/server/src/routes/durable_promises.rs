@@ -19,7 +19,7 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::problem_of;
 use crate::strict_json::StrictJson;
-use crate::translate::{completion, new_promise, shown_durable};
+use crate::translate::{completion, durable_promise_to_api, new_promise};
 
 /// Creates a durable promise, or finds the one created under the same key.
 pub(crate) async fn create(
@@ -82,7 +82,7 @@ pub(crate) async fn complete(
 }
 
 fn shown(app: &App, promise: &Promise) -> Result<Json<api::DurablePromise>, Refused> {
-    shown_durable(promise, app.store.now()).map(Json).ok_or_else(absent)
+    durable_promise_to_api(promise, app.store.now()).map(Json).ok_or_else(absent)
 }
 
 fn absent() -> Refused {

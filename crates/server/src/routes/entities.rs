@@ -18,10 +18,10 @@ use super::request::{Caller, PathOf, QueryOf, page_limit};
 use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
-use crate::errors::{of_invalid, problem_of};
+use crate::errors::{problem_of, problem_of_invalid};
 use crate::identity::{Identity, Person};
 use crate::strict_json::StrictJson;
-use crate::translate::{shown_entity, shown_entity_note, shown_entity_view, shown_operation};
+use crate::translate::{entity_entry_to_api, entity_to_api, entity_view_to_api, operation_to_api};
 
 /// Creates an entity. The same one is found; a different existing one is not changed.
 pub(crate) async fn create(
@@ -30,7 +30,7 @@ pub(crate) async fn create(
     PathOf(kind): PathOf<String>,
     StrictJson { value: asked, .. }: StrictJson<api::CreateEntity>,
 ) -> Result<Response, Refused> {
-    let data = Payload::parse(asked.data.text()).map_err(|invalid| of_invalid(&invalid))?;
+    let data = Payload::parse(asked.data.text()).map_err(|invalid| problem_of_invalid(&invalid))?;
     let engine = app.engine_for(&identity);
     let made = engine.create_entity_payload(&kind, &asked.id, &asked.status, data.clone()).await;
     let (status, entity) = match made.map_err(|error| problem_of(&error))? {
@@ -50,7 +50,7 @@ pub(crate) async fn create(
     };
     let told = [(header::ETAG, etag(entity.version))];
     let created =
-        api::CreatedEntity { entity: shown_entity(&entity), created: status == StatusCode::CREATED };
+        api::CreatedEntity { entity: entity_to_api(&entity), created: status == StatusCode::CREATED };
     Ok((status, told, Json(created)).into_response())
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn list(
     let found = engine.list_entities(&kind, filter.status.as_deref(), after, limit).await;
     let found = found.map_err(|error| problem_of(&error))?;
     let next_cursor = pages.next(&found, limit, |last| last.entity.id.to_string());
-    Ok(Json(api::Page { items: found.iter().map(shown_entity).collect(), next_cursor }))
+    Ok(Json(api::Page { items: found.iter().map(entity_to_api).collect(), next_cursor }))
 }
 
 /// Requester of a read.
@@ -110,7 +110,7 @@ pub(crate) async fn show(
     let workflow = engine.find_entity_workflow(&view.entity.entity.kind).map(|workflow| workflow.name);
     let workflow = workflow.unwrap_or_else(|| view.entity.entity.kind.clone());
     let told = [(header::ETAG, etag(view.entity.version))];
-    Ok((told, Json(shown_entity_view(&view, &workflow, app.store.now()))).into_response())
+    Ok((told, Json(entity_view_to_api(&view, &workflow, app.store.now()))).into_response())
 }
 
 /// Requester of a request. A credential with a requester of its own always uses that one.
@@ -136,7 +136,7 @@ pub(crate) async fn add_note(
     let by = identity.actor(Person::named(asked.by.as_deref())?);
     let note = app.engine_for(&identity).remark_on_entity(&kind, &id, by, &asked.text).await;
     let note = note.map_err(|error| problem_of(&error))?;
-    Ok((StatusCode::CREATED, Json(shown_entity_note(&note))).into_response())
+    Ok((StatusCode::CREATED, Json(entity_entry_to_api(&note))).into_response())
 }
 
 /// Notes and events of an entity, oldest first.
@@ -155,7 +155,7 @@ pub(crate) async fn notes(
     let found = engine.list_entity_journal(&kind, &id, None, after.unwrap_or(0), limit).await;
     let found = found.map_err(|error| problem_of(&error))?;
     let next_cursor = pages.next(&found, limit, |last| last.place.to_string());
-    let items = found.iter().map(|placed| shown_entity_note(&placed.note)).collect();
+    let items = found.iter().map(|placed| entity_entry_to_api(&placed.note)).collect();
     Ok(Json(api::Page { items, next_cursor }))
 }
 
@@ -183,11 +183,11 @@ pub(crate) async fn operations(
     };
     let found = engine.list_operations(request).await.map_err(|error| problem_of(&error))?;
     let next_cursor = pages.next(&found, limit, |last| last.id.to_string());
-    Ok(Json(api::Page { items: found.iter().map(shown_operation).collect(), next_cursor }))
+    Ok(Json(api::Page { items: found.iter().map(operation_to_api).collect(), next_cursor }))
 }
 
 /// A name in a filter.
 pub(super) fn filter_name(what: &'static str, text: Option<&str>) -> Result<Option<Name>, Refused> {
     let name = text.map(|text| Name::new(what, text)).transpose();
-    Ok(name.map_err(|invalid| of_invalid(&invalid))?)
+    Ok(name.map_err(|invalid| problem_of_invalid(&invalid))?)
 }

@@ -13,7 +13,7 @@ use hapax_engine::model::{
 };
 use hapax_engine::runtime::{CONCURRENCY_ERROR, TransitionOutcome};
 use hapax_engine::{Engine, Error};
-use hapax_http_idempotency::{OperationId, Outcome as Kept, read_wait};
+use hapax_http_idempotency::{OperationId, Outcome as StoreAnswer, read_wait};
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -22,12 +22,12 @@ use super::request::{Caller, IfMatch, PathOf, if_match};
 use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
-use crate::errors::{of_invalid, problem_of};
+use crate::errors::{problem_of, problem_of_invalid};
 use crate::identity::{Identity, Person};
 use crate::limits::STEP_WAIT;
 use crate::metrics::{KeyOf, Use};
 use crate::strict_json::StrictJson;
-use crate::translate::{shown_entity, shown_failure, shown_operation, shown_pending};
+use crate::translate::{entity_to_api, failure_to_api, operation_to_api, pending_operation_to_api};
 
 /// Takes a step with an entity: validated, claimed if the step requires it, done once, and
 /// recorded. Waits for the action as long as `Prefer: wait=N` says, 60 seconds by default.
@@ -42,7 +42,7 @@ pub(crate) async fn take(
     let api::TakeStep { requester, input, idempotency_key, by } =
         asked.map(|body| body.value).unwrap_or_default();
     let by = identity.actor(Person::named(by.as_deref())?);
-    let asked = Asked {
+    let asked = StepRequest {
         at: (kind, id, step),
         requester: requester_of(&identity, requester)?,
         input: payload_of(&input)?,
@@ -65,7 +65,7 @@ pub(crate) async fn take_overriding(
     StrictJson { value: asked, .. }: StrictJson<api::OverrideStep>,
 ) -> Result<Response, Refused> {
     let by = identity.actor(Person::named(asked.by.as_deref())?);
-    let asked = Asked {
+    let asked = StepRequest {
         at: (kind, id, step),
         requester: requester_of(&identity, asked.requester)?,
         input: payload_of(&asked.input)?,
@@ -95,7 +95,7 @@ fn use_of_key(outcome: &TransitionOutcome, asked_at: Timestamp) -> Option<Use> {
 }
 
 fn payload_of(input: &api::JsonObject) -> Result<Payload, Refused> {
-    Ok(Payload::parse(input.text()).map_err(|invalid| of_invalid(&invalid))?)
+    Ok(Payload::parse(input.text()).map_err(|invalid| problem_of_invalid(&invalid))?)
 }
 
 /// An operation under a request key has the request's id, so a request that is sent again after a
@@ -105,7 +105,7 @@ fn id_of(OperationId(id): OperationId) -> Id {
 }
 
 /// A requested step.
-struct Asked {
+struct StepRequest {
     /// The type, the id of the entity, and the step.
     at: (String, String, String),
     requester: Option<String>,
@@ -117,7 +117,7 @@ struct Asked {
     id: Option<Id>,
 }
 
-impl Asked {
+impl StepRequest {
     async fn take(self, app: &App, identity: &Identity, headers: &HeaderMap) -> Result<Response, Refused> {
         let engine = app.engine_for(identity);
         let (kind, id, step) = &self.at;
@@ -153,7 +153,7 @@ impl Asked {
         match outcome {
             Ok(outcome) => self.answer(app, &engine, outcome).await,
             // It may have begun; then a retry finds it.
-            Err(error @ Error::ShuttingDown) => Ok(kept(problem_of(&error), Kept::Unknown)),
+            Err(error @ Error::ShuttingDown) => Ok(stored_as(problem_of(&error), StoreAnswer::Unknown)),
             Err(error) => Err(problem_of(&error).into()),
         }
     }
@@ -172,8 +172,8 @@ impl Asked {
                 };
                 let told = entity.as_ref().map(|entity| (header::ETAG, etag(entity.version)));
                 let taken = api::TakenStep {
-                    operation: shown_operation(&operation),
-                    entity: entity.as_ref().map(shown_entity),
+                    operation: operation_to_api(&operation),
+                    entity: entity.as_ref().map(entity_to_api),
                     created: !recorded,
                     replayed: recorded,
                 };
@@ -181,18 +181,20 @@ impl Asked {
                 Ok((StatusCode::OK, told, Json(taken)).into_response())
             }
             TransitionOutcome::Pending { operation, recorded } => Ok(under_way(&operation, recorded)),
-            TransitionOutcome::Rejected { operation: None, failure, .. } => {
-                Err(of_failure(Code::StepRejected, &failure, "Correct the cause, and take the step again")
-                    .into())
-            }
+            TransitionOutcome::Rejected { operation: None, failure, .. } => Err(problem_of_failure(
+                Code::StepRejected,
+                &failure,
+                "Correct the cause, and take the step again",
+            )
+            .into()),
             TransitionOutcome::Rejected { operation: Some(operation), failure, recorded } => {
-                let problem = of_failure(Code::StepRejected, &failure, &after_rejection(&operation));
+                let problem = problem_of_failure(Code::StepRejected, &failure, &after_rejection(&operation));
                 // It began, so this is its response.
-                Ok(kept(of_operation(problem, app, &operation, recorded), Kept::Store))
+                Ok(stored_as(with_operation(problem, app, &operation, recorded), StoreAnswer::Store))
             }
             TransitionOutcome::Failed { operation, failure, recorded } => {
-                let problem = of_failure(code_of(&failure), &failure, &after_failure(&operation));
-                Err(of_operation(problem, app, &operation, recorded).into())
+                let problem = problem_of_failure(code_of(&failure), &failure, &after_failure(&operation));
+                Err(with_operation(problem, app, &operation, recorded).into())
             }
             TransitionOutcome::ClaimFailed { existing } => Err(claim_failed(app, existing.as_deref()).into()),
             TransitionOutcome::NotAllowed { entity, reason } => {
@@ -207,7 +209,7 @@ impl Asked {
                     operation.effect_key()
                 );
                 let problem = Problem::new(Code::OperationInDoubt, detail);
-                Err(of_operation(problem, app, &operation, false).into())
+                Err(with_operation(problem, app, &operation, false).into())
             }
             TransitionOutcome::KeyConflict { existing } => Err(self.conflict(&existing).into()),
             TransitionOutcome::OverrideRequired { existing } => {
@@ -218,7 +220,7 @@ impl Asked {
                     existing.id
                 );
                 let problem = Problem::new(Code::OverrideRequired, detail).with("requiredRole", "manager");
-                Err(of_operation(problem, app, &existing, false).into())
+                Err(with_operation(problem, app, &existing, false).into())
             }
         }
     }
@@ -284,19 +286,19 @@ impl Asked {
 /// request began it.
 fn under_way(operation: &Operation, recorded: bool) -> Response {
     let shown = api::TakenStep {
-        operation: shown_operation(operation),
+        operation: operation_to_api(operation),
         entity: None,
         created: !recorded,
         replayed: recorded,
     };
     let location = format!("/api/v1/operations/{}", operation.id);
     let mut response = (StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(shown)).into_response();
-    response.extensions_mut().insert(Kept::Unknown);
+    response.extensions_mut().insert(StoreAnswer::Unknown);
     response
 }
 
 /// An error with its own rule for storing it under the request key.
-fn kept(problem: Problem, how: Kept) -> Response {
+fn stored_as(problem: Problem, how: StoreAnswer) -> Response {
     let mut response = Refused::from(problem).into_response();
     response.extensions_mut().insert(how);
     response
@@ -333,14 +335,15 @@ fn after_failure(operation: &Operation) -> String {
     }
 }
 
-fn of_failure(code: Code, failure: &Failure, next: &str) -> Problem {
-    let shown = serde_json::to_value(shown_failure(failure)).unwrap_or_default();
+fn problem_of_failure(code: Code, failure: &Failure, next: &str) -> Problem {
+    let shown = serde_json::to_value(failure_to_api(failure)).unwrap_or_default();
     let message = failure.message().trim_end_matches('.');
     Problem::new(code, format!("{message}. {next}.")).with("failure", shown)
 }
 
-fn of_operation(problem: Problem, app: &App, operation: &Operation, recorded: bool) -> Problem {
-    let shown = serde_json::to_value(shown_pending(operation, app.store.now())).unwrap_or_default();
+fn with_operation(problem: Problem, app: &App, operation: &Operation, recorded: bool) -> Problem {
+    let shown =
+        serde_json::to_value(pending_operation_to_api(operation, app.store.now())).unwrap_or_default();
     let problem = problem.with("operation", shown);
     match recorded {
         true => problem.with("replayed", true),
@@ -362,5 +365,5 @@ fn claim_failed(app: &App, existing: Option<&Operation>) -> Problem {
         "Another operation is already in progress: {} ({}). Nothing was done; {next}.",
         existing.id, existing.step
     );
-    of_operation(Problem::new(Code::ClaimFailed, detail), app, existing, false)
+    with_operation(Problem::new(Code::ClaimFailed, detail), app, existing, false)
 }

@@ -19,7 +19,7 @@ use crate::authenticate::Authenticator;
 use crate::console::SignedIn;
 use crate::errors::problem_of;
 use crate::event_stream;
-use crate::translate::shown_event;
+use crate::translate::event_to_api;
 
 /// Events of a run as a whole, oldest first.
 pub(crate) async fn list(
@@ -36,7 +36,7 @@ pub(crate) async fn list(
     let events =
         app.engine_for(&identity).list_events(run, after).await.map_err(|error| problem_of(&error))?;
     let is_more = events.len() > limit;
-    let items: Vec<_> = events.iter().take(limit).map(shown_event).collect();
+    let items: Vec<_> = events.iter().take(limit).map(event_to_api).collect();
     let next_cursor = items.last().filter(|_| is_more).map(|last| pages.seal(&last.version.to_string()));
     Ok(Json(api::Page { items, next_cursor }))
 }
@@ -73,5 +73,5 @@ pub(crate) async fn stream(
         return Err(Refused::new(Code::Unauthorized, detail));
     }
     let seat = app.streams.take(&identity.credential)?;
-    Ok(event_stream::of_run(app, engine, key, run, Version::new(seen), seat).into_response())
+    Ok(event_stream::stream_run(app, engine, key, run, Version::new(seen), seat).into_response())
 }

@@ -17,10 +17,10 @@ use utoipa::IntoParams;
 use super::request::{Caller, PathOf, QueryOf};
 use crate::answer::Refused;
 use crate::app::App;
-use crate::errors::{of_invalid, of_store, problem_of};
+use crate::errors::{problem_of, problem_of_invalid, problem_of_store};
 use crate::identity::Identity;
 use crate::strict_json::StrictJson;
-use crate::translate::shown_actor;
+use crate::translate::actor_to_api;
 
 /// Owner of a request key.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -43,7 +43,7 @@ pub(crate) async fn show(
     QueryOf(of): QueryOf<Of>,
 ) -> Result<Json<api::KeyRecord>, Refused> {
     if scope == OPERATION {
-        return Ok(Json(shown_operation_key(&app, &identity, &key).await?));
+        return Ok(Json(operation_key_to_api(&app, &identity, &key).await?));
     }
     let place = place(&identity, &scope, &key, of)?;
     Ok(Json(shown(&app, &place).await?))
@@ -57,7 +57,7 @@ pub(crate) async fn release(
     QueryOf(of): QueryOf<Of>,
     StrictJson { value: asked, .. }: StrictJson<api::ReleaseKey>,
 ) -> Result<Json<api::KeyRecord>, Refused> {
-    HumanText::Reason.check(&asked.reason).map_err(|invalid| of_invalid(&invalid))?;
+    HumanText::Reason.check(&asked.reason).map_err(|invalid| problem_of_invalid(&invalid))?;
     if scope == OPERATION {
         let detail = "The key of an operation cannot be released: it names the operation's record. Take the step again under a new key.";
         return Err(Refused::new(Code::InvalidRequest, detail));
@@ -72,7 +72,7 @@ pub(crate) async fn release(
     let note =
         JournalEntry::on_workspace(identity.workspace.clone(), identity.actor(None), app.store.now(), what);
     let outcome = app.request_key_store().release_key(ReleaseKey { place, note }).await;
-    match outcome.map_err(|error| of_store(&error))? {
+    match outcome.map_err(|error| problem_of_store(&error))? {
         ReleaseOutcome::Released => Ok(Json(before)),
         ReleaseOutcome::InUse { run } => {
             let detail = "The key's run, promise or request has not ended. Wait for it, or cancel it, then release the key.";
@@ -91,7 +91,7 @@ fn absent() -> Refused {
 }
 
 fn place(identity: &Identity, scope: &str, key: &str, of: Of) -> Result<KeyRef, Refused> {
-    let key = IdempotencyKey::new(key).map_err(|invalid| of_invalid(&invalid))?;
+    let key = IdempotencyKey::new(key).map_err(|invalid| problem_of_invalid(&invalid))?;
     match scope {
         "run" => Ok(KeyRef::Run { workspace: identity.workspace.clone(), key }),
         "promise" => Ok(KeyRef::Promise { workspace: identity.workspace.clone(), key }),
@@ -109,8 +109,8 @@ fn place(identity: &Identity, scope: &str, key: &str, of: Of) -> Result<KeyRef, 
     }
 }
 
-async fn shown_operation_key(app: &App, identity: &Identity, key: &str) -> Result<api::KeyRecord, Refused> {
-    let key = IdempotencyKey::new(key).map_err(|invalid| of_invalid(&invalid))?;
+async fn operation_key_to_api(app: &App, identity: &Identity, key: &str) -> Result<api::KeyRecord, Refused> {
+    let key = IdempotencyKey::new(key).map_err(|invalid| problem_of_invalid(&invalid))?;
     let found = app.engine_for(identity).find_keyed_operation(&key).await;
     let operation = found.map_err(|error| problem_of(&error))?.ok_or_else(absent)?;
     Ok(api::KeyRecord {
@@ -118,7 +118,7 @@ async fn shown_operation_key(app: &App, identity: &Identity, key: &str) -> Resul
         key: key.to_string(),
         status: api::KeyStatus::Live,
         holder: Some(api::KeyHolder { kind: api::KeyScope::Operation, id: operation.id.to_string() }),
-        actor: operation.by.as_ref().map(shown_actor),
+        actor: operation.by.as_ref().map(actor_to_api),
         credential_id: None,
         request: None,
         answer_status: None,
@@ -133,35 +133,38 @@ async fn shown_operation_key(app: &App, identity: &Identity, key: &str) -> Resul
 async fn shown(app: &App, place: &KeyRef) -> Result<api::KeyRecord, Refused> {
     // The response includes counts that are not written yet.
     app.metrics.flush().await;
-    let uses = app.request_key_store().find_key_usage(place).await.map_err(|error| of_store(&error))?;
+    let uses =
+        app.request_key_store().find_key_usage(place).await.map_err(|error| problem_of_store(&error))?;
     match place {
         KeyRef::Run { workspace, key } => {
             let found = app.store.find_key(workspace, KeyKind::Run, key).await;
-            let record = found.map_err(|error| of_store(&error))?.ok_or_else(absent)?;
+            let record = found.map_err(|error| problem_of_store(&error))?.ok_or_else(absent)?;
             let run = record.run().ok_or_else(absent)?;
-            let view = app.store.find_run(workspace, run).await.map_err(|error| of_store(&error))?;
+            let view = app.store.find_run(workspace, run).await.map_err(|error| problem_of_store(&error))?;
             let holder = (api::KeyScope::Run, Some(run.to_string()));
-            Ok(shown_business_key(key, &record, holder, view.is_some(), uses, app.store.now()))
+            Ok(business_key_to_api(key, &record, holder, view.is_some(), uses, app.store.now()))
         }
         KeyRef::Promise { workspace, key } => {
             let found = app.store.find_key(workspace, KeyKind::Promise, key).await;
-            let record = found.map_err(|error| of_store(&error))?.ok_or_else(absent)?;
+            let record = found.map_err(|error| problem_of_store(&error))?.ok_or_else(absent)?;
             let promise = match record.promise() {
-                Some(id) => app.store.find_promise(workspace, id).await.map_err(|error| of_store(&error))?,
+                Some(id) => {
+                    app.store.find_promise(workspace, id).await.map_err(|error| problem_of_store(&error))?
+                }
                 None => None,
             };
             let holder = (api::KeyScope::Promise, record.promise().map(ToString::to_string));
-            Ok(shown_business_key(key, &record, holder, promise.is_some(), uses, app.store.now()))
+            Ok(business_key_to_api(key, &record, holder, promise.is_some(), uses, app.store.now()))
         }
         KeyRef::Request { scope, key } => {
             let found = app.request_key_store().find_request(scope, key).await;
-            let record = found.map_err(|error| of_store(&error))?.ok_or_else(absent)?;
-            Ok(shown_request(&record, uses, app.store.now()))
+            let record = found.map_err(|error| problem_of_store(&error))?.ok_or_else(absent)?;
+            Ok(request_key_to_api(&record, uses, app.store.now()))
         }
     }
 }
 
-fn shown_business_key(
+fn business_key_to_api(
     key: &IdempotencyKey,
     record: &KeyRecord,
     (scope, id): (api::KeyScope, Option<String>),
@@ -196,7 +199,7 @@ fn shown_business_key(
     }
 }
 
-fn shown_request(record: &RequestRecord, uses: KeyUsage, now: Timestamp) -> api::KeyRecord {
+fn request_key_to_api(record: &RequestRecord, uses: KeyUsage, now: Timestamp) -> api::KeyRecord {
     let (status, answer_status, expires_at) = match &record.state {
         RequestState::InFlight { .. } => (api::KeyStatus::InFlight, None, None),
         RequestState::Answered { answer, expires_at, free_at, .. } => {

@@ -19,10 +19,10 @@ use super::entities::filter_name;
 use super::request::{Caller, PathOf, QueryOf, page_limit};
 use crate::answer::Refused;
 use crate::app::App;
-use crate::errors::{of_invalid, problem_of};
+use crate::errors::{problem_of, problem_of_invalid};
 use crate::identity::Person;
 use crate::strict_json::StrictJson;
-use crate::translate::{shown_history, shown_operation};
+use crate::translate::{history_to_api, operation_to_api};
 
 /// Filters for operations.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -53,7 +53,7 @@ pub(crate) async fn list(
     QueryOf(filter): QueryOf<OperationFilter>,
 ) -> Result<Json<api::Page<api::Operation>>, Refused> {
     let limit = page_limit(filter.limit.as_deref())?;
-    let status = filter.status.as_deref().map(status_named).transpose()?;
+    let status = filter.status.as_deref().map(parse_status).transpose()?;
     let (kind, step) = (
         filter_name("entity type", filter.kind.as_deref())?,
         filter_name("step key", filter.step_key.as_deref())?,
@@ -63,24 +63,24 @@ pub(crate) async fn list(
     let before = pages.place(filter.cursor.as_deref(), str::parse)?;
     let engine = app.engine_for(&identity);
     if let Some(key) = &filter.idempotency_key {
-        let key = IdempotencyKey::new(key).map_err(|invalid| of_invalid(&invalid))?;
+        let key = IdempotencyKey::new(key).map_err(|invalid| problem_of_invalid(&invalid))?;
         let found = engine.find_keyed_operation(&key).await.map_err(|error| problem_of(&error))?;
         let fits = |operation: &hapax_engine::model::Operation| {
             status.is_none_or(|status| operation.state.status() == status)
                 && kind.as_ref().is_none_or(|kind| operation.entity.kind == *kind)
                 && step.as_ref().is_none_or(|step| operation.step == *step)
         };
-        let items = found.iter().filter(|found| fits(found)).map(shown_operation).collect();
+        let items = found.iter().filter(|found| fits(found)).map(operation_to_api).collect();
         return Ok(Json(api::Page { items, next_cursor: None }));
     }
     let workspace = identity.workspace.clone();
     let request = ListOperations { workspace, kind, entity: None, step, status, before, limit };
     let found = engine.list_operations(request).await.map_err(|error| problem_of(&error))?;
     let next_cursor = pages.next(&found, limit, |last| last.id.to_string());
-    Ok(Json(api::Page { items: found.iter().map(shown_operation).collect(), next_cursor }))
+    Ok(Json(api::Page { items: found.iter().map(operation_to_api).collect(), next_cursor }))
 }
 
-fn status_named(text: &str) -> Result<OperationStatus, Refused> {
+fn parse_status(text: &str) -> Result<OperationStatus, Refused> {
     OperationStatus::from_name(text).ok_or_else(|| {
         let detail = "`status` is one of PENDING, DONE, REJECTED, FAILED, REVERTED, IN_DOUBT.";
         Refused::new(Code::InvalidRequest, detail).with("path", "query:status")
@@ -100,8 +100,8 @@ pub(crate) async fn show(
     let notes = engine.list_entity_journal(kind, entity, Some(id), 0, MAX_PAGE).await;
     let notes = notes.map_err(|error| problem_of(&error))?;
     let notes: Vec<EntityJournalEntry> = notes.into_iter().map(|placed| placed.note).collect();
-    let history = shown_history(&operation, &notes);
-    Ok(Json(api::OperationDetail { operation: shown_operation(&operation), history }))
+    let history = history_to_api(&operation, &notes);
+    Ok(Json(api::OperationDetail { operation: operation_to_api(&operation), history }))
 }
 
 fn operation_id(text: &str) -> Result<OperationId, Refused> {
@@ -133,7 +133,7 @@ pub(crate) async fn resolve(
         }
         None => engine.resolve_operation(id, asked.attempt, ruling).await,
     };
-    Ok(Json(shown_operation(&decided.map_err(|error| problem_of(&error))?)))
+    Ok(Json(operation_to_api(&decided.map_err(|error| problem_of(&error))?)))
 }
 
 fn resolution_of(asked: &api::ResolveOperation) -> Resolution {

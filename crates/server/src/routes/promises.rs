@@ -31,7 +31,8 @@ use crate::identity::{Acting, Identity};
 use crate::metrics::{KeyOf, Use};
 use crate::strict_json::StrictJson;
 use crate::translate::{
-    deadline_of, promise_named, promise_status_named, rejection, shown_early, shown_promise, value_of,
+    deadline_of, early_settlement_to_api, parse_promise_ref, parse_promise_status, promise_to_api, rejection,
+    value_of,
 };
 
 /// Creates a promise without a run: any caller may settle it, and any number of runs and callers
@@ -78,7 +79,7 @@ pub(crate) async fn create(
     };
     let id = utf8_percent_encode(promise.id.as_str(), NON_ALPHANUMERIC);
     let location = format!("/api/v1/promises/id:{id}");
-    let shown = shown_promise(&promise, app.store.now());
+    let shown = promise_to_api(&promise, app.store.now());
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(shown)).into_response())
 }
 
@@ -129,7 +130,7 @@ pub(crate) async fn list(
     let run = filter.run()?;
     let status = filter.status.as_deref().map(|text| {
         let detail = "`status` is one of PENDING, RESOLVED, REJECTED, CANCELLED, TIMED_OUT, KEY_TAKEN.";
-        promise_status_named(text)
+        parse_promise_status(text)
             .ok_or_else(|| Refused::new(Code::InvalidRequest, detail).with("path", "query:status"))
     });
     let status = status.transpose()?;
@@ -144,7 +145,7 @@ pub(crate) async fn list(
     let page = found.map_err(|error| problem_of(&error))?.cut_to(limit);
     let next_cursor = page.next.map(|next| pages.seal(next.as_str()));
     let now = app.store.now();
-    let items = page.promises.iter().map(|promise| shown_promise(promise, now)).collect();
+    let items = page.promises.iter().map(|promise| promise_to_api(promise, now)).collect();
     Ok(Json(api::Page { items, next_cursor }))
 }
 
@@ -163,7 +164,7 @@ pub(crate) async fn list_early_settlements(
     let has_more = found.len() > limit;
     found.truncate(limit);
     let next_cursor = found.last().filter(|_| has_more).map(|last| pages.seal(last.key.as_str()));
-    Ok(Json(api::Page { items: found.iter().map(shown_early).collect(), next_cursor }))
+    Ok(Json(api::Page { items: found.iter().map(early_settlement_to_api).collect(), next_cursor }))
 }
 
 /// One promise; waits for its settlement if requested.
@@ -184,7 +185,7 @@ pub(crate) async fn resolve(
     StrictJson { value: asked, .. }: StrictJson<api::ResolvePromise>,
 ) -> Result<Response, Refused> {
     let value = Settlement::Resolved(value_of(asked.value.as_ref())?);
-    settled(&app, &identity, promise_named(&promise)?, value).await
+    settled(&app, &identity, parse_promise_ref(&promise)?, value).await
 }
 
 /// Rejects a promise: runs and callers that wait for it see a failure.
@@ -195,7 +196,7 @@ pub(crate) async fn reject(
     StrictJson { value: asked, .. }: StrictJson<api::RejectPromise>,
 ) -> Result<Response, Refused> {
     let failure = Settlement::Rejected(rejection(&asked)?);
-    settled(&app, &identity, promise_named(&promise)?, failure).await
+    settled(&app, &identity, parse_promise_ref(&promise)?, failure).await
 }
 
 /// The same as `/api/v1/promises/{ref}`, under the name of the workspace.
@@ -218,7 +219,7 @@ pub(crate) async fn resolve_of_tenant(
 ) -> Result<Response, Refused> {
     check_tenant(&identity, &slug)?;
     let value = Settlement::Resolved(value_of(asked.value.as_ref())?);
-    settled(&app, &identity, promise_named(&promise)?, value).await
+    settled(&app, &identity, parse_promise_ref(&promise)?, value).await
 }
 
 /// The same as `/api/v1/promises/{ref}/reject`, under the name of the workspace.
@@ -230,7 +231,7 @@ pub(crate) async fn reject_of_tenant(
 ) -> Result<Response, Refused> {
     check_tenant(&identity, &slug)?;
     let failure = Settlement::Rejected(rejection(&asked)?);
-    settled(&app, &identity, promise_named(&promise)?, failure).await
+    settled(&app, &identity, parse_promise_ref(&promise)?, failure).await
 }
 
 /// The name of another workspace is "not found", like an unknown one.
@@ -250,7 +251,7 @@ async fn shown(
     promise: &str,
     headers: &HeaderMap,
 ) -> Result<Json<api::Promise>, Refused> {
-    let promise = promise_named(promise)?;
+    let promise = parse_promise_ref(promise)?;
     let wait = read_wait(headers).unwrap_or_default();
     let engine = app.engine_for(identity);
     let settled = match wait.is_zero() {
@@ -263,7 +264,7 @@ async fn shown(
         None => engine.find_promise(&promise).await.and_then(|found| found.ok_or_else(missing)),
     };
     let found = found.map_err(|error| problem_of(&error))?;
-    Ok(Json(shown_promise(&found, app.store.now())))
+    Ok(Json(promise_to_api(&found, app.store.now())))
 }
 
 async fn settled(
@@ -290,7 +291,7 @@ async fn settled(
     }
     let now = app.store.now();
     let shown = |promise, already_settled| {
-        Json(api::SettledPromise { promise: shown_promise(promise, now), already_settled }).into_response()
+        Json(api::SettledPromise { promise: promise_to_api(promise, now), already_settled }).into_response()
     };
     Ok(match answer.map_err(|error| problem_of(&error))? {
         SettlePromiseOutcome::Settled(promise) => shown(&promise, false),

@@ -27,7 +27,7 @@ use crate::limits::MAX_SETTLE_BODY_BYTES;
 use crate::settle_token::{SettleSecret, digest_of};
 use crate::strict_json::StrictJson;
 use crate::trace::TraceId;
-use crate::translate::{life_of_token, promise_named, settlement_by_token};
+use crate::translate::{life_of_token, parse_promise_ref, settlement_by_token};
 
 /// Creates a token that settles the promise without a credential. Only this response shows it.
 pub(crate) async fn issue(
@@ -36,7 +36,7 @@ pub(crate) async fn issue(
     PathOf(promise): PathOf<String>,
     asked: Option<StrictJson<api::CreateSettleToken>>,
 ) -> Result<Response, Refused> {
-    let promise = promise_named(&promise)?;
+    let promise = parse_promise_ref(&promise)?;
     let lives_for = life_of_token(asked.as_ref().map(|StrictJson { value: asked, .. }| asked))?;
     let engine = app.engine_for(&identity);
     let found = engine.find_promise(&promise).await.map_err(|error| problem_of(&error))?;

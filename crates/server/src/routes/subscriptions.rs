@@ -19,7 +19,7 @@ use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::strict_json::StrictJson;
-use crate::subscriptions::Subscription;
+use crate::webhooks::outbound::Subscription;
 
 /// Creates a subscription. Only this response shows its secret.
 pub(crate) async fn create(
@@ -125,7 +125,7 @@ pub(crate) async fn test(
         "data": { "subscriptionId": subscription.id.as_str() },
     });
     let message =
-        MessageId::of_key(identity.workspace.as_str(), &format!("test {id} {now} {}", fastrand::u64(..)));
+        MessageId::from_key(identity.workspace.as_str(), &format!("test {id} {now} {}", fastrand::u64(..)));
     let attempted =
         app.subscriptions.send(&subscription, &message, body.to_string(), &Hold::unlimited()).await;
     Ok(Json(api::TestedSubscription {

@@ -12,9 +12,9 @@ use utoipa::IntoParams;
 use super::request::{Caller, PathOf, QueryOf, page_limit};
 use crate::answer::Refused;
 use crate::app::App;
-use crate::hooks::{EventFilter, shown, shown_whole};
 use crate::limits::MAX_REPROCESSED_WEBHOOKS;
 use crate::strict_json::StrictJson;
+use crate::webhooks::inbound::{EventFilter, event_with_body_to_api, shown};
 
 /// Filters for events.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -41,11 +41,11 @@ pub(crate) async fn list(
 ) -> Result<Json<api::Page<api::ReceivedWebhookSummary>>, Refused> {
     let limit = page_limit(asked.limit.as_deref())?;
     let filter =
-        EventFilter { status: asked.status.as_deref().map(status_named).transpose()?, source: asked.source };
+        EventFilter { status: asked.status.as_deref().map(parse_status).transpose()?, source: asked.source };
     let said = format!("{filter:?}");
     let pages = app.list(&identity, "webhook-events", &said);
     let before = pages.place(asked.cursor.as_deref(), str::parse)?;
-    let (items, next) = app.hooks.list_events(&identity.workspace, &filter, before, limit).await?;
+    let (items, next) = app.inbound.list_events(&identity.workspace, &filter, before, limit).await?;
     let next_cursor = next.map(|place| pages.seal(&place.to_string()));
     Ok(Json(api::Page { items, next_cursor }))
 }
@@ -56,7 +56,7 @@ pub(crate) async fn show(
     Caller(identity): Caller,
     PathOf((source, event)): PathOf<(String, String)>,
 ) -> Result<Json<api::ReceivedWebhook>, Refused> {
-    Ok(Json(shown_whole(&app.hooks.get_event(&identity.workspace, &source, &event).await?)))
+    Ok(Json(event_with_body_to_api(&app.inbound.get_event(&identity.workspace, &source, &event).await?)))
 }
 
 /// Processes an event again, with the current source. Actions that were done are not done twice.
@@ -66,7 +66,7 @@ pub(crate) async fn reprocess(
     PathOf((source, event)): PathOf<(String, String)>,
 ) -> Result<Json<api::ReceivedWebhookSummary>, Refused> {
     let by = identity.actor(None);
-    Ok(Json(shown(&app.hooks.reprocess(&identity.workspace, &source, &event, by).await?)))
+    Ok(Json(shown(&app.inbound.reprocess(&identity.workspace, &source, &event, by).await?)))
 }
 
 /// Processes the newest events of a status again, oldest first; continue to earlier ones with
@@ -87,12 +87,12 @@ pub(crate) async fn reprocess_many(
     let pages = app.list(&identity, "webhook-events", &said);
     let before = pages.place(asked.cursor.as_deref(), str::parse)?;
     let by = identity.actor(None);
-    let (items, next) = app.hooks.reprocess_many(&identity.workspace, &filter, before, limit, &by).await?;
+    let (items, next) = app.inbound.reprocess_many(&identity.workspace, &filter, before, limit, &by).await?;
     let next_cursor = next.map(|place| pages.seal(&place.to_string()));
     Ok(Json(api::ReprocessedWebhooks { items, next_cursor }))
 }
 
-fn status_named(text: &str) -> Result<ReceivedStatus, Refused> {
+fn parse_status(text: &str) -> Result<ReceivedStatus, Refused> {
     ReceivedStatus::from_name(text).ok_or_else(|| {
         let known = ReceivedStatus::ALL.map(ReceivedStatus::as_str).join(", ");
         Refused::new(Code::InvalidRequest, format!("`status` is one of {known}."))

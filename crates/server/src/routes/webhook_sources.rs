@@ -15,10 +15,10 @@ use super::request::{Caller, Deletion, PathOf, QueryOf, expected_version, page_l
 use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
-use crate::hooks::Uploading;
 use crate::identity::Acting;
 use crate::strict_json::StrictJson;
 use crate::uploaded::Uploaded;
+use crate::webhooks::inbound::Uploading;
 
 /// Uploads a source, as JSON or YAML. The same document is found; a different one of the same name
 /// is not replaced.
@@ -27,7 +27,7 @@ pub(crate) async fn create(
     Caller(identity): Caller,
     uploaded: Uploaded,
 ) -> Result<Response, Refused> {
-    let made = app.hooks.create_source(&identity.workspace, &uploaded, identity.actor(None)).await?;
+    let made = app.inbound.create_source(&identity.workspace, &uploaded, identity.actor(None)).await?;
     let (status, source) = match made {
         Uploading::Made(source) => (StatusCode::CREATED, source),
         Uploading::Found(source) => (StatusCode::OK, source),
@@ -47,7 +47,7 @@ pub(crate) async fn list(
     let limit = page_limit(page.limit.as_deref())?;
     let pages = app.list(&identity, "webhook-sources", "");
     let after = pages.place(page.cursor.as_deref(), |place| Name::new("place", place))?;
-    let (found, next) = app.hooks.list_sources(&identity.workspace, after, limit).await?;
+    let (found, next) = app.inbound.list_sources(&identity.workspace, after, limit).await?;
     let items = found.iter().map(|source| source.summary()).collect();
     let next_cursor = next.map(|next| pages.seal(next.as_str()));
     Ok(Json(api::Page { items, next_cursor }))
@@ -59,7 +59,7 @@ pub(crate) async fn show(
     Caller(identity): Caller,
     PathOf(name): PathOf<String>,
 ) -> Result<Response, Refused> {
-    let source = app.hooks.get_source(&identity.workspace, &name).await?;
+    let source = app.inbound.get_source(&identity.workspace, &name).await?;
     Ok(([(header::ETAG, etag(source.version()))], Json(source.shown()?)).into_response())
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn replace(
     uploaded: Uploaded,
 ) -> Result<Response, Refused> {
     let (expected, by) = (expected_version(&headers)?, identity.actor(None));
-    let source = app.hooks.replace_source(&identity.workspace, &name, &uploaded, expected, by).await?;
+    let source = app.inbound.replace_source(&identity.workspace, &name, &uploaded, expected, by).await?;
     Ok(([(header::ETAG, etag(source.version()))], Json(source.shown()?)).into_response())
 }
 
@@ -115,6 +115,6 @@ async fn set_status(
 ) -> Result<Response, Refused> {
     let (expected, by) = (expected_version(headers)?, identity.actor(None));
     let changed =
-        app.hooks.steer_source(&identity.workspace, name, to, reason.as_deref(), expected, by).await?;
+        app.inbound.steer_source(&identity.workspace, name, to, reason.as_deref(), expected, by).await?;
     Ok(([(header::ETAG, etag(changed.version()))], Json(changed.shown()?)).into_response())
 }

@@ -14,9 +14,9 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::body_budget::BodyCharge;
 use crate::connection::Peer;
-use crate::hooks::{Intake, Named, Sent};
 use crate::limits::MAX_WEBHOOK_BYTES;
 use crate::strict_json::read_body;
+use crate::webhooks::inbound::{Intake, Named, Sent};
 
 /// Receives a webhook for the source with this id. It is stored before the 2xx response; a
 /// duplicate does nothing.
@@ -48,15 +48,15 @@ async fn take(
     let (parts, body) = request.into_parts();
     let address = peer.map(|Extension(peer)| peer.address.ip());
     // A request to an unknown source is not stored.
-    let Some(source) = app.hooks.find_named(&named, address).await? else {
-        return Err(app.hooks.refuse_stranger(body, address).await);
+    let Some(source) = app.inbound.find_named(&named, address).await? else {
+        return Err(app.inbound.refuse_stranger(body, address).await);
     };
     if let Some(charge) = parts.extensions.get::<BodyCharge>() {
         charge.count_for(&source.workspace);
     }
     let body = read_body(body, MAX_WEBHOOK_BYTES).await?;
     let sent = Sent { headers: &parts.headers, body: &body, address };
-    Ok(match app.hooks.take_in(source, sent).await? {
+    Ok(match app.inbound.take_in(source, sent).await? {
         Intake::Taken(receipt) => {
             let status = match receipt.status {
                 ReceiptStatus::Received => StatusCode::ACCEPTED,

@@ -4,10 +4,10 @@ use hapax_api as api;
 use hapax_engine::model::{OutboxMessage, OutboxState, OutboxStatus};
 use hapax_webhooks::MessageId;
 
-use super::{raw, shown_failure};
+use super::{failure_to_api, raw};
 
 /// One delivery to a subscription.
-pub(crate) fn shown_delivery(post: &OutboxMessage, subscription: &str) -> api::WebhookDelivery {
+pub(crate) fn delivery_to_api(post: &OutboxMessage, subscription: &str) -> api::WebhookDelivery {
     let (mut next_attempt_at, mut delivered_at, mut given_up_at) = (None, None, None);
     match post.state {
         OutboxState::Due { at } => next_attempt_at = Some(at.to_string()),
@@ -17,23 +17,23 @@ pub(crate) fn shown_delivery(post: &OutboxMessage, subscription: &str) -> api::W
     }
     api::WebhookDelivery {
         id: post.id.to_string(),
-        webhook_id: MessageId::of_key(post.workspace.as_str(), post.id.as_str()).to_string(),
+        webhook_id: MessageId::from_key(post.workspace.as_str(), post.id.as_str()).to_string(),
         subscription_id: subscription.to_owned(),
         // A workflow may send a message of its own, which is not an announced event.
         event: post.id.announced().map_or("after_effect", |(what, _)| what.as_str()).to_owned(),
         run_id: post.run.to_string(),
-        status: shown_status(post.state.status()),
+        status: status_to_api(post.state.status()),
         attempts: post.attempts,
         created_at: post.created_at.to_string(),
         next_attempt_at,
         delivered_at,
         given_up_at,
-        failure: post.failure.as_ref().map(shown_failure),
+        failure: post.failure.as_ref().map(failure_to_api),
         body: raw(&post.payload),
     }
 }
 
-fn shown_status(status: OutboxStatus) -> api::DeliveryStatus {
+fn status_to_api(status: OutboxStatus) -> api::DeliveryStatus {
     match status {
         OutboxStatus::Due => api::DeliveryStatus::Due,
         OutboxStatus::Claimed => api::DeliveryStatus::Claimed,
@@ -43,7 +43,7 @@ fn shown_status(status: OutboxStatus) -> api::DeliveryStatus {
 }
 
 /// The status with this spelling, if there is one.
-pub(crate) fn delivery_status_named(text: &str) -> Option<OutboxStatus> {
+pub(crate) fn parse_delivery_status(text: &str) -> Option<OutboxStatus> {
     let named = api::DeliveryStatus::from_name(text)?;
-    OutboxStatus::ALL.into_iter().find(|status| shown_status(*status) == named)
+    OutboxStatus::ALL.into_iter().find(|status| status_to_api(*status) == named)
 }

@@ -4,10 +4,10 @@ use hapax_api as api;
 use hapax_engine::model::{Actor, Resolution, Role, Ruling};
 use hapax_engine::runtime::Doubt;
 
-use super::shown_failure;
+use super::failure_to_api;
 
 /// One effect in doubt, of a run of `workflow`.
-pub(crate) fn shown_doubt(doubt: &Doubt, workflow: String) -> api::Doubt {
+pub(crate) fn doubt_to_api(doubt: &Doubt, workflow: String) -> api::Doubt {
     api::Doubt {
         run_id: doubt.run.to_string(),
         step_id: doubt.step.to_string(),
@@ -15,7 +15,7 @@ pub(crate) fn shown_doubt(doubt: &Doubt, workflow: String) -> api::Doubt {
         version: doubt.version.get(),
         workflow,
         since: doubt.since.to_string(),
-        failure: shown_failure(&doubt.failure),
+        failure: failure_to_api(&doubt.failure),
         attempts: doubt.attempts,
         resolutions: vec![
             api::Resolution::Happened,
@@ -40,7 +40,7 @@ pub(crate) fn ruling(sent: &api::ResolveDoubt, by: Actor) -> Option<Ruling> {
 }
 
 /// The decision in one word.
-pub(super) fn shown_resolution(resolution: &Resolution) -> api::Resolution {
+pub(super) fn resolution_to_api(resolution: &Resolution) -> api::Resolution {
     match resolution {
         Resolution::Happened { .. } => api::Resolution::Happened,
         Resolution::DidNotHappen => api::Resolution::DidNotHappen,
@@ -50,7 +50,7 @@ pub(super) fn shown_resolution(resolution: &Resolution) -> api::Resolution {
 }
 
 /// A person.
-pub(crate) fn shown_actor(actor: &Actor) -> api::Actor {
+pub(crate) fn actor_to_api(actor: &Actor) -> api::Actor {
     let rank = match actor.role {
         Role::Operator => api::Role::Operator,
         Role::Manager => api::Role::Manager,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::raw;
 use crate::answer::Refused;
-use crate::errors::of_invalid;
+use crate::errors::problem_of_invalid;
 
 /// Stored part of a creation, beside the promise itself.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub(crate) fn new_promise(
     key: Option<&IdempotencyKey>,
 ) -> Result<NewPromise, Refused> {
     let about = About { param: asked.param, tags: asked.tags };
-    let about = Payload::of(&about).map_err(|invalid| of_invalid(&invalid))?;
+    let about = Payload::of(&about).map_err(|invalid| problem_of_invalid(&invalid))?;
     Ok(NewPromise {
         id: Some(asked.id),
         create_key: key.map(ToString::to_string),
@@ -48,7 +48,7 @@ pub(crate) fn completion(
     let settlement = match asked.state {
         api::DurableCompletion::Resolved => {
             let data = asked.value.data.as_ref().map_or("null", |data| data.text());
-            Settlement::Resolved(Payload::parse(data).map_err(|invalid| of_invalid(&invalid))?)
+            Settlement::Resolved(Payload::parse(data).map_err(|invalid| problem_of_invalid(&invalid))?)
         }
         api::DurableCompletion::Rejected => {
             Settlement::Rejected(Failure::permanent(text_of(asked)).with_code("rejected"))
@@ -57,7 +57,7 @@ pub(crate) fn completion(
             Settlement::Cancelled(Failure::permanent(text_of(asked)).with_code("cancelled"))
         }
     };
-    let said = Payload::of(&asked.value).map_err(|invalid| of_invalid(&invalid))?;
+    let said = Payload::of(&asked.value).map_err(|invalid| problem_of_invalid(&invalid))?;
     Ok(SettleRequest { settlement, rule: SettleRule::SameKey { key, strict }, said: Some(said) })
 }
 
@@ -68,7 +68,7 @@ fn text_of(asked: &api::CompleteDurablePromise) -> String {
 }
 
 /// One promise at `now`; `None` if its key belongs to another promise.
-pub(crate) fn shown_durable(promise: &Promise, now: Timestamp) -> Option<api::DurablePromise> {
+pub(crate) fn durable_promise_to_api(promise: &Promise, now: Timestamp) -> Option<api::DurablePromise> {
     let (state, completed_at) = match promise.state_at(now) {
         PromiseState::Pending => (api::DurableState::Pending, None),
         PromiseState::TimedOut => (api::DurableState::RejectedTimedout, promise.deadline_at),
@@ -89,7 +89,7 @@ pub(crate) fn shown_durable(promise: &Promise, now: Timestamp) -> Option<api::Du
         state,
         timeout: promise.deadline_at.map_or(NO_TIMEOUT, Timestamp::as_millis),
         param: about.param,
-        value: shown_value(promise),
+        value: value_to_api(promise),
         tags: about.tags,
         idempotency_key_for_create: promise.create_key.as_ref().map(ToString::to_string),
         idempotency_key_for_complete: promise.complete_key.as_ref().map(ToString::to_string),
@@ -99,7 +99,7 @@ pub(crate) fn shown_durable(promise: &Promise, now: Timestamp) -> Option<api::Du
 }
 
 /// The value of its completion, word for word; a settlement by another API becomes the data.
-fn shown_value(promise: &Promise) -> DurableValue {
+fn value_to_api(promise: &Promise) -> DurableValue {
     let PromiseState::Settled { settlement, .. } = &promise.state else { return DurableValue::default() };
     if let Some(said) = promise.said.as_ref().and_then(|said| said.to().ok()) {
         return said;

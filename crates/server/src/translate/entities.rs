@@ -8,12 +8,12 @@ use hapax_engine::model::{
 };
 use hapax_engine::runtime::EntityView;
 
-use super::doubts::shown_actor;
-use super::journal::{entry_at, shown_note, tell};
-use super::{raw, shown_failure};
+use super::doubts::actor_to_api;
+use super::journal::{entry_at, journal_entry_to_api, tell};
+use super::{failure_to_api, raw};
 
 /// An entity in its current state.
-pub(crate) fn shown_entity(entity: &Entity) -> api::Entity {
+pub(crate) fn entity_to_api(entity: &Entity) -> api::Entity {
     api::Entity {
         kind: entity.entity.kind.to_string(),
         id: entity.entity.id.to_string(),
@@ -25,17 +25,17 @@ pub(crate) fn shown_entity(entity: &Entity) -> api::Entity {
 }
 
 /// An entity with its allowed steps.
-pub(crate) fn shown_entity_view(view: &EntityView, workflow: &Name, now: Timestamp) -> api::EntityDetail {
+pub(crate) fn entity_view_to_api(view: &EntityView, workflow: &Name, now: Timestamp) -> api::EntityDetail {
     api::EntityDetail {
-        entity: shown_entity(&view.entity),
+        entity: entity_to_api(&view.entity),
         workflow: workflow.to_string(),
-        pending_operation: view.holder.as_ref().map(|holder| shown_pending(holder, now)),
-        allowed_actions: view.allowed.iter().map(shown_action).collect(),
+        pending_operation: view.holder.as_ref().map(|holder| pending_operation_to_api(holder, now)),
+        allowed_actions: view.allowed.iter().map(action_to_api).collect(),
     }
 }
 
 /// An operation that blocks others.
-pub(crate) fn shown_pending(operation: &Operation, now: Timestamp) -> api::PendingOperation {
+pub(crate) fn pending_operation_to_api(operation: &Operation, now: Timestamp) -> api::PendingOperation {
     let since = match &operation.state {
         OperationState::InDoubt { since } => *since,
         _ => operation.began_at,
@@ -43,14 +43,14 @@ pub(crate) fn shown_pending(operation: &Operation, now: Timestamp) -> api::Pendi
     api::PendingOperation {
         id: operation.id.to_string(),
         step_key: operation.step.to_string(),
-        status: shown_operation_status(operation.state.status()),
+        status: operation_status_to_api(operation.state.status()),
         since: since.to_string(),
         // Whole seconds, for people and for stable tests.
         age: Duration::from_secs(now.since(since).as_secs()).into(),
     }
 }
 
-fn shown_action(action: &AllowedAction) -> api::AllowedAction {
+fn action_to_api(action: &AllowedAction) -> api::AllowedAction {
     let hindrance = action.hindrance.as_ref();
     api::AllowedAction {
         step_key: action.step.to_string(),
@@ -65,14 +65,14 @@ fn shown_action(action: &AllowedAction) -> api::AllowedAction {
 }
 
 /// One operation.
-pub(crate) fn shown_operation(operation: &Operation) -> api::Operation {
+pub(crate) fn operation_to_api(operation: &Operation) -> api::Operation {
     let at = operation.state.at().to_string();
     let status = operation.state.status();
     let (mut result, mut failure) = (None, None);
     match &operation.state {
         OperationState::Done { result: given, .. } => result = Some(raw(given)),
         OperationState::Rejected { failure: why, .. } | OperationState::Failed { failure: why, .. } => {
-            failure = Some(shown_failure(why));
+            failure = Some(failure_to_api(why));
         }
         OperationState::Pending { .. } | OperationState::Reverted { .. } | OperationState::InDoubt { .. } => {
         }
@@ -84,9 +84,9 @@ pub(crate) fn shown_operation(operation: &Operation) -> api::Operation {
         workflow: operation.workflow.to_string(),
         module: operation.module.to_string(),
         step_key: operation.step.to_string(),
-        status: shown_operation_status(status),
+        status: operation_status_to_api(status),
         requester: operation.requester.as_ref().map(ToString::to_string),
-        actor: operation.by.as_ref().map(shown_actor),
+        actor: operation.by.as_ref().map(actor_to_api),
         idempotency_key: operation.key.as_ref().map(ToString::to_string),
         input: raw(&operation.input),
         from: operation.from.to_string(),
@@ -110,7 +110,7 @@ pub(crate) fn shown_operation(operation: &Operation) -> api::Operation {
 }
 
 /// Status of an operation, in one word.
-pub(crate) fn shown_operation_status(status: OperationStatus) -> api::OperationStatus {
+pub(crate) fn operation_status_to_api(status: OperationStatus) -> api::OperationStatus {
     match status {
         OperationStatus::Pending => api::OperationStatus::Pending,
         OperationStatus::Done => api::OperationStatus::Done,
@@ -122,9 +122,9 @@ pub(crate) fn shown_operation_status(status: OperationStatus) -> api::OperationS
 }
 
 /// A note on an entity.
-pub(crate) fn shown_entity_note(note: &EntityJournalEntry) -> api::JournalEntry {
+pub(crate) fn entity_entry_to_api(note: &EntityJournalEntry) -> api::JournalEntry {
     if let Some(audited) = note.to_audit_entry() {
-        return shown_note(&audited);
+        return journal_entry_to_api(&audited);
     }
     let mut entry = entry_at(note.at);
     entry.entity = Some(named(note.entity.kind.as_str(), note.entity.id.as_str()));
@@ -134,7 +134,7 @@ pub(crate) fn shown_entity_note(note: &EntityJournalEntry) -> api::JournalEntry 
 }
 
 /// History of an operation: its beginning, notes, and end.
-pub(crate) fn shown_history(operation: &Operation, notes: &[EntityJournalEntry]) -> Vec<api::JournalEntry> {
+pub(crate) fn history_to_api(operation: &Operation, notes: &[EntityJournalEntry]) -> Vec<api::JournalEntry> {
     let about = |what, at| {
         let mut entry = entry_at(at);
         entry.what = what;
@@ -143,11 +143,11 @@ pub(crate) fn shown_history(operation: &Operation, notes: &[EntityJournalEntry])
         entry
     };
     let mut began = about(api::JournalKind::Began, operation.began_at);
-    began.actor = operation.by.as_ref().map(shown_actor);
+    began.actor = operation.by.as_ref().map(actor_to_api);
     began.attempt = Some(1);
     began.status = Some(api::OperationStatus::Pending.as_str().to_owned());
     let mut history = vec![began];
-    history.extend(notes.iter().map(shown_entity_note));
+    history.extend(notes.iter().map(entity_entry_to_api));
     let status = operation.state.status();
     let mut ended = about(api::JournalKind::Ended, operation.state.at());
     ended.attempt = Some(operation.attempt);
@@ -155,7 +155,7 @@ pub(crate) fn shown_history(operation: &Operation, notes: &[EntityJournalEntry])
     match &operation.state {
         OperationState::Done { result, .. } => ended.result = Some(raw(result)),
         OperationState::Rejected { failure, .. } | OperationState::Failed { failure, .. } => {
-            ended.failure = Some(shown_failure(failure));
+            ended.failure = Some(failure_to_api(failure));
         }
         // The janitor's actions are in the notes, and the other states have not ended.
         OperationState::Pending { .. } | OperationState::Reverted { .. } | OperationState::InDoubt { .. } => {

@@ -3,23 +3,23 @@
 use hapax_api as api;
 use hapax_engine::model::{JournalEntry, JournalEvent, Occurrence, RunId, Timestamp};
 
-use super::doubts::{shown_actor, shown_resolution};
+use super::doubts::{actor_to_api, resolution_to_api};
 use super::entities::named;
-use super::shown_failure;
+use super::failure_to_api;
 
 /// One entry.
-pub(crate) fn shown_note(note: &JournalEntry) -> api::JournalEntry {
+pub(crate) fn journal_entry_to_api(note: &JournalEntry) -> api::JournalEntry {
     let is_of_run = note.run != RunId::NONE;
     let mut entry = api::JournalEntry {
         run_id: is_of_run.then(|| note.run.to_string()),
         generation: is_of_run.then(|| note.generation.get().into()),
         step_id: note.step.as_ref().map(ToString::to_string),
         owner: note.owner.map(|owner| owner.to_string()),
-        actor: note.by.as_ref().map(shown_actor),
+        actor: note.by.as_ref().map(actor_to_api),
         ..entry_at(note.at)
     };
     tell(&mut entry, &note.what);
-    entry.occurrence = note.evidence.as_ref().map(|evidence| shown_occurrence(evidence.occurrence));
+    entry.occurrence = note.evidence.as_ref().map(|evidence| occurrence_to_api(evidence.occurrence));
     entry
 }
 
@@ -50,7 +50,7 @@ pub(super) fn entry_at(at: Timestamp) -> api::JournalEntry {
     }
 }
 
-fn shown_occurrence(occurrence: Occurrence) -> api::Occurrence {
+fn occurrence_to_api(occurrence: Occurrence) -> api::Occurrence {
     match occurrence {
         Occurrence::MayHaveHappened => api::Occurrence::MayHaveHappened,
         Occurrence::DidNotHappen => api::Occurrence::DidNotHappen,
@@ -68,12 +68,12 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &JournalEvent) {
         JournalEvent::Failed { attempt, failure } => {
             entry.what = api::JournalKind::Failed;
             entry.attempt = Some(*attempt);
-            entry.failure = Some(shown_failure(failure));
+            entry.failure = Some(failure_to_api(failure));
         }
         JournalEvent::Doubted { attempt, failure } => {
             entry.what = api::JournalKind::Doubted;
             entry.attempt = Some(*attempt);
-            entry.failure = Some(shown_failure(failure));
+            entry.failure = Some(failure_to_api(failure));
         }
         JournalEvent::Probed { answer } => {
             entry.what = api::JournalKind::Probed;
@@ -90,7 +90,7 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &JournalEvent) {
         JournalEvent::RepeatAllowed { attempt, seconded_by, reason } => {
             entry.what = api::JournalKind::RepeatAllowed;
             entry.attempt = Some(*attempt);
-            entry.seconded_by = seconded_by.as_ref().map(shown_actor);
+            entry.seconded_by = seconded_by.as_ref().map(actor_to_api);
             entry.reason = Some(reason.clone());
         }
         JournalEvent::Refused { attempt, .. } => {
@@ -99,8 +99,8 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &JournalEvent) {
         }
         JournalEvent::Resolved { resolution, seconded_by, reason, .. } => {
             entry.what = api::JournalKind::Resolved;
-            entry.resolution = Some(shown_resolution(resolution));
-            entry.seconded_by = seconded_by.as_ref().map(shown_actor);
+            entry.resolution = Some(resolution_to_api(resolution));
+            entry.seconded_by = seconded_by.as_ref().map(actor_to_api);
             entry.reason = Some(reason.clone());
         }
         JournalEvent::Answered { decision, comment, .. } => {

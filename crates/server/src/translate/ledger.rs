@@ -3,12 +3,12 @@
 use hapax_api as api;
 use hapax_engine::model::{EffectClass, JournalEvent, LedgerEntry, LedgerOutcome, StepStatus};
 
-use super::doubts::{shown_actor, shown_resolution};
+use super::doubts::{actor_to_api, resolution_to_api};
 use super::entities::named;
 use super::steps::status;
 
 /// One effect with every attempt at it.
-pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
+pub(crate) fn effect_to_api(entry: &LedgerEntry) -> api::LedgerEntry {
     let attempts = entry.attempts.iter().map(|attempt| api::LedgerAttempt {
         number: attempt.number,
         began_at: attempt.began_at.clone(),
@@ -25,7 +25,7 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
     let rulings = entry.rulings.iter().map(|ruling| {
         let (resolution, reason) = match &ruling.what {
             JournalEvent::Resolved { resolution, reason, .. } => {
-                (Some(shown_resolution(resolution)), reason.clone())
+                (Some(resolution_to_api(resolution)), reason.clone())
             }
             JournalEvent::RepeatAllowed { reason, .. }
             | JournalEvent::Commanded { reason, .. }
@@ -51,7 +51,7 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
             | JournalEvent::TriedAgain { .. }
             | JournalEvent::OnEntity { .. } => (None, String::new()),
         };
-        api::LedgerRuling { actor: shown_actor(&ruling.by), at: ruling.at.clone(), resolution, reason }
+        api::LedgerRuling { actor: actor_to_api(&ruling.by), at: ruling.at.clone(), resolution, reason }
     });
     api::LedgerEntry {
         effect_key: entry.key.clone(),
@@ -59,7 +59,7 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
         entity: entry.entity.as_ref().map(|entity| named(&entity.kind, &entity.id)),
         operation_id: entry.entity.as_ref().map(|entity| entity.operation.clone()),
         step_id: entry.step.clone(),
-        class: shown_class(entry.class),
+        class: class_to_api(entry.class),
         status: entry
             .status
             .and_then(|name| StepStatus::ALL.into_iter().find(|known| known.as_str() == name))
@@ -76,7 +76,7 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
 }
 
 /// How an effect is protected from happening twice.
-pub(super) fn shown_class(class: EffectClass) -> api::LedgerClass {
+pub(super) fn class_to_api(class: EffectClass) -> api::LedgerClass {
     match class {
         EffectClass::Idempotent => api::LedgerClass::Idempotent,
         EffectClass::Claimed => api::LedgerClass::Claimed,

@@ -12,18 +12,18 @@ use hapax_engine::model::{
 use hapax_engine::store::StoredEarlySettlement;
 
 use super::raw;
-use super::steps::shown_failure;
+use super::steps::failure_to_api;
 use crate::answer::Refused;
-use crate::errors::of_invalid;
+use crate::errors::problem_of_invalid;
 use crate::limits::{MAX_SETTLE_TOKEN_FOR, SETTLE_TOKEN_FOR};
 
 /// The promise in a path: `id:` and its id, or `key:` and its key.
-pub(crate) fn promise_named(text: &str) -> Result<PromiseRef, Refused> {
+pub(crate) fn parse_promise_ref(text: &str) -> Result<PromiseRef, Refused> {
     if let Some(id) = text.strip_prefix("id:") {
         return Ok(PromiseRef::Id(PromiseId::from_stored(id)));
     }
     if let Some(key) = text.strip_prefix("key:") {
-        let key = IdempotencyKey::new(key).map_err(|invalid| of_invalid(&invalid))?;
+        let key = IdempotencyKey::new(key).map_err(|invalid| problem_of_invalid(&invalid))?;
         return Ok(PromiseRef::Key(key));
     }
     let detail = "A promise is named `id:` and its id, or `key:` and its key, percent-encoded: /promises/id:run_…:payment or \
@@ -32,7 +32,7 @@ pub(crate) fn promise_named(text: &str) -> Result<PromiseRef, Refused> {
 }
 
 /// The status in a filter.
-pub(crate) fn promise_status_named(text: &str) -> Option<PromiseStatus> {
+pub(crate) fn parse_promise_status(text: &str) -> Option<PromiseStatus> {
     let is_upper = !text.bytes().any(|byte| byte.is_ascii_lowercase());
     PromiseStatus::from_name(&text.to_ascii_lowercase()).filter(|_| is_upper)
 }
@@ -65,7 +65,7 @@ pub(crate) fn deadline_of(asked: &api::CreatePromise, now: Timestamp) -> Result<
 /// The value in the request; `null` if there is none.
 pub(crate) fn value_of(value: Option<&RawJson>) -> Result<Payload, Refused> {
     let text = value.map_or("null", |value| value.text());
-    Payload::parse(text).map_err(|invalid| of_invalid(&invalid).into())
+    Payload::parse(text).map_err(|invalid| problem_of_invalid(&invalid).into())
 }
 
 /// The failure that waiters see after a rejection.
@@ -103,13 +103,13 @@ pub(crate) fn life_of_token(asked: Option<&api::CreateSettleToken>) -> Result<Du
 }
 
 /// One promise at `now`.
-pub(crate) fn shown_promise(promise: &Promise, now: Timestamp) -> api::Promise {
+pub(crate) fn promise_to_api(promise: &Promise, now: Timestamp) -> api::Promise {
     let state = promise.state_at(now);
     let (mut settled_at, mut value, mut failure, mut key_held_by) = (None, None, None, None);
     match &state {
         PromiseState::Settled { at, settlement } => {
             settled_at = Some(at.to_string());
-            (value, failure) = shown_settlement(settlement);
+            (value, failure) = settlement_to_api(settlement);
         }
         PromiseState::KeyTaken { by } => key_held_by = Some(by.to_string()),
         PromiseState::Pending | PromiseState::TimedOut => {}
@@ -131,8 +131,8 @@ pub(crate) fn shown_promise(promise: &Promise, now: Timestamp) -> api::Promise {
 }
 
 /// A settlement that waits for its promise.
-pub(crate) fn shown_early(kept: &StoredEarlySettlement) -> api::EarlySettlement {
-    let (value, failure) = shown_settlement(&kept.early.settlement);
+pub(crate) fn early_settlement_to_api(kept: &StoredEarlySettlement) -> api::EarlySettlement {
+    let (value, failure) = settlement_to_api(&kept.early.settlement);
     api::EarlySettlement {
         idempotency_key: kept.key.to_string(),
         status: status(kept.early.settlement.status()),
@@ -143,11 +143,11 @@ pub(crate) fn shown_early(kept: &StoredEarlySettlement) -> api::EarlySettlement 
     }
 }
 
-fn shown_settlement(settlement: &Settlement) -> (Option<RawJson>, Option<api::Failure>) {
+fn settlement_to_api(settlement: &Settlement) -> (Option<RawJson>, Option<api::Failure>) {
     match settlement {
         Settlement::Resolved(value) => (Some(raw(value)), None),
         Settlement::Rejected(failure) | Settlement::Cancelled(failure) => {
-            (None, Some(shown_failure(failure)))
+            (None, Some(failure_to_api(failure)))
         }
     }
 }
@@ -170,13 +170,17 @@ mod tests {
     /// S4.29, S4.30: `id:` and `key:`, and the text after them may hold colons.
     #[test]
     fn a_promise_is_named_by_id_or_by_key() {
-        let shown = |text: &str| promise_named(text).map(|promise| promise.to_string());
+        let shown = |text: &str| parse_promise_ref(text).map(|promise| promise.to_string());
         for good in ["id:run_1:payment", "key:stripe:ch_abc123", "key:a/b c", "id:key:x"] {
             assert_eq!(shown(good).as_deref(), Ok(good));
         }
-        assert_eq!(promise_named("run_1:payment").unwrap_err().problem().code, Code::InvalidRequest);
+        assert_eq!(parse_promise_ref("run_1:payment").unwrap_err().problem().code, Code::InvalidRequest);
         for bad in ["key:", "key:caf\u{e9}"] {
-            assert_eq!(promise_named(bad).unwrap_err().problem().code, Code::InvalidIdempotencyKey, "{bad}");
+            assert_eq!(
+                parse_promise_ref(bad).unwrap_err().problem().code,
+                Code::InvalidIdempotencyKey,
+                "{bad}"
+            );
         }
     }
 
@@ -184,8 +188,8 @@ mod tests {
     fn every_status_has_one_spelling() {
         for status_of in PromiseStatus::ALL {
             let spelled = serde_json::to_value(status(status_of)).unwrap();
-            assert_eq!(promise_status_named(spelled.as_str().unwrap()), Some(status_of));
-            assert_eq!(promise_status_named(status_of.as_str()), None, "as elsewhere, in capitals only");
+            assert_eq!(parse_promise_status(spelled.as_str().unwrap()), Some(status_of));
+            assert_eq!(parse_promise_status(status_of.as_str()), None, "as elsewhere, in capitals only");
         }
     }
 

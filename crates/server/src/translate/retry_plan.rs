@@ -3,15 +3,15 @@
 use hapax_api as api;
 use hapax_engine::model::{PlannedEffect, RetryPlan, RunId};
 
-use super::ledger::shown_class;
+use super::ledger::class_to_api;
 use super::steps::status;
 
 /// The plan for a retry of `run`.
-pub(crate) fn shown_retry_plan(run: RunId, from_step: Option<String>, plan: &RetryPlan) -> api::RetryPlan {
+pub(crate) fn retry_plan_to_api(run: RunId, from_step: Option<String>, plan: &RetryPlan) -> api::RetryPlan {
     let effect = |effect: &PlannedEffect| api::PlannedEffect {
         step_id: effect.step.to_string(),
         effect_key: effect.key.to_string(),
-        class: effect.class.map(shown_class),
+        class: effect.class.map(class_to_api),
         status: status(effect.status),
         child_run_id: effect.child.map(|child| child.to_string()),
         happens_again: effect.happens_again,

@@ -8,13 +8,13 @@ use hapax_engine::model::{
 use hapax_engine::store::{RunLog, RunView};
 
 use super::raw;
-use super::steps::{shown_failure, shown_steps};
+use super::steps::{failure_to_api, steps_to_api};
 
 /// One run. `definition` is the id of its definition, if it has one.
-pub(crate) fn shown_run(view: &RunView, definition: Option<String>) -> api::Run {
+pub(crate) fn run_to_api(view: &RunView, definition: Option<String>) -> api::Run {
     let RunView { head, input, result } = view;
     let facts = &head.facts;
-    let (output, failure) = shown_ending(result.as_ref());
+    let (output, failure) = ending_to_api(result.as_ref());
     let closed_at = match head.state {
         RunState::Closed { at, .. } => Some(at.to_string()),
         RunState::Pending { .. } | RunState::Running(_) | RunState::Waiting { .. } | RunState::Paused => None,
@@ -59,24 +59,24 @@ pub(crate) fn shown_run(view: &RunView, definition: Option<String>) -> api::Run 
 }
 
 /// Result of a run.
-pub(crate) fn shown_result(view: &RunView) -> api::RunResult {
-    let (output, failure) = shown_ending(view.result.as_ref());
+pub(crate) fn result_to_api(view: &RunView) -> api::RunResult {
+    let (output, failure) = ending_to_api(view.result.as_ref());
     let (run_id, status) = (view.head.id().to_string(), status(view.head.status()));
     api::RunResult { run_id, status, output, failure }
 }
 
-fn shown_ending(result: Option<&RunResult>) -> (Option<api::RawJson>, Option<api::Failure>) {
+fn ending_to_api(result: Option<&RunResult>) -> (Option<api::RawJson>, Option<api::Failure>) {
     match result {
         Some(RunResult::Completed(output)) => (Some(raw(output)), None),
         Some(RunResult::Failed(failure) | RunResult::Cancelled(failure)) => {
-            (None, Some(shown_failure(failure)))
+            (None, Some(failure_to_api(failure)))
         }
         None => (None, None),
     }
 }
 
 /// Problem of a run that needs a person, and the remedy.
-pub(crate) fn shown_attention(run: RunId, attention: &Attention) -> api::Attention {
+pub(crate) fn attention_to_api(run: RunId, attention: &Attention) -> api::Attention {
     let step = attention.step.as_ref().map(ToString::to_string);
     let note = attention.note.as_deref().unwrap_or("it was paused");
     let resolve = format!("POST /api/v1/doubts/{run}/{}/resolve", step.as_deref().unwrap_or("{step}"));
@@ -110,14 +110,14 @@ pub(crate) fn shown_attention(run: RunId, attention: &Attention) -> api::Attenti
 }
 
 /// One run with its steps.
-pub(crate) fn shown_run_with_steps(
+pub(crate) fn run_with_steps_to_api(
     view: &RunView,
     log: &RunLog,
     definition: Option<String>,
 ) -> api::RunDetail {
-    let mut run = shown_run(view, definition);
+    let mut run = run_to_api(view, definition);
     run.current_step_name = current_step(&log.steps).map(|step| step.id.to_string());
-    api::RunDetail { run, steps: shown_steps(log) }
+    api::RunDetail { run, steps: steps_to_api(log) }
 }
 
 fn pending_request(head: &RunHead) -> Option<api::PendingRequest> {
@@ -141,12 +141,12 @@ fn status(status: RunStatus) -> api::RunStatus {
 }
 
 /// The status in a filter.
-pub(crate) fn status_named(text: &str) -> Option<RunStatus> {
+pub(crate) fn parse_status(text: &str) -> Option<RunStatus> {
     RunStatus::from_name(text)
 }
 
 /// One entry of a run's history.
-pub(crate) fn shown_event(event: &RunEvent) -> api::RunEvent {
+pub(crate) fn event_to_api(event: &RunEvent) -> api::RunEvent {
     api::RunEvent {
         version: event.version.get(),
         at: event.at.to_string(),

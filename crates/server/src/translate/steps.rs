@@ -9,17 +9,17 @@ use hapax_engine::store::RunLog;
 use super::raw;
 
 /// The steps of a run, in the order they started.
-pub(crate) fn shown_steps(log: &RunLog) -> Vec<api::Step> {
-    log.steps.iter().map(|step| shown_step(log.head.id(), log.head.generation, step)).collect()
+pub(crate) fn steps_to_api(log: &RunLog) -> Vec<api::Step> {
+    log.steps.iter().map(|step| step_to_api(log.head.id(), log.head.generation, step)).collect()
 }
 
 /// One step of a run.
-pub(super) fn shown_step(run: RunId, generation: Generation, step: &StepRecord) -> api::Step {
+pub(super) fn step_to_api(run: RunId, generation: Generation, step: &StepRecord) -> api::Step {
     let (mut ended_at, mut due_at, mut output, mut shown) = (None, None, None, None);
     match &step.state {
         StepState::Pending { due_at: at, failure } => {
             due_at = Some(at.to_string());
-            shown = Some(shown_failure(failure));
+            shown = Some(failure_to_api(failure));
         }
         StepState::Running => {}
         StepState::Waiting { until } => due_at = until.map(|at| at.to_string()),
@@ -29,10 +29,10 @@ pub(super) fn shown_step(run: RunId, generation: Generation, step: &StepRecord) 
         }
         StepState::Failed { at, failure } => {
             ended_at = Some(at.to_string());
-            shown = Some(shown_failure(failure));
+            shown = Some(failure_to_api(failure));
         }
         StepState::Skipped { at } | StepState::Cancelled { at } => ended_at = Some(at.to_string()),
-        StepState::InDoubt { failure, .. } => shown = Some(shown_failure(failure)),
+        StepState::InDoubt { failure, .. } => shown = Some(failure_to_api(failure)),
     }
     let has_effect = step.kind.effect_class().is_some();
     api::Step {
@@ -52,7 +52,7 @@ pub(super) fn shown_step(run: RunId, generation: Generation, step: &StepRecord) 
 }
 
 /// Why a step or run failed.
-pub(crate) fn shown_failure(failure: &Failure) -> api::Failure {
+pub(crate) fn failure_to_api(failure: &Failure) -> api::Failure {
     api::Failure {
         class: match failure.class() {
             FailureClass::Retryable => api::FailureClass::Retryable,

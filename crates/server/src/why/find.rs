@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::sentence::{excerpt, instant, since, until};
 use crate::app::App;
-use crate::errors::{of_store, problem_of};
+use crate::errors::{problem_of, problem_of_store};
 use crate::identity::Identity;
 use crate::limits::{MAX_WHY_MATCHES, MAX_WHY_SOURCES};
 
@@ -87,7 +87,7 @@ impl Lookup<'_> {
     async fn run_by_key(&self, text: &str) -> Result<Option<Found>, Problem> {
         let Ok(key) = IdempotencyKey::new(text) else { return Ok(None) };
         let record = self.app.store.find_key(&self.identity.workspace, KeyKind::Run, &key).await;
-        match record.map_err(|error| of_store(&error))?.map(|record| record.target) {
+        match record.map_err(|error| problem_of_store(&error))?.map(|record| record.target) {
             Some(KeyTarget::Run { run: id, .. }) => Ok(Some(run(WhyMatchKind::RunKey, text.to_owned(), id))),
             Some(KeyTarget::Promise(_) | KeyTarget::Nothing) | None => Ok(None),
         }
@@ -179,12 +179,12 @@ impl Lookup<'_> {
     async fn webhook_events(&self, text: &str) -> Result<Vec<Found>, Problem> {
         let Some(store) = self.app.store.webhook_store() else { return Ok(Vec::new()) };
         let workspace = &self.identity.workspace;
-        let (sources, _) = self.app.hooks.list_sources(workspace, None, MAX_WHY_SOURCES).await?;
+        let (sources, _) = self.app.inbound.list_sources(workspace, None, MAX_WHY_SOURCES).await?;
         let mut found = Vec::new();
         for source in sources {
             let Ok(name) = Name::new("source name", source.name()) else { continue };
             let id = InboundEventId { workspace: workspace.clone(), source: name, event: text.to_owned() };
-            let event = store.find_inbound_event(&id).await.map_err(|error| of_store(&error))?;
+            let event = store.find_inbound_event(&id).await.map_err(|error| problem_of_store(&error))?;
             if let Some(event) = event {
                 found.push(describe_event(&event, self.now));
             }

@@ -169,7 +169,7 @@ impl Situation<'_> {
     }
 
     fn promise(&self, step: &StepRecord, deadline: Option<Timestamp>) -> WhyWait {
-        let own = PromiseId::of_run(self.run(), self.log.head.generation, &step.id);
+        let own = PromiseId::for_step(self.run(), self.log.head.generation, &step.id);
         let is_pending = |promise: &&Promise| promise.state == PromiseState::Pending;
         let promises = || self.log.promises.iter();
         let promise = promises()

@@ -9,7 +9,7 @@ use hapax_postgres_fixture::{Server, Shutdown};
 use hapax_store_postgres::{PostgresOptions, PostgresStore};
 use serde_json::json;
 
-use super::support::{Kept, PATIENCE, Role, Setup, TestServer};
+use super::support::{PATIENCE, Role, Setup, StoreKind, TestServer};
 use super::{RUNS, charge, count_runs, is_replay, run_of};
 
 /// S2.13: a second request waits for the first and gets its response, or is asked to retry if it
@@ -195,7 +195,7 @@ async fn an_expired_key_is_refused_in_grace_and_new_after_it() {
 async fn postgres_may_go_away_and_come_back() {
     let database = Server::start().unwrap();
     let store = PostgresStore::open(&database.url("postgres"), PostgresOptions::default()).await.unwrap();
-    let server = TestServer::over(Arc::new(store), Kept::Elsewhere, Setup::default()).await;
+    let server = TestServer::over(Arc::new(store), StoreKind::Elsewhere, Setup::default()).await;
     let body = charge(&server.echo().await, 1);
     let key = [("idempotency-key", "patient")];
     database.stop(Shutdown::Immediate).unwrap();
@@ -263,4 +263,31 @@ async fn a_store_that_takes_no_writes_makes_the_server_not_ready() {
     store.set_full(false);
     assert!(server.server.probe_store().await);
     assert_eq!((ready().await.status, up().await.as_str()), (200, "1"));
+}
+
+/// A loop that panics again and again is named, and counted in the metrics.
+#[tokio::test]
+async fn a_background_loop_that_panics_makes_the_server_not_ready() {
+    let server = TestServer::memory().await;
+    let watcher = server.key(hapax_server::identity::INSTALLATION, Role::Viewer).await;
+    assert_eq!(server.send("GET", "/readyz", None, "", &[]).await.status, 200);
+    server.engine.background_loops().spawn("faulty", |_| async { panic!("a fault that was asked for") });
+    let told = loop {
+        let told = server.send("GET", "/readyz", None, "", &[]).await;
+        if told.status == 503 {
+            break told.json();
+        }
+    };
+    let check = &told["checks"][2];
+    assert_eq!(
+        (&check["name"], &check["status"]),
+        (&json!("background loops"), &json!("unavailable")),
+        "{check}"
+    );
+    assert_eq!(check["detail"], "panicked and waits for its restart: faulty");
+    let text = server.send("GET", "/metrics", None, &watcher, &[]).await.text();
+    let counted = |line: &&str| line.starts_with("hapax_background_loop_panics_total{loop=\"faulty\"}");
+    let line = text.lines().find(counted).unwrap_or_else(|| panic!("{text}"));
+    assert_ne!(line.rsplit(' ').next(), Some("0"), "{line}");
+    assert!(text.contains("hapax_background_loop_last_pass_seconds{loop=\"scheduler\"}"), "{text}");
 }

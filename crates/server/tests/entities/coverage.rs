@@ -9,7 +9,7 @@ use hapax_server::ModuleOptions;
 use serde_json::{Value, json};
 
 use super::desk::{CLOSE, Gate, INVOICE, begin_closing, billing, make, post_as, upload};
-use super::support::{Kept, Role, Setup, TestServer};
+use super::support::{Role, Setup, StoreKind, TestServer};
 
 const PAST_THE_WINDOW: Duration = Duration::from_secs(5 * 60 + 1);
 const BILLING: &str = "/api/v1/entity-workflows/billing-flow";
@@ -31,7 +31,7 @@ impl Place {
     }
 
     async fn node(&self, modules: &[&str]) -> TestServer {
-        TestServer::over(self.store.clone(), Kept::Memory, self.setup(modules)).await
+        TestServer::over(self.store.clone(), StoreKind::Memory, self.setup(modules)).await
     }
 
     /// Why a server with these modules does not start.
@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-fn of_module(module: &str) -> Value {
+fn workflow_of_module(module: &str) -> Value {
     let mut document = billing();
     document["module"] = json!(module);
     document
@@ -63,7 +63,7 @@ async fn a_server_without_a_janitor_for_an_open_claim_does_not_start() {
     make(&crashing, "invoice", "inv-1", "approved").await;
     begin_closing(&crashing, &gate).await;
     // A server with both modules can move the document: the janitor of the old one still runs here.
-    let moved = put(&crashing, &of_module("archive")).await;
+    let moved = put(&crashing, &workflow_of_module("archive")).await;
     assert_eq!(moved.status, 200, "{}", moved.text());
     crashing.engine.kill();
 
@@ -92,7 +92,7 @@ async fn an_upload_that_would_leave_an_open_claim_without_a_janitor_is_rejected(
     upload(&with, &billing()).await;
     make(&with, "invoice", "inv-1", "approved").await;
     begin_closing(&with, &gate).await;
-    let refused = put(&without, &of_module("archive")).await;
+    let refused = put(&without, &workflow_of_module("archive")).await;
     assert_eq!(refused.told(), (422, "uncovered_claim_state".into()), "{}", refused.text());
     let told = refused.json();
     assert_eq!(
@@ -102,7 +102,7 @@ async fn an_upload_that_would_leave_an_open_claim_without_a_janitor_is_rejected(
     assert_eq!(with.get(BILLING).await.json()["module"], "billing", "nothing was changed");
     gate.let_through(1);
     with.until_shown(INVOICE, |shown| shown["entity"]["status"] == "closed").await;
-    let moved = put(&without, &of_module("archive")).await;
+    let moved = put(&without, &workflow_of_module("archive")).await;
     assert_eq!(moved.status, 200, "nothing is open any more: {}", moved.text());
 }
 
@@ -118,9 +118,9 @@ async fn an_upload_is_not_refused_for_an_open_claim_of_another_workspace() {
     make(&with, "invoice", "inv-1", "approved").await;
     begin_closing(&with, &gate).await;
     let neighbour = without.key("globex", Role::Admin).await;
-    let made = post_as(&without, &neighbour, "/api/v1/entity-workflows", of_module("archive")).await;
+    let made = post_as(&without, &neighbour, "/api/v1/entity-workflows", workflow_of_module("archive")).await;
     assert_eq!(made.status, 201, "{}", made.text());
-    let refused = put(&without, &of_module("archive")).await;
+    let refused = put(&without, &workflow_of_module("archive")).await;
     assert_eq!(refused.told(), (422, "uncovered_claim_state".into()), "its own claim: {}", refused.text());
     gate.let_through(1);
     with.until_shown(INVOICE, |shown| shown["entity"]["status"] == "closed").await;
@@ -145,7 +145,7 @@ async fn a_server_that_does_not_start_names_every_workflow_that_is_not_covered()
     }
     make(&before, "invoice", "inv-1", "approved").await;
     begin_closing(&before, &gate).await;
-    assert_eq!(put(&before, &of_module("treasury")).await.status, 200);
+    assert_eq!(put(&before, &workflow_of_module("treasury")).await.status, 200);
     before.engine.kill();
     let refusal = place.refusal(&[]).await;
     for named in ["billing-flow", "payouts", "parcels", "billing", "treasury", "shipping"] {

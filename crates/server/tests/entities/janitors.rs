@@ -9,7 +9,7 @@ use hapax_server::ModuleOptions;
 use serde_json::{Value, json};
 
 use super::desk::{CLOSE, Gate, INVOICE, action, begin_closing, billing, make, told, upload};
-use super::support::{Kept, Role, Setup, TestServer};
+use super::support::{Role, Setup, StoreKind, TestServer};
 
 const PAST_THE_WINDOW: Duration = Duration::from_secs(5 * 60 + 1);
 
@@ -18,13 +18,13 @@ async fn after_a_crash(document: &Value) -> (TestServer, Arc<ManualClock>, Arc<G
     let clock = Arc::new(ManualClock::default());
     let store = Arc::new(MemoryStore::new(clock.clone()));
     let setup = || Setup { clock: clock.clone(), ..Setup::default() };
-    let crashing = TestServer::over(store.clone(), Kept::Memory, setup()).await;
+    let crashing = TestServer::over(store.clone(), StoreKind::Memory, setup()).await;
     let held = Gate::register(&crashing.engine, "close");
     upload(&crashing, document).await;
     make(&crashing, "invoice", "inv-1", "approved").await;
     let operation = begin_closing(&crashing, &held).await;
     crashing.engine.kill();
-    let node = TestServer::over(store, Kept::Memory, setup()).await;
+    let node = TestServer::over(store, StoreKind::Memory, setup()).await;
     let gate = Gate::register(&node.engine, "close");
     (node, clock, gate, operation)
 }
@@ -131,9 +131,12 @@ async fn a_held_operation_is_in_doubt_until_people_decide() {
 async fn a_server_without_the_janitor_of_a_declared_claim_refuses_to_start() {
     let clock = Arc::new(ManualClock::default());
     let store = Arc::new(MemoryStore::new(clock.clone()));
-    let first =
-        TestServer::over(store.clone(), Kept::Memory, Setup { clock: clock.clone(), ..Setup::default() })
-            .await;
+    let first = TestServer::over(
+        store.clone(),
+        StoreKind::Memory,
+        Setup { clock: clock.clone(), ..Setup::default() },
+    )
+    .await;
     Gate::register(&first.engine, "close");
     upload(&first, &billing()).await;
     let shown = first.get("/api/v1/entity-workflows/billing-flow").await.json();

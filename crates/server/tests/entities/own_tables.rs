@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 
 use super::desk::{action, told, until_ended, upload};
-use super::support::{Kept, PATIENCE, Setup, TestServer};
+use super::support::{PATIENCE, Setup, StoreKind, TestServer};
 
 const TABLES: &str = "
     CREATE TABLE invoices (invoice_id TEXT PRIMARY KEY, status TEXT NOT NULL, version INTEGER NOT NULL, updated_at INTEGER NOT NULL,
@@ -31,7 +31,7 @@ async fn a_table_that_the_operator_no_longer_allows_is_left_alone() {
     let mut entity_tables = EntityTables::default();
     entity_tables.allow(WorkspaceId::new("acme").unwrap(), "invoices");
     let setup = Setup { entity_tables, ..Setup::default() };
-    let server = TestServer::over(store.clone(), Kept::Sqlite(folder), setup).await;
+    let server = TestServer::over(store.clone(), StoreKind::Sqlite(folder), setup).await;
     let document = json!({
         "name": "billing-flow", "module": "billing", "entity": "invoice",
         "table": { "name": "invoices", "id": "invoice_id" }, "status_types": ["approved", "closed"],
@@ -39,7 +39,7 @@ async fn a_table_that_the_operator_no_longer_allows_is_left_alone() {
     });
     upload(&server, &document).await;
     let close = "/api/v1/entities/invoice/inv-1/steps/close";
-    let stricter = TestServer::over(store, Kept::Elsewhere, Setup::default()).await;
+    let stricter = TestServer::over(store, StoreKind::Elsewhere, Setup::default()).await;
     assert_eq!(stricter.post(close, &json!({}), &[]).await.told(), (404, "not_found".into()));
     let select = "SELECT status FROM invoices WHERE invoice_id = 'inv-1'";
     let status = || table.query_row(select, [], |row| row.get::<_, String>(0)).unwrap();
@@ -63,7 +63,7 @@ async fn an_invoice_in_a_table_of_the_users_is_closed_and_paid_in_place() {
     let mut entity_tables = EntityTables::default();
     entity_tables.allow(WorkspaceId::new("acme").unwrap(), "invoices");
     let setup = Setup { entity_tables, ..Setup::default() };
-    let server = TestServer::over(Arc::new(store), Kept::Sqlite(folder), setup).await;
+    let server = TestServer::over(Arc::new(store), StoreKind::Sqlite(folder), setup).await;
 
     let (arrived, door) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
     let (arrives, waits) = (arrived.clone(), door.clone());

@@ -25,7 +25,7 @@ const REFUND: &str = "/api/v1/entities/refund/r-1";
 fn setup(secrets: Arc<dyn Secrets>) -> Setup {
     let (every, stale_after) = (Duration::from_millis(200), Duration::from_millis(1_500));
     let billing = ModuleOptions { every, stale_after, ..ModuleOptions::new("billing") };
-    Setup { hands: HostServices::new().secrets(secrets), modules: vec![billing], ..Setup::default() }
+    Setup { services: HostServices::new().secrets(secrets), modules: vec![billing], ..Setup::default() }
 }
 
 /// Gives the secret at once.
@@ -40,10 +40,10 @@ impl Secrets for AtHand {
 
 /// Reports that the secret was requested, which is after the claim and before the request, and
 /// returns it on command.
-struct WhenTold;
+struct GatedSecrets;
 
 #[async_trait]
-impl Secrets for WhenTold {
+impl Secrets for GatedSecrets {
     async fn get_secret(&self, _: &WorkspaceId, _: &str) -> Result<Secret, Failure> {
         println!("{}", json!({ "reached": "the last step before the request" }));
         let told = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await;
@@ -56,7 +56,7 @@ impl Secrets for WhenTold {
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_as_a_node_if_the_environment_says_so() {
     let Ok(database) = std::env::var(DATABASE) else { return };
-    let node = TestServer::joining(&database, setup(Arc::new(WhenTold))).await;
+    let node = TestServer::joining(&database, setup(Arc::new(GatedSecrets))).await;
     println!("{}", json!({ "url": node.url }));
     // It is killed.
     std::future::pending::<()>().await;

@@ -5,7 +5,7 @@ use hapax_server::EntityTables;
 use serde_json::{Value, json};
 
 use super::desk::{Gate, billing};
-use super::support::{Kept, Role, Setup, TestServer};
+use super::support::{Role, Setup, StoreKind, TestServer};
 
 const WORKFLOWS: &str = "/api/v1/entity-workflows";
 
@@ -169,7 +169,7 @@ async fn a_table_is_used_only_where_the_operator_allowed_it() {
     );
     let store = std::sync::Arc::new(store.await.unwrap());
     let server =
-        TestServer::over(store, Kept::Sqlite(folder), Setup { entity_tables, ..Setup::default() }).await;
+        TestServer::over(store, StoreKind::Sqlite(folder), Setup { entity_tables, ..Setup::default() }).await;
     Gate::register(&server.engine, "close");
     let mut document = billing();
     document["table"] = json!("invoices");

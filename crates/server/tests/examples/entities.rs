@@ -10,7 +10,7 @@ use hapax_engine::runtime::{ActionAnswer, StepCall};
 use serde_json::{Value, json};
 
 use super::recorder::{Recorder, call};
-use super::support::{Kept, Setup, TestServer};
+use super::support::{Setup, StoreKind, TestServer};
 
 const PAST_THE_WINDOW: Duration = Duration::from_secs(5 * 60 + 1);
 
@@ -66,7 +66,7 @@ async fn after_a_crash() -> (TestServer, String) {
     let clock = Arc::new(ManualClock::default());
     let store = Arc::new(MemoryStore::new(clock.clone()));
     let setup = || Setup { clock: clock.clone(), ..Setup::default() };
-    let crashing = TestServer::over(store.clone(), Kept::Memory, setup()).await;
+    let crashing = TestServer::over(store.clone(), StoreKind::Memory, setup()).await;
     register_refund(&crashing);
     let (begun, has_begun) = tokio::sync::oneshot::channel::<()>();
     let begun = Arc::new(std::sync::Mutex::new(Some(begun)));
@@ -89,7 +89,7 @@ async fn after_a_crash() -> (TestServer, String) {
     assert_eq!(taken.status, 202, "{}", taken.text());
     has_begun.await.unwrap();
     crashing.engine.kill();
-    let server = TestServer::over(store, Kept::Memory, setup()).await;
+    let server = TestServer::over(store, StoreKind::Memory, setup()).await;
     clock.advance(PAST_THE_WINDOW);
     let in_doubt = "/api/v1/operations?status=IN_DOUBT";
     let page = server.until_shown(in_doubt, |page| !page["items"][0].is_null()).await;

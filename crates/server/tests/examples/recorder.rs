@@ -146,7 +146,7 @@ impl<'a> Recorder<'a> {
             self.moving.insert(call.operation);
         }
         let mut exchange = json!({ "request": request, "answer": told });
-        tidy(&mut exchange);
+        replace_random_values(&mut exchange);
         let list = self.recorded.entry(call.operation).or_insert_with(|| json!([]));
         list.as_array_mut().unwrap().push(exchange);
         answer.json()
@@ -224,7 +224,7 @@ fn capital(name: &str) -> String {
 }
 
 /// Takes out what must not be published, and what only a test has.
-fn tidy(value: &mut Value) {
+fn replace_random_values(value: &mut Value) {
     match value {
         Value::String(text) => {
             for prefix in SECRETS {
@@ -235,8 +235,8 @@ fn tidy(value: &mut Value) {
                 text.replace_range(place..place + 17 + port, "https://example.com");
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(tidy),
-        Value::Object(members) => members.values_mut().for_each(tidy),
+        Value::Array(items) => items.iter_mut().for_each(replace_random_values),
+        Value::Object(members) => members.values_mut().for_each(replace_random_values),
         _ => {}
     }
 }
@@ -326,6 +326,6 @@ fn an_answer_of_another_shape_is_not_alike() {
 #[test]
 fn secrets_and_ports_are_not_published() {
     let mut value = json!({ "apiKey": "hpx_acme_12ab", "url": "http://127.0.0.1:4711/hooks" });
-    tidy(&mut value);
+    replace_random_values(&mut value);
     assert_eq!(value, json!({ "apiKey": "hpx_EXAMPLEEX", "url": "https://example.com/hooks" }));
 }

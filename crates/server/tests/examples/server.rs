@@ -10,7 +10,7 @@ use super::support::{Role, TestServer};
 async fn the_examples_of_workspaces_and_credentials_are_what_a_server_answers() {
     let server = TestServer::memory().await;
     let installation = server.key(INSTALLATION, Role::Admin).await;
-    let mut examples = Recorder::new(&server, "setup");
+    let mut examples = Recorder::new(&server, "admin");
     let workspace = json!({ "name": "initech", "description": "The payroll team." });
     examples.send(call("create_workspace").by(&installation).body(workspace.clone())).await;
     examples.send(call("create_workspace").by(&installation).body(workspace)).await;

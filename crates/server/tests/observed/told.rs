@@ -105,9 +105,9 @@ async fn a_request_and_its_run_are_told_in_logs_and_traces() {
     );
     for (run, has_failed) in [(&run, false), (&failed, true)] {
         let own = run.strip_prefix("run_").unwrap();
-        let of_run = |name: &str| spans.iter().find(|span| span.trace_id == own && span.name == name);
-        let drive = of_run("drive").expect("the trace of a run has the run's id");
-        let effect = of_run("effect").expect("effects are in it");
+        let span_of_run = |name: &str| spans.iter().find(|span| span.trace_id == own && span.name == name);
+        let drive = span_of_run("drive").expect("the trace of a run has the run's id");
+        let effect = span_of_run("effect").expect("effects are in it");
         assert_eq!((&effect.parent_span_id, effect.has_failed), (&drive.span_id, has_failed));
         assert!(effect.attribute("key").unwrap().starts_with(run.as_str()));
     }

@@ -316,7 +316,7 @@ struct Things {
 
 impl Things {
     /// Ids that look like those of a workspace, but name nothing.
-    fn of_nobody() -> Self {
+    fn without_owner() -> Self {
         let run = format!("run_{:032x}", 0x0199_0000_0000_7000_8000_0000_0000_0000u128);
         Things {
             workspace: "umbrella".into(),
@@ -539,7 +539,7 @@ async fn each_route_lets_in_who_may_and_nobody_else() {
 async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
     let server = TestServer::memory().await;
     let things = Things::of(&server, "acme").await;
-    let nothing = Things::of_nobody();
+    let nothing = Things::without_owner();
     let stranger = server.key("globex", Role::Admin).await;
     // Open routes have tests of their own: a token works for every caller, and a webhook for every
     // signer.

@@ -24,8 +24,8 @@ enum Leaves {
     Elsewhere(&'static str, &'static str),
 }
 
-const DELIVERIES: &str = include_str!("../webhooks/deliveries.rs");
-const PROCESSING: &str = include_str!("../hooks/processing.rs");
+const DELIVERIES: &str = include_str!("../outbound_webhooks/deliveries.rs");
+const PROCESSING: &str = include_str!("../inbound_webhooks/processing.rs");
 
 /// Every route that is not for reading and needs a credential.
 fn table() -> Vec<(&'static str, Leaves)> {

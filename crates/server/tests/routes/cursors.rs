@@ -94,8 +94,9 @@ async fn fill(server: &TestServer, provider: &Provider) -> [String; 2] {
 fn every_list(runs: &[String; 2], subscription: &str) -> Vec<Pages> {
     let deliveries = "/api/v1/webhook-deliveries";
     let (tickets, ticket) = ("/api/v1/entities/first-kind", "/api/v1/entities/first-kind/t-1");
-    let of_run = |part: &str| (format!("{RUNS}/{}/{part}", runs[0]), format!("{RUNS}/{}/{part}", runs[1]));
-    let (events, notes) = (of_run("events"), of_run("notes"));
+    let list_of_run =
+        |part: &str| (format!("{RUNS}/{}/{part}", runs[0]), format!("{RUNS}/{}/{part}", runs[1]));
+    let (events, notes) = (list_of_run("events"), list_of_run("notes"));
     vec![
         plain("/api/v1/audit"),
         plain("/api/v1/credentials"),

@@ -8,7 +8,7 @@ use hapax_engine::store::{ListRuns, Store};
 use serde_json::{Value, json};
 
 use super::RUNS;
-use crate::support::{Kept, PATIENCE, Setup, TestServer};
+use crate::support::{PATIENCE, Setup, StoreKind, TestServer};
 
 /// Two documents that start each other, ten times at once, and abandon what they started. A document may not start itself.
 async fn upload_bomb(server: &TestServer) -> String {
@@ -129,7 +129,7 @@ async fn cancelling_a_root_with_its_descendants_ends_a_fork_bomb() {
     let (at_cancel, _) = count(&*server.store).await;
     // The node dies with the sweep at its beginning. The next one goes on with it.
     server.engine.kill();
-    let next = TestServer::over(server.store.clone(), Kept::Elsewhere, setup(u64::MAX)).await;
+    let next = TestServer::over(server.store.clone(), StoreKind::Elsewhere, setup(u64::MAX)).await;
     until("all have ended", async || count(&*next.store).await.1 == 0).await;
     let (all, _) = count(&*next.store).await;
     assert!(all <= at_cancel, "{all} runs, {at_cancel} when it was cancelled");

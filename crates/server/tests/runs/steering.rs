@@ -73,14 +73,14 @@ async fn a_command_needs_no_body_and_counts_once_under_its_key() {
 async fn a_run_is_cancelled_and_undone() {
     let undone = Arc::new(AtomicUsize::new(0));
     let counted = undone.clone();
-    let hands = HostServices::new().task("undo", move |_| {
+    let services = HostServices::new().task("undo", move |_| {
         let counted = counted.clone();
         async move {
             counted.fetch_add(1, Ordering::SeqCst);
             Ok(Value::Null)
         }
     });
-    let server = TestServer::sqlite_with(hands).await;
+    let server = TestServer::sqlite_with(services).await;
     let document = json!({
         "name": "undoes", "version": 1,
         "steps": [
@@ -107,7 +107,7 @@ async fn a_failed_run_is_retried_from_where_it_failed_or_from_a_step() {
     let calls = Arc::new(AtomicUsize::new(0));
     let tries = Arc::new(AtomicUsize::new(0));
     let (counted, tried) = (calls.clone(), tries.clone());
-    let hands = HostServices::new()
+    let services = HostServices::new()
         .task("count", move |_| {
             let counted = counted.clone();
             async move { Ok(json!({ "calls": counted.fetch_add(1, Ordering::SeqCst) + 1 })) }
@@ -121,7 +121,7 @@ async fn a_failed_run_is_retried_from_where_it_failed_or_from_a_step() {
                 }
             }
         });
-    let server = TestServer::sqlite_with(hands).await;
+    let server = TestServer::sqlite_with(services).await;
     let document = json!({
         "name": "moody", "version": 1,
         "steps": [{ "name": "before", "type": "task", "task": "count" }, { "name": "mood", "type": "task", "task": "moody" }],
@@ -157,13 +157,13 @@ async fn a_failed_run_is_retried_from_where_it_failed_or_from_a_step() {
 async fn a_retry_that_makes_an_effect_happen_again_needs_a_manager_who_names_it() {
     let faxes = Arc::new(AtomicUsize::new(0));
     let counted = faxes.clone();
-    let hands = HostServices::new()
+    let services = HostServices::new()
         .task("fax", move |_| {
             let counted = counted.clone();
             async move { Ok(json!({ "pages": counted.fetch_add(1, Ordering::SeqCst) })) }
         })
         .task("fail", |_| async { Err::<Value, _>(Failure::permanent("not today")) });
-    let server = TestServer::sqlite_with(hands).await;
+    let server = TestServer::sqlite_with(services).await;
     let document = json!({
         "name": "office", "version": 1,
         "steps": [

@@ -2,7 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
 mod described;
-mod planned_hooks;
+mod planned_inbound_events;
 mod planned_store;
 mod provider;
 mod receiver;
@@ -42,7 +42,7 @@ pub use receiver::{Received, Receiver};
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Store of a test server.
-pub enum Kept {
+pub enum StoreKind {
     Memory,
     Sqlite(tempfile::TempDir),
     Postgres(Database),
@@ -61,7 +61,7 @@ pub struct TestServer {
     /// A key of the role admin in the workspace `acme`.
     pub admin: String,
     drain: Drain,
-    kept: Kept,
+    kept: StoreKind,
 }
 
 /// A response.
@@ -105,7 +105,7 @@ pub fn client() -> reqwest::ClientBuilder {
 
 /// How a test server is set up.
 pub struct Setup {
-    pub hands: HostServices,
+    pub services: HostServices,
     pub rules: Rules,
     pub keys: Policy,
     /// Clock of the engine.
@@ -126,7 +126,7 @@ impl Default for Setup {
         let rules = Rules { allow_loopback: true, ..Rules::default() };
         let clock = Arc::new(SystemClock::new());
         Setup {
-            hands: HostServices::new(),
+            services: HostServices::new(),
             rules,
             keys: Policy::default(),
             clock,
@@ -148,7 +148,7 @@ impl TestServer {
 
     /// On the memory store, set up by the test.
     pub async fn memory_with(setup: Setup) -> Self {
-        Self::over(Arc::new(MemoryStore::new(setup.clock.clone())), Kept::Memory, setup).await
+        Self::over(Arc::new(MemoryStore::new(setup.clock.clone())), StoreKind::Memory, setup).await
     }
 
     /// On the memory store, at a time that the test moves on.
@@ -159,7 +159,7 @@ impl TestServer {
 
     /// On a memory store whose time the test moves.
     pub async fn memory_at(clock: Arc<dyn Clock>) -> Self {
-        Self::over(Arc::new(MemoryStore::new(clock)), Kept::Memory, Setup::default()).await
+        Self::over(Arc::new(MemoryStore::new(clock)), StoreKind::Memory, Setup::default()).await
     }
 
     /// On a memory store that fails and waits as the test says.
@@ -170,7 +170,7 @@ impl TestServer {
     /// On such a store, set up by the test.
     pub async fn planned_with(setup: Setup) -> (Self, Arc<PlannedStore>) {
         let store = PlannedStore::over(Arc::new(MemoryStore::new(setup.clock.clone())));
-        (Self::over(store.clone(), Kept::Memory, setup).await, store)
+        (Self::over(store.clone(), StoreKind::Memory, setup).await, store)
     }
 
     /// On a SQLite file.
@@ -178,12 +178,12 @@ impl TestServer {
         Self::sqlite_with(HostServices::new()).await
     }
 
-    /// On a SQLite file, with hands of the test's own.
-    pub async fn sqlite_with(hands: HostServices) -> Self {
+    /// On a SQLite file, with the test's own host services.
+    pub async fn sqlite_with(services: HostServices) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store =
             SqliteStore::open(folder.path().join("hapax.db"), SqliteOptions::default()).await.unwrap();
-        Self::over(Arc::new(store), Kept::Sqlite(folder), Setup { hands, ..Setup::default() }).await
+        Self::over(Arc::new(store), StoreKind::Sqlite(folder), Setup { services, ..Setup::default() }).await
     }
 
     /// On a PostgreSQL database.
@@ -191,29 +191,30 @@ impl TestServer {
         Self::postgres_with(HostServices::new()).await
     }
 
-    /// On a PostgreSQL database, with hands of the test's own.
-    pub async fn postgres_with(hands: HostServices) -> Self {
+    /// On a PostgreSQL database, with the test's own host services.
+    pub async fn postgres_with(services: HostServices) -> Self {
         let database = Database::empty().await.unwrap();
         let store = PostgresStore::open(&database.url(), PostgresOptions::default()).await.unwrap();
-        Self::over(Arc::new(store), Kept::Postgres(database), Setup { hands, ..Setup::default() }).await
+        Self::over(Arc::new(store), StoreKind::Postgres(database), Setup { services, ..Setup::default() })
+            .await
     }
 
     /// On a PostgreSQL database, set up by the test.
     pub async fn postgres_set_up(setup: Setup) -> Self {
         let database = Database::empty().await.unwrap();
         let store = PostgresStore::open(&database.url(), PostgresOptions::default()).await.unwrap();
-        Self::over(Arc::new(store), Kept::Postgres(database), setup).await
+        Self::over(Arc::new(store), StoreKind::Postgres(database), setup).await
     }
 
     /// A node of an existing PostgreSQL database.
     pub async fn joining(database: &str, setup: Setup) -> Self {
         let store = PostgresStore::open(database, PostgresOptions::default()).await.unwrap();
-        Self::launch(Arc::new(store), Kept::Elsewhere, setup).await
+        Self::launch(Arc::new(store), StoreKind::Elsewhere, setup).await
     }
 
     /// Where the PostgreSQL database is.
     pub fn database_url(&self) -> String {
-        let Kept::Postgres(database) = &self.kept else { panic!("only PostgreSQL has an address") };
+        let StoreKind::Postgres(database) = &self.kept else { panic!("only PostgreSQL has an address") };
         database.url()
     }
 
@@ -222,18 +223,18 @@ impl TestServer {
         self.another_node_with(HostServices::new()).await
     }
 
-    /// The same, with hands of the test's own.
-    pub async fn another_node_with(&self, hands: HostServices) -> Self {
-        let Kept::Postgres(database) = &self.kept else { panic!("only PostgreSQL is shared") };
+    /// The same, with the test's own host services.
+    pub async fn another_node_with(&self, services: HostServices) -> Self {
+        let StoreKind::Postgres(database) = &self.kept else { panic!("only PostgreSQL is shared") };
         let store = PostgresStore::open(&database.url(), PostgresOptions::default()).await.unwrap();
-        let setup = Setup { hands, ..Setup::default() };
-        let mut node = Self::launch(Arc::new(store), Kept::Elsewhere, setup).await;
+        let setup = Setup { services, ..Setup::default() };
+        let mut node = Self::launch(Arc::new(store), StoreKind::Elsewhere, setup).await;
         node.admin = self.admin.clone();
         node
     }
 
-    /// Over a store, with the hands of `setup` and `echo` and `fail` beside them.
-    pub async fn over(store: Arc<dyn Store>, kept: Kept, setup: Setup) -> Self {
+    /// Over a store, with the host services of `setup` and `echo` and `fail` beside them.
+    pub async fn over(store: Arc<dyn Store>, kept: StoreKind, setup: Setup) -> Self {
         let mut server = Self::launch(store, kept, setup).await;
         server.admin = server.key("acme", Role::Admin).await;
         server
@@ -241,15 +242,15 @@ impl TestServer {
 
     /// Why a server over this store does not start.
     pub async fn try_launch(store: Arc<dyn Store>, setup: Setup) -> Result<Server, LaunchError> {
-        let (engine, hands, options, _) = Self::parts(store, setup);
-        Server::launch(engine, hands, options).await
+        let (engine, services, options, _) = Self::parts(store, setup);
+        Server::launch(engine, services, options).await
     }
 
     fn parts(store: Arc<dyn Store>, setup: Setup) -> (Engine, HostServices, ServerOptions, Drain) {
         let engine = Engine::launch(store.clone(), setup.clock, setup.engine).unwrap();
         let outgoing = Outgoing::new(setup.rules).unwrap();
-        let hands = setup
-            .hands
+        let services = setup
+            .services
             .task("echo", |call| async move { Ok(call.input) })
             .task("fail", |_| async { Err(hapax_engine::Failure::permanent("it always fails")) })
             .http(Arc::new(GuardedCaller::new(outgoing.clone())));
@@ -273,7 +274,7 @@ impl TestServer {
             modules: setup.modules,
             entity_tables: setup.entity_tables,
         };
-        (engine, hands, options, drain)
+        (engine, services, options, drain)
     }
 
     /// The same server, asked through another listener.
@@ -291,13 +292,13 @@ impl TestServer {
             http: self.http.clone(),
             admin: self.admin.clone(),
             drain: drain().0,
-            kept: Kept::Elsewhere,
+            kept: StoreKind::Elsewhere,
         }
     }
 
-    async fn launch(store: Arc<dyn Store>, kept: Kept, setup: Setup) -> Self {
-        let (engine, hands, options, drain) = Self::parts(store.clone(), setup);
-        let server = Server::launch(engine.clone(), hands, options).await.unwrap();
+    async fn launch(store: Arc<dyn Store>, kept: StoreKind, setup: Setup) -> Self {
+        let (engine, services, options, drain) = Self::parts(store.clone(), setup);
+        let server = Server::launch(engine.clone(), services, options).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = server.clone();
@@ -442,7 +443,7 @@ impl TestServer {
 
     /// Where the SQLite file is.
     pub fn folder(&self) -> &std::path::Path {
-        let Kept::Sqlite(folder) = &self.kept else { panic!("only SQLite has a folder") };
+        let StoreKind::Sqlite(folder) = &self.kept else { panic!("only SQLite has a folder") };
         folder.path()
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 /// One request as it came.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct ProviderRequest {
     pub path: String,
     pub key: Option<String>,
     pub body: Value,
@@ -20,7 +20,7 @@ pub struct Asked {
 /// after a release, and all others answer 200.
 pub struct Provider {
     address: SocketAddr,
-    asked: Arc<watch::Sender<Vec<Asked>>>,
+    asked: Arc<watch::Sender<Vec<ProviderRequest>>>,
     released: watch::Sender<bool>,
 }
 
@@ -49,14 +49,15 @@ impl Provider {
         self.released.send_replace(true);
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ProviderRequest> {
         self.asked.borrow().clone()
     }
 
     /// Waits until it has been asked for this path as often.
     pub async fn until_asked(&self, path: &str, times: usize) {
         let mut asked = self.asked.subscribe();
-        let is_so = |asked: &Vec<Asked>| asked.iter().filter(|asked| asked.path == path).count() >= times;
+        let is_so =
+            |asked: &Vec<ProviderRequest>| asked.iter().filter(|asked| asked.path == path).count() >= times;
         tokio::time::timeout(super::PATIENCE, asked.wait_for(is_so)).await.unwrap().unwrap();
     }
 
@@ -74,7 +75,7 @@ impl Provider {
 
 async fn serve(
     mut stream: TcpStream,
-    noted: &watch::Sender<Vec<Asked>>,
+    noted: &watch::Sender<Vec<ProviderRequest>>,
     mut release: watch::Receiver<bool>,
 ) -> Option<()> {
     let mut read = Vec::new();
@@ -99,7 +100,7 @@ async fn serve(
     }
     let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
     let body = serde_json::from_slice(&read[head_end..]).unwrap_or(Value::Null);
-    let asked = Asked { path: path.clone(), key: header("idempotency-key"), body };
+    let asked = ProviderRequest { path: path.clone(), key: header("idempotency-key"), body };
     let mut number = 0;
     noted.send_modify(|all| {
         all.push(asked);

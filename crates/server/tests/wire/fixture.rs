@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::{get, post};
 use hapax_api::RawJson;
-use hapax_server::answer::dress;
+use hapax_server::answer::with_response_layers;
 use hapax_server::drain::{Drain, drain};
 use hapax_server::listen::{Drained, ListenOptions, serve};
 use hapax_server::strict_json::StrictJson;
@@ -80,7 +80,7 @@ pub async fn start(options: ListenOptions) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (drain, draining) = drain();
-    let ended = tokio::spawn(serve(listener, dress(routes), options, draining));
+    let ended = tokio::spawn(serve(listener, with_response_layers(routes), options, draining));
     Server { address, secrets, begun, may_end, drain, ended }
 }
 

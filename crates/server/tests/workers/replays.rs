@@ -6,7 +6,7 @@ use hapax_engine::clock::SystemClock;
 use hapax_engine::memory::MemoryStore;
 use serde_json::{Value, json};
 
-use super::support::{Kept, Setup, TestServer};
+use super::support::{Setup, StoreKind, TestServer};
 use super::worker::{Activation, TestWorker};
 
 /// Two steps at once, of which the second ends first, then a signal.
@@ -74,11 +74,11 @@ async fn an_evicted_function_gets_its_log_in_the_order_in_which_outcomes_came() 
 #[tokio::test]
 async fn a_run_goes_on_after_a_restart_of_the_server() {
     let store = Arc::new(MemoryStore::new(Arc::new(SystemClock::new())));
-    let server = TestServer::over(store.clone(), Kept::Elsewhere, Setup::default()).await;
+    let server = TestServer::over(store.clone(), StoreKind::Elsewhere, Setup::default()).await;
     let worker = TestWorker::open(&server).await;
     let run = half_way(&worker).await;
     server.until(&run.run, "WAITING").await;
-    let restarted = TestServer::over(store, Kept::Elsewhere, Setup::default()).await;
+    let restarted = TestServer::over(store, StoreKind::Elsewhere, Setup::default()).await;
     let unknown = restarted
         .send(
             "POST",

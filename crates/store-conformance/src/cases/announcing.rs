@@ -45,7 +45,7 @@ fn command(run: &RunHead) -> CommandRun {
     }
 }
 
-fn of_cancelled() -> Vec<(String, String)> {
+fn expected_of_cancelled() -> Vec<(String, String)> {
     ["hook-1", "hook-2"].map(|hook| (hook.to_string(), "run.cancelled".to_string())).to_vec()
 }
 
@@ -53,7 +53,7 @@ fn of_cancelled() -> Vec<(String, String)> {
 pub(super) async fn a_command_that_ends_a_run_notifies_subscribers(t: &Stage) {
     let run = t.pending().await;
     must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Accepted(head) if head.status() == RunStatus::Cancelled);
-    assert_eq!(told(t, &run).await, of_cancelled());
+    assert_eq!(told(t, &run).await, expected_of_cancelled());
     must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Refused(..));
     assert_eq!(told(t, &run).await.len(), 2);
     let driven = t.driven().await;
@@ -68,12 +68,15 @@ pub(super) async fn children_that_end_with_their_parent_notify_subscribers(t: &S
     let write = t.write(&parent).await.announces(subscribers()).completes("1");
     write.done().await;
     assert_eq!(t.head(&child).await.status(), RunStatus::Cancelled);
-    assert_eq!(told(t, &child).await, of_cancelled());
+    assert_eq!(told(t, &child).await, expected_of_cancelled());
     assert_eq!(told(t, &parent).await, [("hook-2".to_string(), "run.completed".to_string())]);
     let parent = t.pending().await;
     let child = t.child_of(&parent, "child").start().await;
     must!(t.store.command_run(command(&parent)).await.unwrap(), RunCommandOutcome::Accepted(_));
-    assert_eq!((told(t, &parent).await, told(t, &child).await), (of_cancelled(), of_cancelled()));
+    assert_eq!(
+        (told(t, &parent).await, told(t, &child).await),
+        (expected_of_cancelled(), expected_of_cancelled())
+    );
 }
 
 /// A person may delete a settled announcement, so that it no longer counts as a dead letter. The journal names the
@@ -94,7 +97,7 @@ pub(super) async fn a_dead_announcement_can_be_deleted(t: &Stage) {
     assert_eq!(t.store.redeliver(abroad).await.unwrap(), RedeliverOutcome::NoSuchMessage);
     assert_eq!(t.store.redeliver(never.clone()).await.unwrap(), RedeliverOutcome::Discarded(dead));
     assert_eq!(t.store.redeliver(never).await.unwrap(), RedeliverOutcome::NoSuchMessage);
-    assert_eq!(told(t, &run).await, of_cancelled()[1..], "the other one is still told");
+    assert_eq!(told(t, &run).await, expected_of_cancelled()[1..], "the other one is still told");
     assert_eq!(t.store.list_outbox(t.all_posts()).await.unwrap().len(), 1);
     assert_eq!(t.notes().await.len(), 1);
 }

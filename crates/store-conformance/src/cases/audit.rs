@@ -9,7 +9,7 @@ use hapax_engine::store::{
     SettlePromise, SettleToken, SignalOutcome, StoredJournalEntry,
 };
 
-use super::promise_keys::{alone, by_key, create, key};
+use super::promise_keys::{by_key, create, key, standalone};
 use crate::fixture::*;
 use crate::must;
 
@@ -191,7 +191,7 @@ fn settled_by_meg(t: &Stage, promise: Option<&str>, key: Option<&str>) -> Journa
 
 /// The audit log names the promise even if the caller settled it by key and did not know its id.
 pub(super) async fn a_settlement_by_key_names_its_promise_in_the_audit_log(t: &Stage) {
-    let mut promise = alone(t, "p1");
+    let mut promise = standalone(t, "p1");
     promise.key = Some(hapax_engine::model::PromiseKey { key: key("k1"), keep_for: HOUR });
     must!(create(t, promise).await, CreateOutcome::Created(_));
     let settle = |of: &str| {
@@ -222,7 +222,7 @@ pub(super) async fn a_settlement_by_key_names_its_promise_in_the_audit_log(t: &S
 
 /// An issued token is recorded in the audit log. A refused one is not.
 pub(super) async fn an_issued_token_is_in_the_audit_log(t: &Stage) {
-    must!(create(t, alone(t, "a")).await, CreateOutcome::Created(_));
+    must!(create(t, standalone(t, "a")).await, CreateOutcome::Created(_));
     let put = |promise: &str, digest: u8| {
         let what = JournalEvent::TokenIssued { promise: promise.into(), expires_at: "then".into() };
         let by = through("cred_1", None, MEG);

@@ -232,7 +232,7 @@ pub(super) async fn a_run_that_keeps_losing_its_worker_is_quarantined(t: &Stage)
     t.pass(LEASE);
     let other = t.pending().await;
     let claimed = t.claim_upto(1, BOB).await;
-    assert!(claimed.runs.is_empty(), "what is put aside counts towards the limit");
+    assert!(claimed.runs.is_empty(), "quarantined runs count towards the limit");
     assert_eq!(claimed.next_wake_at, other.state.wake_at());
     let aside = t.head(&held).await;
     assert_eq!((aside.status(), aside.fence.get()), (RunStatus::Paused, u64::from(MAX_STALLS) + 1));

@@ -88,7 +88,7 @@ pub(super) async fn a_refused_continuation_deletes_nothing(t: &Stage) {
     must!(t.write(&late).await.continues_with("2").send().await, CommitOutcome::LeaseLost);
     let log = t.log(&late).await;
     assert_eq!((log.steps.len(), log.promises.len(), log.head.generation), (2, 1, Generation::default()));
-    let id = PromiseId::of_run(late.id(), late.generation, &StepId::from_stored("payment"));
+    let id = PromiseId::for_step(late.id(), late.generation, &StepId::from_stored("payment"));
     let promise = Promise::pending(id.clone(), late.id(), Timestamp::EPOCH, None);
     assert_eq!(t.store.find_promise(&WorkspaceId::default(), &id).await.unwrap(), Some(promise));
 }

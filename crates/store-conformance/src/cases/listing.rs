@@ -182,9 +182,9 @@ pub(super) async fn lists_are_filtered_by_current_step_and_wait(t: &Stage) {
     assert_eq!(ids(t, waiting(WaitsFor::Signal("go".into()))).await, [again.id(), signalled.id()]);
     assert_eq!(ids(t, here(waits(WaitsFor::Timer))).await, [asleep.id()]);
     assert_eq!(ids(t, here(waits(WaitsFor::Child))).await, [parent.id()]);
-    let own = PromiseId::of_run(owner.id(), owner.generation, &StepId::from_stored("payment"));
+    let own = PromiseId::for_step(owner.id(), owner.generation, &StepId::from_stored("payment"));
     assert_eq!(ids(t, here(waits(WaitsFor::Promise(own)))).await, [owner.id()]);
-    let no_step = PromiseId::of_run(owner.id(), owner.generation, &StepId::from_stored("refund"));
+    let no_step = PromiseId::for_step(owner.id(), owner.generation, &StepId::from_stored("refund"));
     assert!(ids(t, here(waits(WaitsFor::Promise(no_step)))).await.is_empty());
     assert_eq!(ids(t, here(waits(WaitsFor::Promise(standalone.id.clone())))).await, [waiter.id()]);
     let both = RunFilter { current_step: Some("go#2".into()), ..waits(WaitsFor::Signal("go".into())) };

@@ -11,7 +11,7 @@ use hapax_engine::store::{
 use crate::fixture::*;
 use crate::must;
 
-async fn ended(held: &Held<'_>, end: OperationEnd) {
+async fn ended(held: &BegunOperation<'_>, end: OperationEnd) {
     must!(held.finish(end).await, FinishOperationOutcome::Finished { .. });
 }
 

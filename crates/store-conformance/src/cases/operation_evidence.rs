@@ -31,11 +31,11 @@ async fn list(t: &Stage, effect: &EffectKey, after_try: u32, limit: usize) -> Ve
         .collect()
 }
 
-async fn evidence(t: &Stage, held: &Held<'_>) -> Vec<(u32, Occurrence)> {
+async fn evidence(t: &Stage, held: &BegunOperation<'_>) -> Vec<(u32, Occurrence)> {
     list(t, &held.operation.effect_key(), 0, 100).await
 }
 
-async fn ended(held: &Held<'_>, end: OperationEnd) {
+async fn ended(held: &BegunOperation<'_>, end: OperationEnd) {
     must!(held.finish(end).await, FinishOperationOutcome::Finished { .. });
 }
 

@@ -9,7 +9,7 @@ use hapax_engine::store::{CreateEntityOutcome, ListJournal, NewEntity};
 use crate::fixture::*;
 use crate::must;
 
-async fn finished(held: &Held<'_>, end: OperationEnd) {
+async fn finished(held: &BegunOperation<'_>, end: OperationEnd) {
     must!(held.finish(end).await, FinishOperationOutcome::Finished { .. });
 }
 

@@ -27,7 +27,7 @@ pub(super) async fn operations_are_listed_by_what_is_asked_for(t: &Stage) {
         let doubted = t.closing(&home, "i2").await;
         doubted.doubted().await;
         let pending = t.closing(&home, "i3").await;
-        let all = [&pending, &doubted, &closed, &reverted, &failed, &rejected].map(Held::id);
+        let all = [&pending, &doubted, &closed, &reverted, &failed, &rejected].map(BegunOperation::id);
         assert_eq!(t.operation_ids(t.all_operations(&home)).await, all, "newest first");
         let listed = t.entities().list_operations(t.all_operations(&home)).await.unwrap();
         assert_eq!(listed[2], closed.now().await, "as they are found");

@@ -323,8 +323,8 @@ pub(super) async fn after_effects_are_listed_in_order(t: &Stage) {
     let abroad = t.order().workspace("abroad").granted_to(ANN).start().await;
     t.write(&here).await.leaves("a", "mail").leaves("b", "hook").leaves("c", "mail").done().await;
     t.write(&abroad).await.leaves("a", "mail").leaves("d", "hook").done().await;
-    let hooks = t.claim_outbox(ANN, &[("hook", 9)]).await.posts;
-    t.delivered(&hooks[0]).await;
+    let deliveries = t.claim_outbox(ANN, &[("hook", 9)]).await.posts;
+    t.delivered(&deliveries[0]).await;
     let all = t.posts().await;
     let of = |run: &RunHead, step: &str| post_of(run, run.generation, step, "x", t.now()).id;
     let expected = [of(&abroad, "a"), of(&abroad, "d"), of(&here, "a"), of(&here, "b"), of(&here, "c")];

@@ -58,7 +58,7 @@ async fn settle(t: &Stage, text: &str, value: &str) -> SettleOutcome {
     t.store.settle_promise(by_key(text, value)).await.unwrap()
 }
 
-pub(super) fn alone(t: &Stage, id: &str) -> Promise {
+pub(super) fn standalone(t: &Stage, id: &str) -> Promise {
     Promise::pending(PromiseId::standalone(id).unwrap(), RunId::NONE, t.now(), None)
 }
 
@@ -302,19 +302,19 @@ pub(super) async fn a_promise_can_be_standalone(t: &Stage) {
         create_key: Some(key("maker")),
         about: Some(json(r#"{"param":{"data":"x"},"tags":{"a":"b"}}"#)),
         deadline_at: Some(t.now().plus(HOUR)),
-        ..keyed(alone(t, "approval/7"), "approval:7")
+        ..keyed(standalone(t, "approval/7"), "approval:7")
     };
     must!(create(t, promise.clone()).await, CreateOutcome::Created(made) if *made == promise);
     must!(create(t, promise.clone()).await, CreateOutcome::Exists(there) if *there == promise);
     let request = CreatePromise {
         workspace: WorkspaceId::default(),
-        promise: alone(t, "b"),
+        promise: standalone(t, "b"),
         token: WriteToken::fresh(),
     };
     for _ in 0..2 {
         must!(book(t).create_promise(request.clone()).await.unwrap(), CreateOutcome::Created(_));
     }
-    let taken = must!(create(t, keyed(alone(t, "c"), "approval:7")).await, CreateOutcome::KeyConflict { existing } => existing);
+    let taken = must!(create(t, keyed(standalone(t, "c"), "approval:7")).await, CreateOutcome::KeyConflict { existing } => existing);
     assert_eq!(taken, promise.id);
     assert_eq!(
         t.store.find_promise(&WorkspaceId::default(), &PromiseId::from_stored("c")).await.unwrap(),
@@ -341,13 +341,13 @@ pub(super) async fn a_promise_can_be_standalone(t: &Stage) {
 pub(super) async fn a_standalone_promise_takes_an_early_settlement(t: &Stage) {
     must!(settle(t, "approval:7", "1").await, SettleOutcome::KeptEarly { .. });
     let made =
-        must!(create(t, keyed(alone(t, "a"), "approval:7")).await, CreateOutcome::Created(made) => made);
+        must!(create(t, keyed(standalone(t, "a"), "approval:7")).await, CreateOutcome::Created(made) => made);
     assert_eq!(*value(&made.state), Settlement::Resolved(json("1")));
     assert!(early(t).await.is_empty());
 }
 
 fn waits_for<'t>(t: &Stage, write: Write<'t>, id: &str) -> Write<'t> {
-    write.waits_for("promise", alone(t, id))
+    write.waits_for("promise", standalone(t, id))
 }
 
 /// Settling a standalone promise wakes every run that waits for it, whether a caller or a run created it.
@@ -382,7 +382,7 @@ pub(super) async fn many_runs_wait_for_one_promise(t: &Stage) {
 pub(super) async fn a_waiting_run_learns_the_deadline(t: &Stage) {
     let deadline = t.now().plus(HOUR);
     must!(
-        create(t, Promise { deadline_at: Some(deadline), ..alone(t, "go") }).await,
+        create(t, Promise { deadline_at: Some(deadline), ..standalone(t, "go") }).await,
         CreateOutcome::Created(_)
     );
     let run = t.driven().await;
@@ -402,7 +402,7 @@ pub(super) async fn promises_are_listed_as_they_stand(t: &Stage) {
     let failure = hapax_engine::model::Failure::unknown("lost");
     t.write(&run).await.loses("wire", failure).asks_people("wire").done().await;
     for id in ["x", "y", "z"] {
-        must!(create(t, alone(t, id)).await, CreateOutcome::Created(_));
+        must!(create(t, standalone(t, id)).await, CreateOutcome::Created(_));
     }
     t.pass(SECOND);
     let ask = |run: Option<RunId>, status: Option<&str>, after: Option<&str>, limit: usize| {
@@ -435,7 +435,7 @@ pub(super) async fn promises_are_listed_as_they_stand(t: &Stage) {
 
 /// A token names one promise, is bound to it, and is deleted with it.
 pub(super) async fn a_token_is_for_one_promise(t: &Stage) {
-    must!(create(t, alone(t, "a")).await, CreateOutcome::Created(_));
+    must!(create(t, standalone(t, "a")).await, CreateOutcome::Created(_));
     let token = |id: &str, digest: u8| SettleToken {
         digest: [digest; 32],
         workspace: WorkspaceId::default(),
@@ -459,10 +459,10 @@ pub(super) async fn a_token_is_for_one_promise(t: &Stage) {
 pub(super) async fn settled_standalone_promises_are_purged(t: &Stage) {
     let run = t.driven().await;
     waits_for(t, t.write(&run).await, "awaited").done().await;
-    must!(create(t, keyed(alone(t, "settled"), "k")).await, CreateOutcome::Created(_));
-    must!(create(t, alone(t, "open")).await, CreateOutcome::Created(_));
+    must!(create(t, keyed(standalone(t, "settled"), "k")).await, CreateOutcome::Created(_));
+    must!(create(t, standalone(t, "open")).await, CreateOutcome::Created(_));
     must!(
-        create(t, Promise { deadline_at: Some(t.now().plus(SECOND)), ..alone(t, "late") }).await,
+        create(t, Promise { deadline_at: Some(t.now().plus(SECOND)), ..standalone(t, "late") }).await,
         CreateOutcome::Created(_)
     );
     for id in ["awaited", "settled"] {
@@ -490,7 +490,7 @@ pub(super) async fn settled_standalone_promises_are_purged(t: &Stage) {
 /// S4.21, S4.36, must hold: of many concurrent creations under one key one wins, and the others learn which.
 pub(super) async fn of_many_makings_under_one_key_one_wins(t: &Stage) {
     let makings = (0..20).map(|n| {
-        let promise = keyed(alone(t, &format!("p{n}")), "one");
+        let promise = keyed(standalone(t, &format!("p{n}")), "one");
         let request =
             CreatePromise { workspace: WorkspaceId::default(), promise, token: WriteToken::fresh() };
         let store = t.store.clone();

@@ -20,13 +20,13 @@ async fn gone(t: &Stage) -> (usize, usize) {
     (operations, posts)
 }
 
-async fn is_there(t: &Stage, operation: &Held<'_>) -> bool {
+async fn is_there(t: &Stage, operation: &BegunOperation<'_>) -> bool {
     let workspace = &operation.operation.workspace;
     t.entities().find_operation(workspace, operation.id()).await.unwrap().is_some()
 }
 
 /// Invoices with so many finished reminders each, one second apart.
-async fn reminded<'a>(t: &'a Stage, home: &EntityStorage, id: &str, times: u64) -> Vec<Held<'a>> {
+async fn reminded<'a>(t: &'a Stage, home: &EntityStorage, id: &str, times: u64) -> Vec<BegunOperation<'a>> {
     t.invoice(home, id, "approved").await;
     let mut reminders = Vec::new();
     for version in 1..=times {
@@ -138,7 +138,7 @@ pub(super) async fn after_effects_go_with_their_operation_once_they_are_settled(
         assert_eq!(gone(t).await, (0, 0), "they are due");
         let claimed = t.claim_outbox(ANN, &[("mail", 10), ("bank", 10)]).await.posts;
         assert_eq!(claimed.len(), 4);
-        let mine = |posts: &[hapax_engine::model::OutboxMessage], operation: &Held<'_>| {
+        let mine = |posts: &[hapax_engine::model::OutboxMessage], operation: &BegunOperation<'_>| {
             let (from, to) = hapax_engine::model::EffectKey::bounds_of_operation(operation.id());
             let fits = |post: &&hapax_engine::model::OutboxMessage| from < post.id && post.id < to;
             posts.iter().filter(fits).cloned().collect::<Vec<_>>()

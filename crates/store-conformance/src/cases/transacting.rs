@@ -16,7 +16,7 @@ fn writing(t: &Stage, text: &str, fails: bool) -> Option<Box<dyn Any + Send + Sy
 }
 
 /// An end with the work's output, an after-effect and a note.
-fn ending(held: &Held<'_>, work: Box<dyn Any + Send + Sync>) -> TransactOperation {
+fn ending(held: &BegunOperation<'_>, work: Box<dyn Any + Send + Sync>) -> TransactOperation {
     let request = FinishOperation {
         posts: vec![held.post("mail")],
         notes: vec![held.remark("in one commit")],
@@ -40,7 +40,7 @@ async fn written(t: &Stage) -> Vec<String> {
 }
 
 /// Checks that nothing of the work, the end, its after-effect or its note is stored.
-async fn assert_nothing(t: &Stage, home: &EntityStorage, held: &Held<'_>, texts: &[&str]) {
+async fn assert_nothing(t: &Stage, home: &EntityStorage, held: &BegunOperation<'_>, texts: &[&str]) {
     let id = held.operation.entity.id.as_str();
     assert_eq!(written(t).await, texts);
     assert!(t.posts().await.iter().all(|post| post.id != held.post("mail").id));

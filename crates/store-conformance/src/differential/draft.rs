@@ -239,7 +239,7 @@ impl Drafter {
         let workflow = workflows()[self.rng.usize(..3)].clone();
         let fingerprint = key
             .as_ref()
-            .map(|_| Fingerprint::of_run(&workflow.name, &json(input), &IgnorePaths::default()).unwrap());
+            .map(|_| Fingerprint::for_run(&workflow.name, &json(input), &IgnorePaths::default()).unwrap());
         let (workspace, id) = match self.taken_id(model).await {
             Some(taken) if self.chance(5) => (WorkspaceId::new("abroad").unwrap(), taken),
             _ => (self.workspace(), self.fresh_id()),
@@ -454,7 +454,7 @@ impl Drafter {
             let workspace = head.facts.workspace.clone();
             if self.chance(10) {
                 let step = StepId::from_stored(self.one_of(&PROMISES));
-                return (workspace, PromiseId::of_run(head.id(), head.generation, &step));
+                return (workspace, PromiseId::for_step(head.id(), head.generation, &step));
             }
             let log = model.find_log(&workspace, head.id()).await.unwrap();
             let promises = log.map(|log| log.promises).unwrap_or_default();

@@ -213,7 +213,7 @@ impl Drafter {
         let word = Override { by: manager(), reason: "so it is".into() };
         BeginOperation {
             id,
-            fingerprint: Fingerprint::of_operation(&entity, &name(step.key), requester.as_ref(), &input)
+            fingerprint: Fingerprint::for_operation(&entity, &name(step.key), requester.as_ref(), &input)
                 .expect("the input is JSON"),
             workspace,
             entity,
@@ -317,7 +317,7 @@ impl Drafter {
         let target = self.one_of(&TARGETS);
         OutboxMessage {
             workspace: operation.workspace.clone(),
-            id: EffectKey::of_operation(operation.id, target),
+            id: EffectKey::for_operation(operation.id, target),
             run: RunId::NONE,
             target: name(target),
             payload: json(self.one_of(&["1", "2"])),

@@ -230,7 +230,7 @@ impl<'a> Sketch<'a> {
     }
 
     fn promise_of(&self, id: &StepId) -> PromiseId {
-        PromiseId::of_run(self.head.id(), self.advancing.generation(), id)
+        PromiseId::for_step(self.head.id(), self.advancing.generation(), id)
     }
 
     /// Sometimes adds a key, sometimes picks a standalone promise instead.

@@ -45,7 +45,7 @@ fn keyed(promise: Promise, text: &str) -> Promise {
     Promise { key: Some(PromiseKey { key: key(text), keep_for: DAY }), ..promise }
 }
 
-fn alone(t: &Stage, id: &str) -> Promise {
+fn standalone(t: &Stage, id: &str) -> Promise {
     Promise::pending(PromiseId::standalone(id).unwrap(), RunId::NONE, t.now(), None)
 }
 
@@ -84,7 +84,7 @@ async fn of_creators_of_one_key_on_two_nodes_one_wins() {
         let name = format!("ch_{round}");
         let outcomes = at_once((0..6).map(|n| {
             let t = nodes[n % 2].clone();
-            let request = creation(keyed(alone(&t, &format!("{name}-{n}")), &name));
+            let request = creation(keyed(standalone(&t, &format!("{name}-{n}")), &name));
             async move { book(&t).create_promise(request).await.unwrap() }
         }))
         .await;
@@ -202,13 +202,16 @@ async fn who_begins_to_wait_while_a_promise_is_settled_is_told() {
     for round in 0..20 {
         let t = nodes[0].clone();
         let name = format!("prm_{round}");
-        must!(book(&t).create_promise(creation(alone(&t, &name))).await.unwrap(), CreateOutcome::Created(_));
+        must!(
+            book(&t).create_promise(creation(standalone(&t, &name))).await.unwrap(),
+            CreateOutcome::Created(_)
+        );
         let mut writes = Vec::new();
         for n in 0..3 {
             // Only one node makes runs: each counts ids from the same beginning.
             let t = nodes[n % 2].clone();
             let run = nodes[0].driven().await;
-            let write = t.write(&run).await.waits_for("paid", alone(&t, &name)).parks().advance();
+            let write = t.write(&run).await.waits_for("paid", standalone(&t, &name)).parks().advance();
             writes.push((t, run, write));
         }
         let advances = writes.iter().map(|(t, _, write)| {
@@ -251,7 +254,7 @@ async fn a_creator_waits_for_the_key_that_another_is_about_to_take() {
             SELECT id, 1, $1, 'rival', 0 FROM hapax.workspaces WHERE name = 'default'";
         rival.execute(take, &[&name]).await.unwrap();
         let creating = tokio::spawn({
-            let (t, request) = (t.clone(), creation(keyed(alone(&t, &format!("prm_{commits}")), &name)));
+            let (t, request) = (t.clone(), creation(keyed(standalone(&t, &format!("prm_{commits}")), &name)));
             async move { book(&t).create_promise(request).await.unwrap() }
         });
         let watching = database.connect().await.unwrap();
@@ -352,11 +355,11 @@ async fn tables_of_the_second_version_are_brought_up_to_date() {
         must!(outcome.unwrap(), SettleOutcome::Settled { .. });
     }
     must!(
-        book(&t).create_promise(creation(keyed(alone(&t, "prm_1"), "before"))).await.unwrap(),
+        book(&t).create_promise(creation(keyed(standalone(&t, "prm_1"), "before"))).await.unwrap(),
         CreateOutcome::Created(_)
     );
     let run = t.driven().await;
-    let run = t.write(&run).await.waits_for("paid", alone(&t, "prm_1")).parks().done().await;
+    let run = t.write(&run).await.waits_for("paid", standalone(&t, "prm_1")).parks().done().await;
     assert_eq!(t.head(&run).await.status(), RunStatus::Waiting);
     for bad in [
         "INSERT INTO keys (workspace, kind, key, first_seen_at) VALUES (1, 1, 'x', 0)",
@@ -381,7 +384,10 @@ async fn tables_of_the_second_version_are_brought_up_to_date() {
 async fn one_open_promise_among_very_many_is_found_page_by_page() {
     let database = database().await;
     let t = stage(&database.url(), PostgresOptions::default()).await;
-    must!(book(&t).create_promise(creation(alone(&t, "z-open"))).await.unwrap(), CreateOutcome::Created(_));
+    must!(
+        book(&t).create_promise(creation(standalone(&t, "z-open"))).await.unwrap(),
+        CreateOutcome::Created(_)
+    );
     let fill = "INSERT INTO hapax.promises (workspace, id, run, status, settled_at, value)
         SELECT w.id, 'done-' || lpad(n::text, 6, '0'), '00000000-0000-0000-0000-000000000000', 1, 0, '1'
         FROM hapax.workspaces AS w, generate_series(1, $1::int4) AS n";

@@ -50,8 +50,8 @@ impl Opened {
 
     /// Writes, after a transaction that took this long. Was it written by the thread that asks?
     async fn write<V: Verb<Outcome = ThreadId>>(&self, request: V, took: Duration) -> bool {
-        if let Some(pen) = &self.store.pen {
-            pen.lock().unwrap().as_mut().unwrap().took = took;
+        if let Some(writer_handle) = &self.store.writer_handle {
+            writer_handle.lock().unwrap().as_mut().unwrap().took = took;
         }
         // Nothing awaits between here and the write, so it is the same thread that asks.
         let asking = std::thread::current().id();
@@ -96,11 +96,11 @@ async fn where_another_process_may_write_its_turn_is_not_waited_for_by_callers()
 async fn while_somebody_writes_the_next_one_is_sent_to_the_thread() {
     let opened = Opened::new(SqliteOptions::default()).await;
     assert!(opened.write(Which, QUICKLY).await);
-    let pen = opened.store.pen.clone().unwrap();
+    let writer_handle = opened.store.writer_handle.clone().unwrap();
     let (asking, answered) = (std::thread::current().id(), opened.store.write(Which));
     tokio::pin!(answered);
     {
-        let _held = pen.lock().unwrap();
+        let _held = writer_handle.lock().unwrap();
         let first = answered.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(first.is_pending(), "whoever writes is not waited for on this thread");
     }
@@ -117,10 +117,10 @@ async fn the_log_is_emptied_also_if_callers_alone_write() {
         let (task, mut told) = Job::with_reply(Which);
         let mut not_written = Some(task);
         while let Some(task) = not_written.take() {
-            if let Some(writer) = opened.store.pen.as_ref().unwrap().lock().unwrap().as_mut() {
+            if let Some(writer) = opened.store.writer_handle.as_ref().unwrap().lock().unwrap().as_mut() {
                 writer.took = QUICKLY;
             }
-            // The thread may have the pen, to copy the log.
+            // The thread may hold the writer, to copy the log.
             not_written = opened.store.write_here(inbox, task);
         }
         told.try_recv().unwrap().unwrap();

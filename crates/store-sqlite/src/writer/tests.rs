@@ -136,9 +136,9 @@ fn a_number_that_was_rolled_back_is_not_remembered() {
 }
 
 fn find_numbered(bench: &mut Bench, name: &Name) -> Option<WorkflowRowId> {
-    let Writer { connection, numbers, .. } = &mut bench.writer;
+    let Writer { connection, interned_names, .. } = &mut bench.writer;
     let statements = Statements::new(connection.as_ref().unwrap());
-    let mut session = Session::new(&statements, numbers, Timestamp::EPOCH);
+    let mut session = Session::new(&statements, interned_names, Timestamp::EPOCH);
     session.find_workflow(name).unwrap()
 }
 

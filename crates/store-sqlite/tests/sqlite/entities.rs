@@ -38,7 +38,7 @@ pub(crate) fn close(home: &EntityStorage, entity: &Entity, id: u128) -> BeginOpe
         home: home.clone(),
         workflow: name("billing"),
         module: name("billing"),
-        fingerprint: Fingerprint::of_operation(&entity.entity, &step, None, &input).unwrap(),
+        fingerprint: Fingerprint::for_operation(&entity.entity, &step, None, &input).unwrap(),
         step,
         requester: None,
         by: None,

@@ -77,7 +77,7 @@ pub(crate) fn facts(id: u128) -> RunFacts {
 
 pub(crate) fn with_key(id: u128, key: &str, input: &str) -> NewRun {
     let input = Payload::of(input).unwrap();
-    let fingerprint = Fingerprint::of_run(&workflow().name, &input, &IgnorePaths::default()).unwrap();
+    let fingerprint = Fingerprint::for_run(&workflow().name, &input, &IgnorePaths::default()).unwrap();
     let key = Some(IdempotencyKey::new(key).unwrap());
     NewRun { input, ..new_run(RunFacts { key, fingerprint: Some(fingerprint), ..facts(id) }) }
 }

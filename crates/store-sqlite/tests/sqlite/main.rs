@@ -5,7 +5,7 @@ mod dying;
 mod entities;
 mod failing_disk;
 mod fixture;
-mod hooks;
+mod inbound_events;
 mod migrating;
 mod opening;
 mod owning;

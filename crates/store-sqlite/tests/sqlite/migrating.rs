@@ -95,7 +95,7 @@ async fn a_file_of_version_two_keeps_its_keys_promises_and_items() {
 
     let held = start(&store, granted(facts(2))).await;
     let mut write = CommitBuilder::new(&held, store.now());
-    let own = PromiseId::of_run(held.id(), held.generation, &hapax_engine::model::StepId::from_stored("p"));
+    let own = PromiseId::for_step(held.id(), held.generation, &hapax_engine::model::StepId::from_stored("p"));
     let keyed = PromiseKey { key: key("k"), keep_for: Duration::from_secs(1) };
     write.open_promise(Promise { key: Some(keyed), ..Promise::pending(own, held.id(), store.now(), None) });
     write.wait(None, 0).unwrap();

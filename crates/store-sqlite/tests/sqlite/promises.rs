@@ -26,8 +26,8 @@ fn key(text: &str) -> IdempotencyKey {
     IdempotencyKey::new(text).unwrap()
 }
 
-fn of_run(store: &SqliteStore, run: &RunHead, name: &str) -> Promise {
-    let id = PromiseId::of_run(run.id(), run.generation, &StepId::from_stored(name));
+fn run_promise(store: &SqliteStore, run: &RunHead, name: &str) -> Promise {
+    let id = PromiseId::for_step(run.id(), run.generation, &StepId::from_stored(name));
     Promise::pending(id, run.id(), store.now(), None)
 }
 
@@ -35,7 +35,7 @@ fn keyed(promise: Promise, text: &str) -> Promise {
     Promise { key: Some(PromiseKey { key: key(text), keep_for: KEEP }), ..promise }
 }
 
-fn alone(store: &SqliteStore, id: &str) -> Promise {
+fn standalone(store: &SqliteStore, id: &str) -> Promise {
     Promise::pending(PromiseId::from_stored(id), RunId::NONE, store.now(), None)
 }
 
@@ -128,7 +128,7 @@ async fn a_promise_is_found_and_settled_by_its_key() {
     let place = Place::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
-    let promise = keyed(of_run(&store, &held, "paid"), "stripe:ch_1");
+    let promise = keyed(run_promise(&store, &held, "paid"), "stripe:ch_1");
     let (woken, opened) = parked(&store, park(&store, &held, [promise.clone()])).await;
     assert!(woken.is_empty() && opened.is_empty(), "there is nothing to know yet");
     assert_eq!(find(&store, &promise.id).await, Some(promise.clone()));
@@ -165,10 +165,10 @@ async fn a_key_names_one_promise() {
     let place = Place::new();
     let store = place.open().await;
     let (first, second) = (start(&store, granted(facts(1))).await, start(&store, granted(facts(2))).await);
-    let own = keyed(of_run(&store, &first, "paid"), "k");
+    let own = keyed(run_promise(&store, &first, "paid"), "k");
     parked(&store, park(&store, &first, [own.clone()])).await;
-    let other = keyed(of_run(&store, &second, "paid"), "k");
-    let write = park(&store, &second, [other.clone(), of_run(&store, &second, "plain")]);
+    let other = keyed(run_promise(&store, &second, "paid"), "k");
+    let write = park(&store, &second, [other.clone(), run_promise(&store, &second, "plain")]);
     let (woken, opened) = parked(&store, write.clone()).await;
     let lost = Promise { state: PromiseState::KeyTaken { by: own.id.clone() }, ..other.clone() };
     assert_eq!((woken, &opened), (vec![second.id()], &vec![lost.clone()]));
@@ -217,7 +217,7 @@ async fn a_settlement_that_comes_early_waits_for_its_promise() {
     assert_eq!(store.list_early_settlements(list(Some(workspace()), None)).await.unwrap(), all[..1]);
 
     let held = start(&store, granted(facts(1))).await;
-    let promise = keyed(of_run(&store, &held, "paid"), "k");
+    let promise = keyed(run_promise(&store, &held, "paid"), "k");
     let (woken, opened) = parked(&store, park(&store, &held, [promise.clone()])).await;
     assert!(resolved(&opened[0]) && opened[0].id == promise.id);
     assert_eq!(woken, [held.id()]);
@@ -239,7 +239,7 @@ async fn an_early_settlement_that_expired_settles_nothing() {
     let store = place.open().await;
     kept(&store, by_key("k", "late")).await;
     place.clock.advance(KEEP);
-    let CreateOutcome::Created(promise) = create(&store, keyed(alone(&store, "a"), "k")).await else {
+    let CreateOutcome::Created(promise) = create(&store, keyed(standalone(&store, "a"), "k")).await else {
         panic!("the key is free");
     };
     assert_eq!(promise.state, PromiseState::Pending);
@@ -255,7 +255,7 @@ async fn a_promise_that_stands_alone_is_made_once_and_reads_back_whole() {
         create_key: Some(key("create")),
         about: Some(Payload::of("what for").unwrap()),
         deadline_at: Some(store.now().plus(KEEP)),
-        ..keyed(alone(&store, "order/7"), "k")
+        ..keyed(standalone(&store, "order/7"), "k")
     };
     let request =
         CreatePromise { workspace: workspace(), promise: promise.clone(), token: WriteToken::fresh() };
@@ -264,7 +264,7 @@ async fn a_promise_that_stands_alone_is_made_once_and_reads_back_whole() {
         assert_eq!(created, CreateOutcome::Created(Box::new(promise.clone())), "also when it is sent again");
     }
     assert_eq!(create(&store, promise.clone()).await, CreateOutcome::Exists(Box::new(promise.clone())));
-    let conflict = create(&store, keyed(alone(&store, "other"), "k")).await;
+    let conflict = create(&store, keyed(standalone(&store, "other"), "k")).await;
     assert_eq!(conflict, CreateOutcome::KeyConflict { existing: promise.id.clone() });
     assert!(find(&store, &PromiseId::from_stored("other")).await.is_none());
 
@@ -289,7 +289,7 @@ async fn a_promise_that_stands_alone_is_made_once_and_reads_back_whole() {
         after: after.map(PromiseId::from_stored),
         limit: 10,
     };
-    let late = Promise { deadline_at: Some(store.now().plus(KEEP)), ..alone(&store, "late") };
+    let late = Promise { deadline_at: Some(store.now().plus(KEEP)), ..standalone(&store, "late") };
     created(&store, late).await;
     let listed = async |status, after| {
         let found = store.list_promises(list(status, after)).await.unwrap().promises;
@@ -311,7 +311,7 @@ async fn a_promise_that_stands_alone_is_made_once_and_reads_back_whole() {
 async fn one_open_promise_among_very_many_is_found_page_by_page() {
     let place = Place::new();
     let store = place.open().await;
-    created(&store, alone(&store, "z-open")).await;
+    created(&store, standalone(&store, "z-open")).await;
     store.close().await.unwrap();
     let fill = "INSERT INTO hapax_promises (workspace, id, run, created_at, status, settled_at, value)
         WITH RECURSIVE counted (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counted WHERE n < ?1)
@@ -349,7 +349,7 @@ async fn one_open_promise_among_very_many_is_found_page_by_page() {
 async fn runs_that_wait_for_a_promise_that_stands_alone_are_woken_by_it() {
     let place = Place::new();
     let store = place.open().await;
-    let made = alone(&store, "approval");
+    let made = standalone(&store, "approval");
     created(&store, made.clone()).await;
     let mut waiting = Vec::new();
     for id in [1, 2] {
@@ -376,7 +376,7 @@ async fn runs_that_wait_for_a_promise_that_stands_alone_are_woken_by_it() {
 
     // A promise that its waiters open, with its own time.
     let held = start(&store, granted(facts(4))).await;
-    let timed = Promise { deadline_at: Some(store.now().plus(KEEP)), ..alone(&store, "unheard-of") };
+    let timed = Promise { deadline_at: Some(store.now().plus(KEEP)), ..standalone(&store, "unheard-of") };
     let (woken, opened) = parked(&store, park(&store, &held, [timed.clone()])).await;
     assert_eq!((woken, opened), (vec![held.id()], vec![timed]));
 }
@@ -386,10 +386,10 @@ async fn runs_that_wait_for_a_promise_that_stands_alone_are_woken_by_it() {
 async fn promises_go_with_their_run_and_nothing_is_left_of_them() {
     let place = Place::new();
     let store = place.open().await;
-    let made = alone(&store, "approval");
+    let made = standalone(&store, "approval");
     created(&store, made.clone()).await;
     let held = start(&store, granted(facts(1))).await;
-    let own = keyed(of_run(&store, &held, "paid"), "k");
+    let own = keyed(run_promise(&store, &held, "paid"), "k");
     let mut write = CommitBuilder::new(&held, store.now());
     write.open_promise(own.clone());
     write.open_promise(made.clone());
@@ -405,7 +405,7 @@ async fn promises_go_with_their_run_and_nothing_is_left_of_them() {
     assert!(store.put_settle_token(PutSettleToken { token: token(&made, 2), note: None }).await.unwrap());
     assert!(
         !store
-            .put_settle_token(PutSettleToken { token: token(&alone(&store, "nobody"), 3), note: None })
+            .put_settle_token(PutSettleToken { token: token(&standalone(&store, "nobody"), 3), note: None })
             .await
             .unwrap()
     );
@@ -415,7 +415,7 @@ async fn promises_go_with_their_run_and_nothing_is_left_of_them() {
     let mut anew = CommitBuilder::new(&held, store.now());
     anew.continue_as_new(Payload::of("next").unwrap()).unwrap();
     let next = RunHead { generation: anew.generation(), ..held.clone() };
-    let second = keyed(of_run(&store, &next, "paid"), "k");
+    let second = keyed(run_promise(&store, &next, "paid"), "k");
     anew.open_promise(second.clone());
     let held = advance(&store, anew.finish()).await;
     assert_eq!(find(&store, &own.id).await, None);
@@ -444,13 +444,13 @@ async fn promises_that_stand_alone_are_purged_when_they_are_over_and_nobody_wait
     let place = Place::new();
     let store = place.open().await;
     for (id, text) in [("settled", "s"), ("awaited", "w")] {
-        created(&store, keyed(alone(&store, id), text)).await;
+        created(&store, keyed(standalone(&store, id), text)).await;
         settled(&store, by_key(text, "yes")).await;
     }
-    created(&store, alone(&store, "pending")).await;
-    created(&store, Promise { deadline_at: Some(store.now()), ..alone(&store, "timed-out") }).await;
+    created(&store, standalone(&store, "pending")).await;
+    created(&store, Promise { deadline_at: Some(store.now()), ..standalone(&store, "timed-out") }).await;
     let held = start(&store, granted(facts(1))).await;
-    let (_, opened) = parked(&store, park(&store, &held, [alone(&store, "awaited")])).await;
+    let (_, opened) = parked(&store, park(&store, &held, [standalone(&store, "awaited")])).await;
     assert!(resolved(&opened[0]));
     assert_eq!(store.purge_promises(store.now(), 10).await.unwrap(), 0, "not yet");
     place.clock.advance(Duration::from_millis(1));
@@ -491,13 +491,13 @@ async fn the_key_of_a_promise_is_released_only_when_nobody_needs_it() {
     assert_eq!(release("early").await, ReleaseOutcome::Released);
     assert_eq!(release("early").await, ReleaseOutcome::NoSuchKey);
     assert_eq!(count(&place, "hapax_early_settlements"), 0);
-    created(&store, keyed(alone(&store, "a"), "alone")).await;
+    created(&store, keyed(standalone(&store, "a"), "alone")).await;
     assert_eq!(release("alone").await, ReleaseOutcome::InUse { run: None });
     settled(&store, by_key("alone", "yes")).await;
     assert_eq!(release("alone").await, ReleaseOutcome::Released);
 
     let held = start(&store, granted(facts(1))).await;
-    parked(&store, park(&store, &held, [keyed(of_run(&store, &held, "paid"), "own")])).await;
+    parked(&store, park(&store, &held, [keyed(run_promise(&store, &held, "paid"), "own")])).await;
     assert_eq!(release("own").await, ReleaseOutcome::InUse { run: Some(held.id()) });
     steered(&store, cancel(held.id(), Subscribers::default())).await;
     let claimed = store.claim_runs(claim(1)).await.unwrap().runs;
@@ -517,7 +517,7 @@ async fn keys_of_runs_and_promises_do_not_meet() {
     let place = Place::new();
     let store = place.open().await;
     start(&store, with_key(1, "k", "a")).await;
-    created(&store, keyed(alone(&store, "a"), "k")).await;
+    created(&store, keyed(standalone(&store, "a"), "k")).await;
     let place_of_promise = KeyRef::Promise { workspace: workspace(), key: key("k") };
     let place_of_run = KeyRef::Run { workspace: workspace(), key: key("k") };
     let uses = KeyUsage { replays: 2, conflicts: 1 };
@@ -529,7 +529,7 @@ async fn keys_of_runs_and_promises_do_not_meet() {
     settled(&store, by_key("k", "yes")).await;
     assert_eq!(store.find_key_usage(&place_of_promise).await.unwrap(), uses);
     place.clock.advance(KEEP);
-    created(&store, keyed(alone(&store, "b"), "k")).await;
+    created(&store, keyed(standalone(&store, "b"), "k")).await;
     assert_eq!(named_by(&store, "k").await, Some(PromiseId::from_stored("b")));
     assert_eq!(store.find_key_usage(&place_of_promise).await.unwrap(), KeyUsage::default());
 }
@@ -545,7 +545,7 @@ async fn of_many_makers_of_one_key_one_wins_and_no_settlement_is_lost() {
             .map(|n| {
                 let (store, text) = (store.clone(), text.clone());
                 tokio::spawn(async move {
-                    create(&store, keyed(alone(&store, &format!("{text}-{n}")), &text)).await
+                    create(&store, keyed(standalone(&store, &format!("{text}-{n}")), &text)).await
                 })
             })
             .collect();

@@ -306,7 +306,7 @@ async fn a_promise_settles_once_and_wakes_its_run() {
     let held = start(&store, granted(facts(1))).await;
     let deadline_at = Some(store.now().plus(LEASE));
     let promise = |name: &str| {
-        let id = PromiseId::of_run(held.id(), held.generation, &StepId::from_stored(name));
+        let id = PromiseId::for_step(held.id(), held.generation, &StepId::from_stored(name));
         Promise::pending(id, held.id(), store.now(), deadline_at)
     };
     let mut park = CommitBuilder::new(&held, store.now());

@@ -49,7 +49,7 @@ enum Status {
 
 /// An after-effect, as programs read it.
 #[derive(Debug, Serialize)]
-pub(super) struct Told<'a> {
+pub(super) struct OutboxRow<'a> {
     id: &'a str,
     run: String,
     target: &'a str,
@@ -80,7 +80,7 @@ pub(super) async fn run(options: Options) -> Result<()> {
     effect_store::close(&engine).await?;
     let is_all = posts.len() <= limit;
     posts.truncate(limit);
-    let all = posts.iter().map(told).collect::<Result<Vec<_>>>()?;
+    let all = posts.iter().map(row).collect::<Result<Vec<_>>>()?;
     options.shape.show_all(&all, || table(&posts))?;
     if !is_all {
         output::say(&format!("there are more; show them with a --limit above {limit}"));
@@ -103,8 +103,8 @@ async fn read(engine: &Engine, status: Option<OutboxStatus>, limit: usize) -> Re
     Ok(posts)
 }
 
-pub(super) fn told(post: &OutboxMessage) -> Result<Told<'_>> {
-    Ok(Told {
+pub(super) fn row(post: &OutboxMessage) -> Result<OutboxRow<'_>> {
+    Ok(OutboxRow {
         id: post.id.as_str(),
         run: post.run.to_string(),
         target: post.target.as_str(),

@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 use hapax::Error;
 use hapax::model::EffectKey;
 
-use super::list::told;
+use super::list::row;
 use crate::effect_store::{self, StoreOptions};
 use crate::output::shape::ShapeOptions;
 use crate::person::{Person, not_blank};
@@ -39,7 +39,7 @@ pub(super) async fn run(options: Options) -> Result<()> {
     closed?;
     options
         .shape
-        .show(&told(&post)?, || format!("after-effect {} is due again for {}\n", post.id, post.target))
+        .show(&row(&post)?, || format!("after-effect {} is due again for {}\n", post.id, post.target))
 }
 
 /// The error, with the command to give next where there is one.

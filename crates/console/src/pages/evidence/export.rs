@@ -13,7 +13,7 @@ use crate::text;
 use crate::visit::Visit;
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct ExportQuery {
     #[serde(default)]
     format: String,
     #[serde(default)]
@@ -44,7 +44,7 @@ struct Export {
     rows: Vec<Link>,
 }
 
-pub(super) async fn export(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Failure> {
+pub(super) async fn export(visit: Visit, Query(asked): Query<ExportQuery>) -> Result<Response, Failure> {
     let (entries, next) = read_ledger(&visit, &asked.cursor).await?;
     let rows = chain(&entries);
     let seal = rows.last().map_or(BEGINNING, |row| &row.hash).to_owned();

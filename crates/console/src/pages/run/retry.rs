@@ -73,7 +73,7 @@ fn effects(effects: &[PlannedEffect], nothing: &str) -> Markup {
     let rows = effects.iter().map(|effect| {
         vec![
             html! { (effect.step_id) @if effect.happens_again { " " (ui::badge(ui::State::Bad, "happens again")) } },
-            ui::of_step(effect.status),
+            ui::step_badge(effect.status),
             html! { @match effect.class { Some(class) => { (text::spelled(&class)) }, None => { (ui::none()) } } },
             html! { (ui::id(&effect.effect_key)) @if let Some(child) = &effect.child_run_id { br; "child " (ui::run_link(child)) } },
         ]

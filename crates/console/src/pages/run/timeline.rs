@@ -82,7 +82,7 @@ fn row(step: &Step, ledger: &[LedgerEntry], scale: &Scale, now: i64) -> Markup {
             }
             div.inside {
                 (ui::known(vec![
-                    ("Status", Some(ui::of_step(step.status))),
+                    ("Status", Some(ui::step_badge(step.status))),
                     ("Began", Some(ui::time(&step.started_at))),
                     ("Ended", step.ended_at.as_deref().map(ui::time)),
                     ("Due", step.due_at.as_deref().map(ui::time)),

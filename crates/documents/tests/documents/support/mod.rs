@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 /// Calls of tasks and requests, in order.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct RecordedCall {
     /// A task, or the method and URL of a request.
     pub what: String,
     pub given: Value,
@@ -25,7 +25,7 @@ pub struct Asked {
 
 #[derive(Clone, Default)]
 pub struct World {
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<RecordedCall>>>,
 }
 
 type Answering = Arc<dyn Fn(&HttpCall, usize) -> Result<HttpAnswer, HttpFault> + Send + Sync>;
@@ -51,7 +51,7 @@ impl HttpCaller for Caller {
             .map_or(Value::Null, |body| serde_json::from_slice(body).unwrap_or(Value::Null));
         let key = call.headers.iter().find(|(name, _)| name == "Idempotency-Key");
         let key = key.map_or(String::new(), |(_, key)| key.clone());
-        let nth = self.world.note(Asked { what, given, key, headers: call.headers.clone() });
+        let nth = self.world.note(RecordedCall { what, given, key, headers: call.headers.clone() });
         tokio::task::yield_now().await;
         (self.answering)(&call, nth)
     }
@@ -80,14 +80,14 @@ impl Secrets for Vault {
 
 impl World {
     /// Records a call. Returns how often it was made.
-    fn note(&self, asked: Asked) -> usize {
+    fn note(&self, asked: RecordedCall) -> usize {
         let mut all = self.asked.lock().unwrap();
         let nth = all.iter().filter(|other| other.what == asked.what).count() + 1;
         all.push(asked);
         nth
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<RecordedCall> {
         self.asked.lock().unwrap().clone()
     }
 
@@ -107,7 +107,7 @@ impl World {
     }
 
     /// Host services for any document. The handlers receive the number of the call.
-    pub fn hands(
+    pub fn services(
         &self,
         doing: impl Fn(&TaskCall, usize) -> Result<Value, Failure> + Send + Sync + 'static,
         answering: impl Fn(&HttpCall, usize) -> Result<HttpAnswer, HttpFault> + Send + Sync + 'static,
@@ -115,7 +115,7 @@ impl World {
         let (world, doing): (World, Doing) = (self.clone(), Arc::new(doing));
         let tasks = move |call: TaskCall| {
             let (what, given, key) = (call.name.clone(), call.input.clone(), call.key.clone());
-            let nth = world.note(Asked { what, given, key, headers: Vec::new() });
+            let nth = world.note(RecordedCall { what, given, key, headers: Vec::new() });
             let doing = doing.clone();
             async move {
                 tokio::task::yield_now().await;
@@ -128,7 +128,7 @@ impl World {
 
     /// Host services whose tasks return their input.
     pub fn echo(&self) -> Arc<HostServices> {
-        self.hands(|call, _| Ok(call.input.clone()), |_, _| answer(200, json!({ "id": "h_1" })))
+        self.services(|call, _| Ok(call.input.clone()), |_, _| answer(200, json!({ "id": "h_1" })))
     }
 }
 
@@ -152,16 +152,16 @@ pub struct Running {
     pub lab: TestEnvironment,
     pub run: RunHandle,
     pub document: Arc<Checked>,
-    pub hands: Arc<HostServices>,
+    pub services: Arc<HostServices>,
 }
 
 impl Running {
-    pub async fn start(document: Arc<Checked>, hands: Arc<HostServices>, input: Value) -> Self {
+    pub async fn start(document: Arc<Checked>, services: Arc<HostServices>, input: Value) -> Self {
         let lab = TestEnvironment::new();
-        register(lab.engine(), document.clone(), hands.clone()).unwrap();
+        register(lab.engine(), document.clone(), services.clone()).unwrap();
         let start = lab.engine().start(&document.document().name, &input);
         let run = start.idempotency_key("k").await.unwrap();
-        Running { lab, run, document, hands }
+        Running { lab, run, document, services }
     }
 
     pub async fn settle(&self) -> RunStatus {
@@ -201,9 +201,9 @@ impl Running {
     /// Checks that the document can replay its history, and that the store is valid.
     pub async fn check(&self) {
         let log = self.lab.engine().get_log(self.run.id()).await.unwrap();
-        let (document, hands) = (self.document.clone(), self.hands.clone());
+        let (document, services) = (self.document.clone(), self.services.clone());
         let again =
-            move |ctx, input: Value| hapax_documents::run(ctx, document.clone(), input, hands.clone());
+            move |ctx, input: Value| hapax_documents::run(ctx, document.clone(), input, services.clone());
         hapax_engine::testing::replay(log, again).await.unwrap();
         let report = hapax_engine::fsck::fsck(&*self.lab.engine().store()).await.unwrap();
         assert!(report.is_clean(), "{:#?}", report.violations);

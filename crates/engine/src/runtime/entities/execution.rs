@@ -497,7 +497,7 @@ fn known_occurrence(end: &OperationEnd) -> Option<Occurrence> {
     let known = match end {
         OperationEnd::Done { .. } => Occurrence::Happened,
         OperationEnd::Rejected(_) => Occurrence::DidNotHappen,
-        OperationEnd::Failed(failure) => Occurrence::of_failure(failure),
+        OperationEnd::Failed(failure) => Occurrence::from_failure(failure),
         OperationEnd::Reverted
         | OperationEnd::DidNotHappen
         | OperationEnd::InDoubt
@@ -627,7 +627,7 @@ fn after_effect(
     });
     Some(OutboxMessage {
         workspace: operation.workspace.clone(),
-        id: EffectKey::of_operation(operation.id, &format!("{}~{what}", operation.step)),
+        id: EffectKey::for_operation(operation.id, &format!("{}~{what}", operation.step)),
         run: RunId::NONE,
         target: target.clone(),
         payload: payload.ok()?,

@@ -14,6 +14,7 @@ use crate::model::{
     JournalEvent, Name, Operation, OperationEnd, Recovery, RevertRule, StepView, Timestamp, UncoveredClaim,
     WorkspaceId,
 };
+use crate::runtime::background::LoopReporter;
 use crate::runtime::inner::{Inner, Phase};
 use crate::runtime::stats::Counters;
 use crate::runtime::{Engine, Error};
@@ -102,16 +103,20 @@ impl Module {
         let inner = &self.engine.inner;
         inner.entities.add_janitor(name.clone(), janitor)?;
         // The janitor does not keep the engine alive; it ends with the engine.
-        tokio::spawn(janitor_loop(Arc::downgrade(inner), self.engine.detached(), name, janitor));
+        let (weak, engine) = (Arc::downgrade(inner), Arc::new(self.engine.detached()));
+        inner.loops.spawn(format!("janitor of {name}"), move |reporter| {
+            janitor_loop(weak.clone(), engine.clone(), name.clone(), janitor, reporter)
+        });
         Ok(())
     }
 }
 
 async fn janitor_loop(
     inner: std::sync::Weak<Inner>,
-    engine: impl Fn() -> Option<Engine>,
+    engine: Arc<impl Fn() -> Option<Engine>>,
     module: Name,
     janitor: Janitor,
+    reporter: LoopReporter,
 ) {
     loop {
         let Some(shared) = inner.upgrade() else { return };
@@ -128,6 +133,7 @@ async fn janitor_loop(
             }
         }
         drop(shared);
+        reporter.pass();
         if !wait_until(&inner, next).await {
             return;
         }

@@ -354,7 +354,7 @@ struct TransitionRequest {
 
 impl TransitionRequest {
     fn fingerprint(&self) -> Result<Fingerprint, Error> {
-        Ok(Fingerprint::of_operation(&self.entity, &self.step, self.requester.as_ref(), &self.input)?)
+        Ok(Fingerprint::for_operation(&self.entity, &self.step, self.requester.as_ref(), &self.input)?)
     }
 
     /// Returns the recorded result of the operation that this request's key or id names.
@@ -432,7 +432,7 @@ impl TransitionRequest {
             input: self.input.clone(),
             operation: self.id,
             attempt: 1,
-            effect_key: EffectKey::of_operation(self.id, self.step.as_str()),
+            effect_key: EffectKey::for_operation(self.id, self.step.as_str()),
             fence: 1,
             hold: Hold::unlimited(),
         }

@@ -123,12 +123,12 @@ async fn read_request(stream: &mut TcpStream) -> String {
 
 /// Returns planned answers, one per call; the last one repeats.
 #[derive(Clone, Default)]
-pub struct Told {
+pub struct PlannedDns {
     answers: Arc<Mutex<HashMap<String, Vec<Vec<IpAddr>>>>>,
     calls: Arc<AtomicUsize>,
 }
 
-impl Told {
+impl PlannedDns {
     pub fn name(self, name: &str, calls: &[&[&str]]) -> Self {
         let parse = |addresses: &&[&str]| addresses.iter().map(|address| address.parse().unwrap()).collect();
         self.answers.lock().unwrap().insert(name.into(), calls.iter().map(parse).collect());
@@ -140,7 +140,7 @@ impl Told {
     }
 }
 
-impl Lookup for Told {
+impl Lookup for PlannedDns {
     fn lookup<'a>(&'a self, name: &'a str) -> Answers<'a> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let mut answers = self.answers.lock().unwrap();

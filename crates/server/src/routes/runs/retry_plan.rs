@@ -13,7 +13,7 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::problem_of;
 use crate::routes::request::{Caller, PathOf, QueryOf};
-use crate::translate::shown_retry_plan;
+use crate::translate::retry_plan_to_api;
 
 /// Options of the retry.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
@@ -36,5 +36,5 @@ pub(crate) async fn show(
     let run = run_id(&id)?;
     let plan = app.engine_for(&identity).plan_retry(run, from_step.as_deref()).await;
     let plan = plan.map_err(|error| problem_of(&error))?;
-    Ok(Json(shown_retry_plan(run, from_step, &plan)))
+    Ok(Json(retry_plan_to_api(run, from_step, &plan)))
 }

@@ -20,11 +20,11 @@ use utoipa::IntoParams;
 use super::{definition_of, etag, run_id};
 use crate::answer::Refused;
 use crate::app::App;
-use crate::errors::{of_invalid, problem_of};
+use crate::errors::{problem_of, problem_of_invalid};
 use crate::limits::SHOW_TRIES;
 use crate::routes::audit::time;
 use crate::routes::request::{Caller, PathOf, QueryOf, page_limit};
-use crate::translate::{shown_attention, shown_result, shown_run, shown_run_with_steps, status_named};
+use crate::translate::{attention_to_api, parse_status, result_to_api, run_to_api, run_with_steps_to_api};
 
 /// One run with its steps.
 pub(crate) async fn show(
@@ -44,9 +44,9 @@ pub(crate) async fn show(
         log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
         view = engine.get(id).await.map_err(|error| problem_of(&error))?;
     }
-    let mut detail = shown_run_with_steps(&view, &log, definition_of(&app, &view));
+    let mut detail = run_with_steps_to_api(&view, &log, definition_of(&app, &view));
     let attention = engine.find_attention(&log).await.map_err(|error| problem_of(&error))?;
-    detail.run.needs_attention = attention.map(|attention| shown_attention(id, &attention));
+    detail.run.needs_attention = attention.map(|attention| attention_to_api(id, &attention));
     let version = view.head.version;
     Ok(([(header::ETAG, etag(version))], Json(detail)).into_response())
 }
@@ -99,7 +99,7 @@ impl RunFilter {
     fn statuses(&self) -> Result<Vec<RunStatus>, Refused> {
         let named = |text: &str| {
             let detail = "`status` is a list, separated by commas, of PENDING, RUNNING, WAITING, PAUSED, COMPLETED, FAILED, CANCELLED.";
-            status_named(text).ok_or_else(|| refused_query("status", detail))
+            parse_status(text).ok_or_else(|| refused_query("status", detail))
         };
         match self.status.as_deref() {
             Some(statuses) => statuses.split(',').map(named).collect(),
@@ -128,8 +128,8 @@ impl RunFilter {
         let key = self.key.as_deref().map(IdempotencyKey::new).transpose();
         let filter = store::RunFilter {
             version: workflow.as_ref().and_then(|workflow| workflow.version),
-            subject: subject.map_err(|invalid| of_invalid(&invalid).with("path", "query:subject"))?,
-            key: key.map_err(|invalid| of_invalid(&invalid).with("path", "query:key"))?,
+            subject: subject.map_err(|invalid| problem_of_invalid(&invalid).with("path", "query:subject"))?,
+            key: key.map_err(|invalid| problem_of_invalid(&invalid).with("path", "query:key"))?,
             since: time("since", self.since.as_deref())?,
             until: time("until", self.until.as_deref())?,
             current_step: self.current_step.clone(),
@@ -211,8 +211,8 @@ pub(crate) async fn list(
     let page = page.map_err(|error| problem_of(&error))?;
     let shown = |(view, attention): &(RunView, Option<Attention>)| {
         let run = view.head.id();
-        let needs_attention = attention.as_ref().map(|attention| shown_attention(run, attention));
-        api::Run { needs_attention, ..shown_run(view, definition_of(&app, view)) }
+        let needs_attention = attention.as_ref().map(|attention| attention_to_api(run, attention));
+        api::Run { needs_attention, ..run_to_api(view, definition_of(&app, view)) }
     };
     let items = page.runs.iter().map(shown).collect();
     let next_cursor = page.next.map(|next| list.seal(&next.to_string()));
@@ -242,7 +242,7 @@ pub(crate) async fn result(
         () = draining.begun() => {}
     }
     let view = handle.view().await.map_err(|error| problem_of(&error))?;
-    let result = shown_result(&view);
+    let result = result_to_api(&view);
     match view.result {
         Some(_) => Ok(Json(result).into_response()),
         None => {

@@ -22,11 +22,11 @@ use super::definition_of;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::definitions::Definition;
-use crate::errors::{of_invalid, problem_of};
+use crate::errors::{problem_of, problem_of_invalid};
 use crate::identity::Identity;
 use crate::routes::request::Caller;
 use crate::strict_json::StrictJson;
-use crate::translate::shown_run;
+use crate::translate::run_to_api;
 
 /// Starts a run, at most once per key.
 pub(crate) async fn create(
@@ -169,7 +169,7 @@ async fn start(
     id: Option<RunId>,
 ) -> Result<(api::CreatedRun, bool), Refused> {
     let selected = select_workflow(app, identity, &asked).await?;
-    let input = Payload::parse(asked.input.text()).map_err(|invalid| of_invalid(&invalid))?;
+    let input = Payload::parse(asked.input.text()).map_err(|invalid| problem_of_invalid(&invalid))?;
     let mut start = app
         .engine_for(identity)
         .start_payload(&selected.selector.to_string(), input.clone())
@@ -214,7 +214,7 @@ async fn start(
                 true => app.metrics.run_key_taken(identity, key),
                 false => app.metrics.run_key_replayed(identity, key),
             }
-            let run = shown_run(&view, definition);
+            let run = run_to_api(&view, definition);
             Ok((api::CreatedRun { run, created: is_new }, is_new))
         }
         Err(Error::KeyConflict { run, first_seen_at }) => {

@@ -14,12 +14,12 @@ use http::{HeaderMap, header};
 use super::{definition_of, etag, run_id};
 use crate::answer::Refused;
 use crate::app::App;
-use crate::errors::{of_invalid, problem_of};
+use crate::errors::{problem_of, problem_of_invalid};
 use crate::identity::Acting;
 use crate::metrics::{KeyOf, Use};
 use crate::routes::request::{Caller, PathOf, expected_version};
 use crate::strict_json::StrictJson;
-use crate::translate::shown_run;
+use crate::translate::run_to_api;
 
 macro_rules! steers {
     ($(#[$doc:meta])* $name:ident, $command:expr) => {
@@ -110,7 +110,7 @@ async fn steer(
 async fn show(app: &App, identity: &Acting, id: RunId) -> Result<Response, Refused> {
     let engine = app.engine_for(identity);
     let view = engine.get(id).await.map_err(|error| problem_of(&error))?;
-    let run = shown_run(&view, definition_of(app, &view));
+    let run = run_to_api(&view, definition_of(app, &view));
     Ok(([(header::ETAG, etag(view.head.version))], Json(run)).into_response())
 }
 
@@ -128,7 +128,7 @@ pub(crate) async fn signal(
         return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/name"));
     }
     let value = asked.value.as_ref().map_or("null", |value| value.text());
-    let payload = Payload::parse(value).map_err(|invalid| of_invalid(&invalid))?;
+    let payload = Payload::parse(value).map_err(|invalid| problem_of_invalid(&invalid))?;
     // A request that is repeated after a crash must not send a second signal.
     let own_id = operation.map(|Extension(OperationId(id))| id.to_string());
     let is_keyed = asked.signal_id.is_some();

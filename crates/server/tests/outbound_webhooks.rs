@@ -1,12 +1,12 @@
-//! Webhooks.
+//! Outgoing webhooks: subscriptions and deliveries.
 
 use crate::support;
 
-#[path = "webhooks/deliveries.rs"]
+#[path = "outbound_webhooks/deliveries.rs"]
 mod deliveries;
-#[path = "webhooks/out.rs"]
+#[path = "outbound_webhooks/out.rs"]
 mod out;
-#[path = "webhooks/subscriptions.rs"]
+#[path = "outbound_webhooks/subscriptions.rs"]
 mod subscriptions;
 
 const SUBSCRIPTIONS: &str = "/api/v1/webhook-subscriptions";

@@ -7,11 +7,11 @@ use hapax_engine::model::{CatalogItem, Name, Timestamp, Version, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::uploaded::shown_problem;
+use crate::uploaded::document_problem_to_api;
 
 /// Stored part of a source, without its times.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct SourceBody {
     pub(super) state: SourceStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
@@ -25,7 +25,7 @@ pub(crate) struct StoredSource {
     pub(super) id: Name,
     pub(crate) workspace: WorkspaceId,
     pub(super) version: Version,
-    pub(super) kept: Kept,
+    pub(super) kept: SourceBody,
     checked: CheckedSource,
     created_at: Timestamp,
     changed_at: Timestamp,
@@ -38,7 +38,7 @@ impl StoredSource {
             let detail = "A stored webhook source cannot be read. Report `traceId` to the operator.";
             Problem::new(Code::StoreBroken, detail)
         };
-        let kept: Kept = item.body.to().map_err(|error| broken(&error))?;
+        let kept: SourceBody = item.body.to().map_err(|error| broken(&error))?;
         let checked = check_source(kept.document.get(), Format::Json, &Known::default());
         let checked = checked.map_err(|problems| broken(&format!("{} problems", problems.len())))?;
         Ok(StoredSource {
@@ -97,7 +97,7 @@ impl StoredSource {
     pub(crate) fn shown(&self) -> Result<api::WebhookSource, Problem> {
         let document = api::RawJson::from_text(self.kept.document.get().to_owned());
         let document = document.map_err(|error| Problem::new(Code::StoreBroken, error.to_string()))?;
-        let warnings = self.checked.warnings().iter().map(shown_problem).collect();
+        let warnings = self.checked.warnings().iter().map(document_problem_to_api).collect();
         Ok(api::WebhookSource { summary: self.summary(), document, warnings })
     }
 }

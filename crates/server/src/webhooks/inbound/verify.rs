@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::Sha256;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::Hooks;
+use super::InboundWebhooks;
 use super::source::StoredSource;
 
 /// Why verification failed: for the log and the metrics, never for the sender.
@@ -114,7 +114,7 @@ struct Secrets {
     unreadable: Vec<String>,
 }
 
-impl Hooks {
+impl InboundWebhooks {
     /// Verifies that the request is from `source`, unchanged, and recent.
     pub(super) async fn verify(
         &self,
@@ -167,10 +167,10 @@ impl Hooks {
 
     async fn read_secrets(&self, source: &StoredSource) -> Secrets {
         let document = source.source();
-        let hands = self.hands.of(&source.workspace);
+        let services = self.services.of(&source.workspace);
         let (mut secrets, mut absent) = (Secrets::default(), Vec::new());
         for name in &document.secrets {
-            match hands.get_secret(name).await {
+            match services.get_secret(name).await {
                 Ok(secret) => {
                     let secret = secret.into_value();
                     match Verifier::new(document.signature.clone(), &[&secret]) {

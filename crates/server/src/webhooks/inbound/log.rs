@@ -9,9 +9,9 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::ListInboundEvents;
 
-use super::Hooks;
+use super::InboundWebhooks;
 use super::outcome::{ActionResult, Outcome};
-use crate::errors::of_store;
+use crate::errors::problem_of_store;
 use crate::limits::WEBHOOKS_READ_AT_ONCE;
 
 /// Filter for events.
@@ -21,7 +21,7 @@ pub(crate) struct EventFilter {
     pub(crate) status: Option<ReceivedStatus>,
 }
 
-impl Hooks {
+impl InboundWebhooks {
     /// Events of a workspace before a position, newest first, and the position where the page ends.
     /// They are read a few at a time, because each comes with its body.
     pub(crate) async fn list_events(
@@ -38,16 +38,17 @@ impl Hooks {
                 Err(_) => return Ok((Vec::new(), None)),
             },
         };
-        let status = filter.status.map(status_named);
+        let status = filter.status.map(parse_status);
         let mut found = Vec::new();
         while found.len() < limit {
             let asked = (limit - found.len()).min(WEBHOOKS_READ_AT_ONCE);
             let (workspace, source) = (workspace.clone(), source.clone());
             let request = ListInboundEvents { workspace, source, status, before, limit: asked };
-            let hooks = self.book()?.list_inbound_events(request).await.map_err(|error| of_store(&error))?;
-            found.extend(hooks.iter().map(shown));
-            match hooks.last() {
-                Some(last) if hooks.len() == asked => before = Some(last.place),
+            let inbound =
+                self.book()?.list_inbound_events(request).await.map_err(|error| problem_of_store(&error))?;
+            found.extend(inbound.iter().map(shown));
+            match inbound.last() {
+                Some(last) if inbound.len() == asked => before = Some(last.place),
                 _ => return Ok((found, None)),
             }
         }
@@ -69,7 +70,7 @@ impl Hooks {
         };
         let source = Name::new("source name", source).map_err(|_| absent())?;
         let id = InboundEventId { workspace: workspace.clone(), source, event: event.to_owned() };
-        let found = self.book()?.find_inbound_event(&id).await.map_err(|error| of_store(&error))?;
+        let found = self.book()?.find_inbound_event(&id).await.map_err(|error| problem_of_store(&error))?;
         found.ok_or_else(absent)
     }
 
@@ -88,7 +89,7 @@ impl Hooks {
             change: "reprocessed".into(),
         };
         let note = JournalEntry::on_workspace(workspace.clone(), by, self.store.now(), what);
-        self.store.append_journal(vec![note]).await.map_err(|error| of_store(&error))?;
+        self.store.append_journal(vec![note]).await.map_err(|error| problem_of_store(&error))?;
         self.process_again(hook).await?;
         self.get_event(workspace, source, event).await
     }
@@ -131,12 +132,12 @@ pub(crate) fn shown(hook: &InboundEvent) -> api::ReceivedWebhookSummary {
         changed_at: hook.changed_at.to_string(),
         duplicates: hook.duplicates,
         attempts: hook.attempts,
-        outcome: outcome.map(shown_outcome),
+        outcome: outcome.map(outcome_to_api),
     }
 }
 
 /// Full form, with headers and body.
-pub(crate) fn shown_whole(hook: &InboundEvent) -> api::ReceivedWebhook {
+pub(crate) fn event_with_body_to_api(hook: &InboundEvent) -> api::ReceivedWebhook {
     api::ReceivedWebhook {
         summary: shown(hook),
         headers: hook.headers.to().unwrap_or_default(),
@@ -144,7 +145,7 @@ pub(crate) fn shown_whole(hook: &InboundEvent) -> api::ReceivedWebhook {
     }
 }
 
-fn shown_outcome(outcome: Outcome) -> api::WebhookOutcome {
+fn outcome_to_api(outcome: Outcome) -> api::WebhookOutcome {
     let actions = outcome.actions.into_iter().map(|action| api::WebhookActionOutcome {
         action: action.action,
         status: match action.result {
@@ -160,7 +161,7 @@ fn shown_outcome(outcome: Outcome) -> api::WebhookOutcome {
     api::WebhookOutcome { detail: outcome.detail, actions: actions.collect() }
 }
 
-fn status_named(status: ReceivedStatus) -> InboundEventStatus {
+fn parse_status(status: ReceivedStatus) -> InboundEventStatus {
     match status {
         ReceivedStatus::Received => InboundEventStatus::Received,
         ReceivedStatus::Applied => InboundEventStatus::Applied,

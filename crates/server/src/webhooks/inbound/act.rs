@@ -17,13 +17,13 @@ use hapax_engine::store::{FinishInboundEvent, StoreError};
 use hapax_engine::{Error, RunHandle};
 use serde_json::Value;
 
-use super::Hooks;
+use super::InboundWebhooks;
 use super::outcome::{ActionOutcome, ActionResult, Before, Outcome};
 use super::source::StoredSource;
-use crate::errors::{of_invalid, of_store, problem_of};
+use crate::errors::{problem_of, problem_of_invalid, problem_of_store};
 use crate::settling::settle;
 
-impl Hooks {
+impl InboundWebhooks {
     /// Executes the pending actions of `event` and records the outcome. If the store is
     /// unreachable, nothing is recorded: the event stays as it is, and is processed again.
     pub(super) async fn process(
@@ -32,9 +32,9 @@ impl Hooks {
         hook: &InboundEvent,
         event: Event,
     ) -> Result<InboundEventStatus, Problem> {
-        let earlier = Outcome::of_hook(hook);
+        let earlier = Outcome::from_event(hook);
         let outcome = match event.filtered {
-            Filtered::Held => Outcome::ignored("the filter of the source rejects it"),
+            Filtered::Rejected => Outcome::ignored("the filter of the source rejects it"),
             Filtered::Failed { why } => Outcome::failed(format!("the filter of the source failed: {why}")),
             Filtered::Passed => {
                 let mut outcome = Outcome::default();
@@ -55,18 +55,18 @@ impl Hooks {
         outcome: &Outcome,
     ) -> Result<InboundEventStatus, Problem> {
         let status = outcome.status();
-        let kept = Payload::of(outcome).map_err(|invalid| of_invalid(&invalid))?;
+        let kept = Payload::of(outcome).map_err(|invalid| problem_of_invalid(&invalid))?;
         let request =
             FinishInboundEvent { id: hook.id.clone(), attempts: hook.attempts, status, outcome: Some(kept) };
         let book = self.book()?;
-        if book.finish_event(request).await.map_err(|error| of_store(&error))? {
+        if book.finish_event(request).await.map_err(|error| problem_of_store(&error))? {
             let (workspace, source) = (&hook.id.workspace, hook.id.source.as_str());
             self.metrics.webhook(workspace, source, status.as_str());
             let event = hook.id.event.as_str();
             tracing::info!(%workspace, source, event, status = status.as_str(), "a webhook was processed");
             return Ok(status);
         }
-        let found = book.find_inbound_event(&hook.id).await.map_err(|error| of_store(&error))?;
+        let found = book.find_inbound_event(&hook.id).await.map_err(|error| problem_of_store(&error))?;
         Ok(found.map_or(status, |found| found.status))
     }
 
@@ -87,7 +87,7 @@ impl Hooks {
         let before = earlier.before(plan.kind, &name);
         let done = match (planned, before) {
             (_, Before::Done(done)) => return Ok(done.clone().because("it was done before")),
-            (Planned::Settle { key, .. }, Before::Kept { until }) if self.store.now() < until => {
+            (Planned::Settle { key, .. }, Before::KeptEarly { until }) if self.store.now() < until => {
                 self.look_for_kept(workspace, &key, until).await
             }
             (Planned::Settle { key, settlement, keep_for }, before) => {
@@ -127,7 +127,7 @@ impl Hooks {
             .because("it was kept for its promise, and used when the promise was created");
         Ok(match found.filter(|record| record.is_live(now)).map(|record| record.target) {
             Some(KeyTarget::Nothing) => waits_for(key, until),
-            Some(KeyTarget::Promise(promise)) => used.of_promise(promise),
+            Some(KeyTarget::Promise(promise)) => used.with_promise(promise),
             Some(KeyTarget::Run { .. }) | None => used,
         })
     }
@@ -153,9 +153,9 @@ impl Hooks {
         let applied = ActionOutcome::new("settle", ActionResult::Applied);
         let wish = SettleRequest::new(settlement);
         match settle(&self.engine, &self.metrics, workspace, promise, wish, keep_for, None).await {
-            Ok(SettlePromiseOutcome::Settled(promise)) => Ok(applied.of_promise(promise.id)),
+            Ok(SettlePromiseOutcome::Settled(promise)) => Ok(applied.with_promise(promise.id)),
             Ok(SettlePromiseOutcome::AlreadySettled(promise)) => {
-                Ok(applied.of_promise(promise.id).because("it already had this settlement"))
+                Ok(applied.with_promise(promise.id).because("it already had this settlement"))
             }
             Ok(SettlePromiseOutcome::KeptEarly { until }) => Ok(waits_for(key, until)),
             Err(Error::NoSuchPromise(_)) => {
@@ -181,7 +181,7 @@ impl Hooks {
             started = self.try_start(workspace, workflow, version, key, input).await;
         }
         let run = started?;
-        let applied = ActionOutcome::new("start", ActionResult::Applied).of_run(run.id());
+        let applied = ActionOutcome::new("start", ActionResult::Applied).with_run(run.id());
         Ok(match run.created {
             true => applied,
             false => applied.because("it was started before"),
@@ -224,7 +224,7 @@ impl Hooks {
             }));
         };
         let engine = self.engine.workspace(workspace.clone());
-        let applied = ActionOutcome::new("signal", ActionResult::Applied).of_run(run);
+        let applied = ActionOutcome::new("signal", ActionResult::Applied).with_run(run);
         match engine.signal_payload(run, name, Payload::of(payload)?, Some(id)).await {
             Ok(true) => Ok(applied),
             Ok(false) => Ok(applied.because("it was sent before")),

@@ -23,28 +23,28 @@ use hapax_engine::Engine;
 use hapax_engine::model::{Name, Timestamp, WorkspaceId};
 use hapax_engine::store::{Catalog, Store, WebhookStore};
 
-use crate::catalog_watcher::Looked;
+use crate::catalog_watcher::LastRead;
 use crate::definitions::Definitions;
 use crate::metrics::Metrics;
 use crate::rate_limit::FailedAuth;
 
 pub(crate) use change::Uploading;
 pub(crate) use intake::{Intake, Named, Sent};
-pub(crate) use log::{EventFilter, shown, shown_whole};
+pub(crate) use log::{EventFilter, event_with_body_to_api, shown};
 pub(crate) use verify::DISBELIEVED;
 
 use source::StoredSource;
 use verify::Decoy;
 
 /// Incoming webhooks of this node.
-pub(crate) struct Hooks {
+pub(crate) struct InboundWebhooks {
     engine: Engine,
     store: Arc<dyn Store>,
     definitions: Arc<Definitions>,
-    hands: Arc<HostServices>,
+    services: Arc<HostServices>,
     metrics: Arc<Metrics>,
     known: RwLock<Known>,
-    looked: Looked,
+    last_read: LastRead,
     /// Start of the next sweep.
     swept: Mutex<Option<(Timestamp, u64)>>,
     /// Failed verifications by address.
@@ -59,23 +59,23 @@ struct Known {
     by_name: HashMap<(WorkspaceId, String), Name>,
 }
 
-impl Hooks {
-    /// Incoming webhooks over this store; `hands` provide the secrets of sources.
+impl InboundWebhooks {
+    /// Incoming webhooks over this store; `services` provide the secrets of sources.
     pub(crate) fn new(
         engine: Engine,
         store: Arc<dyn Store>,
         definitions: Arc<Definitions>,
-        hands: Arc<HostServices>,
+        services: Arc<HostServices>,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
-        Arc::new(Hooks {
+        Arc::new(InboundWebhooks {
             engine,
             store,
             definitions,
-            hands,
+            services,
             metrics,
             known: RwLock::default(),
-            looked: Looked::default(),
+            last_read: LastRead::default(),
             swept: Mutex::default(),
             strangers: FailedAuth::default(),
             decoy: Decoy::default(),
@@ -94,8 +94,8 @@ impl Hooks {
     }
 }
 
-impl std::fmt::Debug for Hooks {
+impl std::fmt::Debug for InboundWebhooks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hooks").field("known", &self.count()).finish_non_exhaustive()
+        f.debug_struct("InboundWebhooks").field("known", &self.count()).finish_non_exhaustive()
     }
 }

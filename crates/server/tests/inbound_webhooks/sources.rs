@@ -7,8 +7,8 @@ use hapax_engine::store::{PutCatalogItem, PutOutcome};
 use hapax_server::limits::MAX_SOURCE_NAMES_PER_WORKSPACE;
 use serde_json::{Value, json};
 
-use super::shop::{SOURCES, STRIPE_SOURCE, Shop, hands, send, told};
-use super::support::{Kept, PATIENCE, PlannedStore, Setup, TestServer};
+use super::shop::{SOURCES, STRIPE_SOURCE, Shop, send, services, told};
+use super::support::{PATIENCE, PlannedStore, Setup, StoreKind, TestServer};
 
 const YAML: [(&str, &str); 1] = [("content-type", "application/yaml")];
 
@@ -183,8 +183,8 @@ async fn events_of_a_deleted_source_are_still_processed() {
 #[tokio::test]
 async fn a_source_is_known_on_other_nodes_soon() {
     let shop = Shop::open().await;
-    let setup = Setup { hands: hands(&shop.packed), clock: shop.clock.clone(), ..Setup::default() };
-    let other = TestServer::over(shop.server.store.clone(), Kept::Elsewhere, setup).await;
+    let setup = Setup { services: services(&shop.packed), clock: shop.clock.clone(), ..Setup::default() };
+    let other = TestServer::over(shop.server.store.clone(), StoreKind::Elsewhere, setup).await;
     let path = shop.source(STRIPE_SOURCE).await;
     let since = std::time::Instant::now();
     let paid = shop.paid("evt_1", "ch_1");
@@ -207,8 +207,8 @@ async fn a_node_that_could_not_look_for_two_minutes_misses_no_change() {
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     let store = PlannedStore::over(shop.server.store.clone());
-    let setup = Setup { hands: hands(&shop.packed), clock: shop.clock.clone(), ..Setup::default() };
-    let other = TestServer::over(store.clone(), Kept::Elsewhere, setup).await;
+    let setup = Setup { services: services(&shop.packed), clock: shop.clock.clone(), ..Setup::default() };
+    let other = TestServer::over(store.clone(), StoreKind::Elsewhere, setup).await;
     assert_eq!(told(&send(&other, &path, &shop.paid("evt_1", "ch_1")).await), (200, "unmatched".into()));
     store.set_away(true);
     let deleted = shop.server.delete(&format!("{SOURCES}/stripe-payments?reason=it%20leaked"), &[]).await;

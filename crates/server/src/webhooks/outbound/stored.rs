@@ -14,7 +14,7 @@ const TARGET: &str = "webhook.";
 
 /// Stored part of a subscription, without its times. Its secret is sealed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct SubscriptionBody {
     pub(super) name: String,
     pub(super) url: String,
     pub(super) events: BTreeSet<WebhookEvent>,
@@ -47,7 +47,7 @@ pub(crate) struct Subscription {
     pub(crate) version: Version,
     pub(super) created_at: Timestamp,
     pub(super) changed_at: Timestamp,
-    pub(super) kept: Kept,
+    pub(super) kept: SubscriptionBody,
 }
 
 impl Subscription {

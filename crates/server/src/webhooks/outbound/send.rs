@@ -62,7 +62,7 @@ impl Subscriptions {
             return Err(Failure::permanent(why).with_code("subscription_disabled"));
         }
         delivery.hold().ensure_still_held()?;
-        let message = MessageId::of_key(subscription.workspace.as_str(), delivery.id());
+        let message = MessageId::from_key(subscription.workspace.as_str(), delivery.id());
         match self.send(subscription, &message, body, delivery.hold()).await.verdict {
             Verdict::Delivered => Ok(()),
             Verdict::Again { why, asked } => {

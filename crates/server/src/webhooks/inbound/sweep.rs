@@ -9,23 +9,24 @@ use hapax_documents::evaluate_fairly;
 use hapax_engine::model::{InboundEvent, InboundEventStatus, Payload, Timestamp};
 use hapax_engine::store::{FinishInboundEvent, ListUnprocessedEvents};
 
-use super::Hooks;
+use super::InboundWebhooks;
 use super::outcome::Outcome;
-use crate::errors::{of_invalid, of_store};
+use crate::errors::{problem_of_invalid, problem_of_store};
 use crate::limits::{
     LONGEST_WEBHOOK_PAUSE, MAX_WEBHOOK_SWEEPS, SWEEP_WEBHOOKS_AFTER, SWEEP_WEBHOOKS_AT_ONCE,
     SWEEP_WEBHOOKS_EVERY,
 };
 
-impl Hooks {
+impl InboundWebhooks {
     /// Sweeps for as long as the server lives.
-    pub(crate) async fn keep_sweeping(this: Weak<Self>) {
+    pub(crate) async fn keep_sweeping(this: Weak<Self>, pass: impl Fn()) {
         loop {
             tokio::time::sleep(SWEEP_WEBHOOKS_EVERY).await;
-            let Some(hooks) = this.upgrade() else { return };
-            if let Err(problem) = hooks.sweep().await {
+            let Some(inbound) = this.upgrade() else { return };
+            if let Err(problem) = inbound.sweep().await {
                 tracing::warn!(%problem, "looking for unprocessed webhooks failed; trying again");
             }
+            pass();
         }
     }
 
@@ -39,7 +40,7 @@ impl Hooks {
         let after = *self.swept.lock().expect("no holder panics");
         let (before, limit) = (now.minus(SWEEP_WEBHOOKS_AFTER), SWEEP_WEBHOOKS_AT_ONCE);
         let waiting = book.list_unprocessed_events(ListUnprocessedEvents { before, after, limit }).await;
-        let waiting = waiting.map_err(|error| of_store(&error))?;
+        let waiting = waiting.map_err(|error| problem_of_store(&error))?;
         let (is_last, mut processed) = (waiting.len() < limit, 0);
         for hook in waiting {
             *self.swept.lock().expect("no holder panics") = Some((hook.received_at, hook.place));
@@ -70,11 +71,11 @@ impl Hooks {
         if attempts >= MAX_WEBHOOK_SWEEPS {
             return self.finish(hook, &why).await.map(drop);
         }
-        let outcome = Some(Payload::of(&why).map_err(|invalid| of_invalid(&invalid))?);
+        let outcome = Some(Payload::of(&why).map_err(|invalid| problem_of_invalid(&invalid))?);
         let (id, attempts, status) = (hook.id.clone(), hook.attempts, InboundEventStatus::Received);
         let written = self.book()?.finish_event(FinishInboundEvent { id, attempts, status, outcome }).await;
         // If the write was refused, another node has processed it.
-        written.map(drop).map_err(|error| of_store(&error))
+        written.map(drop).map_err(|error| problem_of_store(&error))
     }
 
     /// Processes an event with the current source, enabled or not.
@@ -82,8 +83,8 @@ impl Hooks {
         self: &Arc<Self>,
         hook: InboundEvent,
     ) -> Result<InboundEventStatus, Problem> {
-        let (hooks, again) = (self.clone(), hook.clone());
-        match tokio::spawn(async move { hooks.read_and_process(&again).await }).await {
+        let (inbound, again) = (self.clone(), hook.clone());
+        match tokio::spawn(async move { inbound.read_and_process(&again).await }).await {
             Ok(processed) => processed,
             // It would panic again; a person will find it in the list.
             Err(_) => self.finish(&hook, &Outcome::failed("the server failed; its log has the cause")).await,

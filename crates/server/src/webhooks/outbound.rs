@@ -1,9 +1,9 @@
 //! Outgoing webhook subscriptions: kept in the catalog, known to the engine on every node.
 
 mod change;
-mod kept;
 mod send;
 mod settled;
+mod stored;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, RwLock, Weak};
@@ -17,14 +17,14 @@ use hapax_engine::{Engine, Error};
 use hapax_webhooks::limits::{LONGEST_PAUSE, MAX_DELIVERY_ATTEMPTS};
 use serde_json::value::RawValue;
 
-use crate::catalog_watcher::{CatalogWatcher, Looked};
+use crate::catalog_watcher::{CatalogWatcher, LastRead};
 use crate::egress_policy::EgressPolicy;
-use crate::errors::{of_store, problem_of};
+use crate::errors::{problem_of, problem_of_store};
 use crate::limits::{BURY_DELETED_FOR, DELIVERIES_AT_ONCE, WEBHOOK_TIMEOUT};
 use crate::sealing::Sealer;
 
-pub(crate) use kept::{Subscription, subscription_of};
 pub(crate) use settled::Deliveries;
+pub(crate) use stored::{Subscription, subscription_of};
 
 /// All subscriptions that this node knows.
 pub(crate) struct Subscriptions {
@@ -34,7 +34,7 @@ pub(crate) struct Subscriptions {
     outgoing: EgressPolicy,
     sealer: Sealer,
     known: RwLock<Known>,
-    looked: Looked,
+    last_read: LastRead,
 }
 
 #[derive(Default)]
@@ -59,9 +59,9 @@ impl Subscriptions {
             outgoing,
             sealer,
             known: RwLock::default(),
-            looked: Looked::default(),
+            last_read: LastRead::default(),
         });
-        let announcer = Arc::new(Told(Arc::downgrade(&subscriptions)));
+        let announcer = Arc::new(SubscriptionAnnouncer(Arc::downgrade(&subscriptions)));
         if !subscriptions.engine.set_announcer(announcer) {
             tracing::warn!("the engine has another announcer; subscriptions of this server receive nothing");
         }
@@ -88,7 +88,7 @@ impl Subscriptions {
     /// The current subscription in the store, in any workspace.
     async fn read(&self, id: &Name) -> Result<Option<Arc<Subscription>>, Problem> {
         let item = self.catalog().find_item(CatalogKind::Subscription, id).await;
-        item.map_err(|error| of_store(&error))?.map(|item| self.learn(&item)).transpose()
+        item.map_err(|error| problem_of_store(&error))?.map(|item| self.learn(&item)).transpose()
     }
 
     /// Subscriptions of a workspace after `after`, in the order of their ids, and whether there may
@@ -106,7 +106,7 @@ impl Subscriptions {
             after,
             limit,
         };
-        let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+        let items = self.catalog().list_items(request).await.map_err(|error| problem_of_store(&error))?;
         let next = items.last().filter(|_| items.len() == limit).map(|last| last.id.clone());
         let found: Result<Vec<_>, Problem> = items.iter().map(|item| self.learn(item)).collect();
         Ok((found?.into_iter().filter(|one| !one.is_deleted()).collect(), next))
@@ -186,15 +186,15 @@ impl CatalogWatcher for Subscriptions {
         &*self.store
     }
 
-    fn looked(&self) -> &Looked {
-        &self.looked
+    fn last_read(&self) -> &LastRead {
+        &self.last_read
     }
 
     async fn take(&self, item: &CatalogItem) -> Result<(), Problem> {
         self.learn(item).map(drop)
     }
 
-    fn tidy(&self) {
+    fn after_read(&self) {
         self.forget_buried();
     }
 }
@@ -212,9 +212,9 @@ impl Known {
 }
 
 /// The engine's view of subscribers.
-struct Told(Weak<Subscriptions>);
+struct SubscriptionAnnouncer(Weak<Subscriptions>);
 
-impl Announcer for Told {
+impl Announcer for SubscriptionAnnouncer {
     fn subscribers(&self, workspace: &WorkspaceId) -> Subscribers {
         let Some(subscriptions) = self.0.upgrade() else { return Subscribers::default() };
         let known = subscriptions.known.read().expect("no holder panics");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::shop::{EVENTS, SOURCES, STRIPE_SOURCE, Shop, acme, payment, told};
 use super::signing::{STRIPE, stripe};
-use super::support::{Kept, Setup, TestServer};
+use super::support::{Setup, StoreKind, TestServer};
 
 /// Longer than the receiving task needs to process a webhook.
 const LATER: Duration = Duration::from_secs(11);
@@ -151,9 +151,12 @@ async fn two_nodes_that_sweep_at_once_do_it_once() {
     let path = shop
         .source("{ name: s, preset: stripe, secrets: ['secret://stripe-webhook'], actions: [{ start: { workflow: pack } }] }")
         .await;
-    let setup =
-        Setup { hands: super::shop::hands(&shop.packed), clock: shop.clock.clone(), ..Setup::default() };
-    let other = TestServer::over(store.clone(), Kept::Elsewhere, setup).await;
+    let setup = Setup {
+        services: super::shop::services(&shop.packed),
+        clock: shop.clock.clone(),
+        ..Setup::default()
+    };
+    let other = TestServer::over(store.clone(), StoreKind::Elsewhere, setup).await;
     store.lose_outcomes(true);
     for event in 0..5 {
         assert_eq!(shop.send(&path, &shop.paid(&format!("evt_{event}"), "ch_1")).await.status, 202);

@@ -18,7 +18,7 @@ impl PlannedStore {
         self.loses_outcomes.store(loses, Ordering::SeqCst);
     }
 
-    fn hooks(&self) -> StoreResult<&dyn WebhookStore> {
+    fn store(&self) -> StoreResult<&dyn WebhookStore> {
         Ok(self.behind()?.webhook_store().expect("it keeps webhooks"))
     }
 }
@@ -26,32 +26,32 @@ impl PlannedStore {
 #[async_trait]
 impl WebhookStore for PlannedStore {
     async fn receive_event(&self, hook: NewInboundEvent) -> StoreResult<ReceiveOutcome> {
-        self.hooks()?.receive_event(hook).await
+        self.store()?.receive_event(hook).await
     }
 
     async fn finish_event(&self, request: FinishInboundEvent) -> StoreResult<bool> {
         match self.loses_outcomes.load(Ordering::SeqCst) {
             true => Err(StoreError::Unavailable("planned".into())),
-            false => self.hooks()?.finish_event(request).await,
+            false => self.store()?.finish_event(request).await,
         }
     }
 
     async fn find_inbound_event(&self, id: &InboundEventId) -> StoreResult<Option<InboundEvent>> {
-        self.hooks()?.find_inbound_event(id).await
+        self.store()?.find_inbound_event(id).await
     }
 
     async fn list_inbound_events(&self, request: ListInboundEvents) -> StoreResult<Vec<InboundEvent>> {
-        self.hooks()?.list_inbound_events(request).await
+        self.store()?.list_inbound_events(request).await
     }
 
     async fn list_unprocessed_events(
         &self,
         request: ListUnprocessedEvents,
     ) -> StoreResult<Vec<InboundEvent>> {
-        self.hooks()?.list_unprocessed_events(request).await
+        self.store()?.list_unprocessed_events(request).await
     }
 
     async fn purge_inbound_events(&self, before: Timestamp, limit: usize) -> StoreResult<usize> {
-        self.hooks()?.purge_inbound_events(before, limit).await
+        self.store()?.purge_inbound_events(before, limit).await
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::shop::{STRIPE_SOURCE, events, hands, order, order_workflow, payment, send, told, upload};
+use super::shop::{STRIPE_SOURCE, events, order, order_workflow, payment, send, services, told, upload};
 use super::signing::{SECRETS, STRIPE, stripe};
 use super::support::TestServer;
 
@@ -35,14 +35,14 @@ async fn an_order_is_paid_once(server: &TestServer, packed: &Arc<AtomicUsize>) {
 #[tokio::test]
 async fn on_sqlite_an_order_is_paid_once() {
     let packed = Arc::default();
-    let server = TestServer::sqlite_with(hands(&packed)).await;
+    let server = TestServer::sqlite_with(services(&packed)).await;
     an_order_is_paid_once(&server, &packed).await;
 }
 
 #[tokio::test]
 async fn on_postgres_an_order_is_paid_once() {
     let packed = Arc::default();
-    let server = TestServer::postgres_with(hands(&packed)).await;
+    let server = TestServer::postgres_with(services(&packed)).await;
     an_order_is_paid_once(&server, &packed).await;
 }
 
@@ -50,8 +50,8 @@ async fn on_postgres_an_order_is_paid_once() {
 #[tokio::test]
 async fn a_source_made_on_one_node_is_believed_on_another_at_once() {
     let packed = Arc::default();
-    let first = TestServer::postgres_with(hands(&packed)).await;
-    let second = first.another_node_with(hands(&packed)).await;
+    let first = TestServer::postgres_with(services(&packed)).await;
+    let second = first.another_node_with(services(&packed)).await;
     let path = upload(&first, STRIPE_SOURCE).await;
     let paid = stripe(&payment("evt_1", "ch_1"), STRIPE, first.store.now());
     let answer = send(&second, &path, &paid).await;
@@ -63,8 +63,8 @@ async fn a_source_made_on_one_node_is_believed_on_another_at_once() {
 #[tokio::test]
 async fn a_source_replaced_on_one_node_believes_its_new_secret_on_another_at_once() {
     let packed = Arc::default();
-    let first = TestServer::postgres_with(hands(&packed)).await;
-    let second = first.another_node_with(hands(&packed)).await;
+    let first = TestServer::postgres_with(services(&packed)).await;
+    let second = first.another_node_with(services(&packed)).await;
     let path = upload(&first, STRIPE_SOURCE).await;
     let signed = |event: &str, secret: &str| stripe(&payment(event, event), secret, first.store.now());
     assert_eq!(told(&send(&second, &path, &signed("evt_1", STRIPE)).await), (200, "unmatched".into()));

@@ -278,7 +278,7 @@ async fn secrets_sealed_with_an_older_key_are_still_opened() {
     let (id, secret) = subscribe(&server, &receiver.url(), &["run.completed"]).await;
     let sealing_keys = vec![SealingKey::from_secret(&[7; 32]).unwrap()];
     let setup = Setup { sealing_keys, ..Setup::default() };
-    let kept = super::support::Kept::Elsewhere;
+    let kept = super::support::StoreKind::Elsewhere;
     let next = TestServer::over(server.store.clone(), kept, setup).await;
     let test = async |server: &TestServer| {
         server.post(&format!("{SUBSCRIPTIONS}/{id}/test"), &json!({}), &[]).await.json()

@@ -53,13 +53,13 @@ impl Secrets for Safe {
     }
 }
 
-/// The hands of a shop; `packed` counts how often a parcel was packed.
-pub fn hands(packed: &Arc<AtomicUsize>) -> HostServices {
-    hands_with(packed, Safe::full())
+/// Host services of a shop; `packed` counts how often a parcel was packed.
+pub fn services(packed: &Arc<AtomicUsize>) -> HostServices {
+    services_with(packed, Safe::full())
 }
 
 /// The same, with a safe that the test may jam.
-pub fn hands_with(packed: &Arc<AtomicUsize>, safe: Arc<Safe>) -> HostServices {
+pub fn services_with(packed: &Arc<AtomicUsize>, safe: Arc<Safe>) -> HostServices {
     let packed = packed.clone();
     HostServices::new().secrets(safe).task("pack", move |call| {
         packed.fetch_add(1, Ordering::SeqCst);
@@ -78,7 +78,7 @@ pub struct Shop {
 impl Shop {
     pub async fn open() -> Self {
         let (packed, clock) = (Arc::default(), Arc::new(ManualClock::default()));
-        let setup = Setup { hands: hands(&packed), clock: clock.clone(), ..Setup::default() };
+        let setup = Setup { services: services(&packed), clock: clock.clone(), ..Setup::default() };
         let server = TestServer::memory_with(setup).await;
         Shop { server, clock, packed }.set_up().await
     }
@@ -86,8 +86,11 @@ impl Shop {
     /// With a safe that the test may jam.
     pub async fn with_safe() -> (Self, Arc<Safe>) {
         let (packed, clock, safe) = (Arc::default(), Arc::new(ManualClock::default()), Safe::full());
-        let setup =
-            Setup { hands: hands_with(&packed, safe.clone()), clock: clock.clone(), ..Setup::default() };
+        let setup = Setup {
+            services: services_with(&packed, safe.clone()),
+            clock: clock.clone(),
+            ..Setup::default()
+        };
         let server = TestServer::memory_with(setup).await;
         (Shop { server, clock, packed }.set_up().await, safe)
     }
@@ -95,7 +98,7 @@ impl Shop {
     /// On a store that loses what the test wants lost.
     pub async fn planned() -> (Self, Arc<PlannedStore>) {
         let (packed, clock) = (Arc::default(), Arc::new(ManualClock::default()));
-        let setup = Setup { hands: hands(&packed), clock: clock.clone(), ..Setup::default() };
+        let setup = Setup { services: services(&packed), clock: clock.clone(), ..Setup::default() };
         let (server, store) = TestServer::planned_with(setup).await;
         (Shop { server, clock, packed }.set_up().await, store)
     }

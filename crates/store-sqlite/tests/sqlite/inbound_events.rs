@@ -83,22 +83,22 @@ async fn what_became_of_an_event_is_written_once_per_attempt() {
 async fn events_are_listed_newest_first_and_forgotten_when_they_are_old_and_done() {
     let place = Place::new();
     let store = place.open().await;
-    let mut hooks = Vec::new();
+    let mut events = Vec::new();
     for name in ["a", "b", "c", "d"] {
-        hooks.push(receive(&store, event(name)).await);
+        events.push(receive(&store, event(name)).await);
         place.clock.advance(Duration::from_millis(1));
     }
-    let other = InboundEventId { source: source("github"), ..hooks[0].id.clone() };
+    let other = InboundEventId { source: source("github"), ..events[0].id.clone() };
     let other = receive(&store, NewInboundEvent { id: other, ..event("a") }).await;
-    assert!(store.finish_event(finish(&hooks[0].id, 0, InboundEventStatus::Applied)).await.unwrap());
-    assert!(store.finish_event(finish(&hooks[2].id, 0, InboundEventStatus::Unmatched)).await.unwrap());
+    assert!(store.finish_event(finish(&events[0].id, 0, InboundEventStatus::Applied)).await.unwrap());
+    assert!(store.finish_event(finish(&events[2].id, 0, InboundEventStatus::Unmatched)).await.unwrap());
     let list = async |source: Option<&str>, status, before, limit| {
-        let source = source.map(crate::hooks::source);
+        let source = source.map(crate::inbound_events::source);
         let request = ListInboundEvents { workspace: workspace(), source, status, before, limit };
         let found = store.list_inbound_events(request).await.unwrap();
         found.iter().map(|hook| hook.place).collect::<Vec<_>>()
     };
-    let places: Vec<u64> = hooks.iter().map(|hook| hook.place).collect();
+    let places: Vec<u64> = events.iter().map(|hook| hook.place).collect();
     assert_eq!(list(None, None, None, 2).await, [other.place, places[3]]);
     assert_eq!(list(None, None, Some(places[3]), 9).await, [places[2], places[1], places[0]]);
     assert_eq!(list(Some("github"), None, None, 9).await, [other.place]);
@@ -114,8 +114,8 @@ async fn events_are_listed_newest_first_and_forgotten_when_they_are_old_and_done
     };
     assert_eq!(waiting(store.now(), 9).await, [places[1], places[3]]);
     assert_eq!(waiting(store.now(), 1).await, [places[1]]);
-    assert_eq!(waiting(hooks[3].received_at, 9).await, [places[1]]);
-    assert_eq!(store.purge_inbound_events(hooks[2].received_at, 9).await.unwrap(), 1);
+    assert_eq!(waiting(events[3].received_at, 9).await, [places[1]]);
+    assert_eq!(store.purge_inbound_events(events[2].received_at, 9).await.unwrap(), 1);
     assert_eq!(
         store.purge_inbound_events(store.now(), 9).await.unwrap(),
         1,

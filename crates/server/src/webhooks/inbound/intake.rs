@@ -13,11 +13,11 @@ use hapax_engine::model::{InboundEvent, InboundEventId, InboundEventStatus, Name
 use hapax_engine::store::{NewInboundEvent, ReceiveOutcome};
 use http::HeaderMap;
 
-use super::Hooks;
+use super::InboundWebhooks;
 use super::source::StoredSource;
 use super::verify::{DecoyDigest, Disbelieved};
 use crate::answer::Refused;
-use crate::errors::{of_invalid, of_store};
+use crate::errors::{problem_of_invalid, problem_of_store};
 use crate::limits::{MAX_WEBHOOK_BYTES, PROCESS_WEBHOOK_WITHIN, WEBHOOK_RETRY_AFTER_SECONDS};
 use crate::strict_json::read_pieces;
 
@@ -54,7 +54,7 @@ pub(crate) enum Intake {
     Challenged(String),
 }
 
-impl Hooks {
+impl InboundWebhooks {
     /// Finds the source that an address names, before the body is read. If another node has just
     /// created the source, it is read from the store. If the store is unreachable, that is a server
     /// error and not a 404.
@@ -193,12 +193,13 @@ impl Hooks {
         let headers = visible_headers(sent.headers).map_err(|unreadable| cannot_be_read(&unreadable))?;
         let id = InboundEventId {
             workspace: source.workspace.clone(),
-            source: Name::new("source name", source.name()).map_err(|invalid| of_invalid(&invalid))?,
+            source: Name::new("source name", source.name())
+                .map_err(|invalid| problem_of_invalid(&invalid))?,
             event: event.id.clone(),
         };
-        let headers = Payload::of(&headers).map_err(|invalid| of_invalid(&invalid))?;
+        let headers = Payload::of(&headers).map_err(|invalid| problem_of_invalid(&invalid))?;
         let new = NewInboundEvent { id, headers, body: sent.body.to_vec() };
-        self.book()?.receive_event(new).await.map_err(|error| of_store(&error))
+        self.book()?.receive_event(new).await.map_err(|error| problem_of_store(&error))
     }
 
     /// Processes the event now if that is quick. Otherwise it continues without the sender, and the
@@ -209,8 +210,8 @@ impl Hooks {
         hook: InboundEvent,
         event: Event,
     ) -> ReceiptStatus {
-        let hooks = self.clone();
-        let task = tokio::spawn(async move { hooks.process(&source, &hook, event).await });
+        let inbound = self.clone();
+        let task = tokio::spawn(async move { inbound.process(&source, &hook, event).await });
         match tokio::time::timeout(PROCESS_WEBHOOK_WITHIN, task).await {
             Ok(Ok(Ok(status))) => receipt_of(status),
             // It is stored, and the sweeper will process it.

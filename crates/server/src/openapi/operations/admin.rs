@@ -4,8 +4,8 @@ use hapax_api as api;
 use hapax_api::Code;
 
 use crate::openapi::operation::{Group, get, post};
+use crate::routes::admin::{CredentialList, InWorkspace};
 use crate::routes::doubts::PageOf;
-use crate::routes::setup::{CredentialList, InWorkspace};
 
 pub(super) fn group() -> Group {
     let operations = vec![
@@ -53,5 +53,5 @@ pub(super) fn group() -> Group {
     ];
     let about =
         "A workspace separates one team or tenant from another. A credential has a role in one workspace.";
-    Group { tag: "Workspaces and credentials", about, examples: "setup", operations }
+    Group { tag: "Workspaces and credentials", about, examples: "admin", operations }
 }

@@ -15,9 +15,9 @@ use hapax_outgoing::{Refusal, Request};
 use hapax_webhooks::SigningSecret;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::kept::{Kept, OldSecret, place_of};
+use super::stored::{OldSecret, SubscriptionBody, place_of};
 use super::{Subscription, Subscriptions};
-use crate::errors::of_store;
+use crate::errors::problem_of_store;
 use crate::limits::{
     MAX_DESCRIPTION_CHARS, MAX_SECRET_OVERLAP, MAX_SUBSCRIPTIONS, MAX_SUBSCRIPTIONS_PER_WORKSPACE,
     MAX_WEBHOOK_URL_CHARS, SECRET_OVERLAP,
@@ -40,7 +40,7 @@ impl Subscriptions {
         let id = fresh_id()?;
         let signing = asked.signing.unwrap_or_default();
         let fresh = self.fresh_secret(&place_of(workspace, &id), signing)?;
-        let kept = Kept {
+        let kept = SubscriptionBody {
             name: asked.name,
             url: asked.url,
             events: BTreeSet::from_iter(asked.events),
@@ -60,7 +60,7 @@ impl Subscriptions {
             note: Some(self.note(workspace, by, &id, "created")),
             id,
         };
-        match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+        match self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))? {
             PutOutcome::Put(item) => Ok((self.learn(&item)?, fresh.shown)),
             PutOutcome::NameTaken(other) => Err(name_taken(&other.id)),
             other @ (PutOutcome::Exists(_) | PutOutcome::Stale(_) | PutOutcome::Missing) => {
@@ -92,7 +92,7 @@ impl Subscriptions {
         };
         let fresh = self.fresh_secret(&found.place(), signing)?;
         let until = self.store.now().plus(overlap).as_millis();
-        let rotate = |_, kept: &mut Kept| {
+        let rotate = |_, kept: &mut SubscriptionBody| {
             let old = std::mem::replace(&mut kept.secret, fresh.sealed.clone());
             kept.public_key.clone_from(&fresh.public_key);
             kept.old_secret = (!overlap.is_zero()).then_some(OldSecret { secret: old, until });
@@ -120,7 +120,7 @@ impl Subscriptions {
             Some(reason) => format!("{}: {reason}", verb_of(asked)),
             None => verb_of(asked).to_owned(),
         };
-        let patch = |_, kept: &mut Kept| {
+        let patch = |_, kept: &mut SubscriptionBody| {
             let before = kept.clone();
             apply(kept, asked);
             *kept != before
@@ -141,7 +141,7 @@ impl Subscriptions {
             check_text("query:reason", reason, MAX_DESCRIPTION_CHARS)?;
         }
         let what = reason.map_or("deleted".into(), |reason| format!("deleted: {reason}"));
-        let delete = |_, kept: &mut Kept| {
+        let delete = |_, kept: &mut SubscriptionBody| {
             let is_news = kept.state != SubscriptionStatus::Deleted;
             if is_news {
                 kept.state = SubscriptionStatus::Deleted;
@@ -156,7 +156,7 @@ impl Subscriptions {
     pub(super) async fn disable_for_good(&self, subscription: &Subscription, why: &str) {
         let by = Actor::new(format!("receiver of {}", subscription.id), Rank::Operator);
         let (workspace, id) = (&subscription.workspace, subscription.id.as_str());
-        let disable = |seen: Version, kept: &mut Kept| {
+        let disable = |seen: Version, kept: &mut SubscriptionBody| {
             // If it was changed since, a person has handled it; the next delivery shows if that
             // helped.
             let is_as_it_was = seen == subscription.version && kept.state == SubscriptionStatus::Enabled;
@@ -182,7 +182,7 @@ impl Subscriptions {
         expected: Option<Version>,
         by: Actor,
         what: &str,
-        change: impl Fn(Version, &mut Kept) -> bool,
+        change: impl Fn(Version, &mut SubscriptionBody) -> bool,
     ) -> Result<Arc<Subscription>, Problem> {
         for _ in 0..TRIES {
             let found = self.get(workspace, id).await?;
@@ -210,7 +210,7 @@ impl Subscriptions {
                 expected: Some(found.version),
                 note: Some(self.note(workspace, by.clone(), &found.id, what)),
             };
-            match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+            match self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))? {
                 PutOutcome::Put(item) => return self.learn(&item),
                 PutOutcome::NameTaken(other) => return Err(name_taken(&other.id)),
                 PutOutcome::Stale(_) | PutOutcome::Exists(_) | PutOutcome::Missing => {}
@@ -279,7 +279,7 @@ impl Subscriptions {
 }
 
 /// The subscription as a create request would describe it, with the changes applied.
-fn merged(kept: &Kept, asked: &api::ChangeSubscription) -> api::CreateSubscription {
+fn merged(kept: &SubscriptionBody, asked: &api::ChangeSubscription) -> api::CreateSubscription {
     let mut changed = kept.clone();
     apply(&mut changed, asked);
     api::CreateSubscription {
@@ -291,7 +291,7 @@ fn merged(kept: &Kept, asked: &api::ChangeSubscription) -> api::CreateSubscripti
     }
 }
 
-fn apply(kept: &mut Kept, asked: &api::ChangeSubscription) {
+fn apply(kept: &mut SubscriptionBody, asked: &api::ChangeSubscription) {
     if let Some(name) = &asked.name {
         kept.name.clone_from(name);
     }
@@ -357,8 +357,8 @@ fn fresh_id() -> Result<Name, Problem> {
     Ok(Name::new("subscription id", &format!("sub_{hex}")).expect("hex digits are a plain word"))
 }
 
-fn body_of(kept: &Kept) -> Result<Payload, Problem> {
-    Payload::of(kept).map_err(|invalid| crate::errors::of_invalid(&invalid))
+fn body_of(kept: &SubscriptionBody) -> Result<Payload, Problem> {
+    Payload::of(kept).map_err(|invalid| crate::errors::problem_of_invalid(&invalid))
 }
 
 fn no_random(error: impl std::fmt::Display) -> Problem {

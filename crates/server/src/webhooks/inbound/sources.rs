@@ -8,12 +8,12 @@ use hapax_engine::model::{CatalogItem, CatalogKind, Name, WorkspaceId};
 use hapax_engine::store::{ListCatalogItems, Store};
 
 use super::source::StoredSource;
-use super::{Hooks, Known};
-use crate::catalog_watcher::{CatalogWatcher, Looked};
-use crate::errors::of_store;
+use super::{InboundWebhooks, Known};
+use crate::catalog_watcher::{CatalogWatcher, LastRead};
+use crate::errors::problem_of_store;
 use crate::limits::CATALOG_OVERLAP;
 
-impl Hooks {
+impl InboundWebhooks {
     /// Number of sources known here.
     pub(crate) fn count(&self) -> usize {
         self.known.read().expect("no holder panics").by_id.values().filter(|one| !one.is_deleted()).count()
@@ -53,14 +53,14 @@ impl Hooks {
             return Ok(None);
         }
         let item = self.catalog().find_named_item(workspace, CatalogKind::Source, name).await;
-        item.map_err(|error| of_store(&error))?.map(|item| self.learn(&item)).transpose()
+        item.map_err(|error| problem_of_store(&error))?.map(|item| self.learn(&item)).transpose()
     }
 
     /// The source with this id, in any workspace, read from the store, even if it is deleted.
     pub(super) async fn find_source_by_id(&self, id: &str) -> Result<Option<Arc<StoredSource>>, Problem> {
         let Ok(id) = Name::new("source id", id) else { return Ok(None) };
         let item = self.catalog().find_item(CatalogKind::Source, &id).await;
-        item.map_err(|error| of_store(&error))?.map(|item| self.learn(&item)).transpose()
+        item.map_err(|error| problem_of_store(&error))?.map(|item| self.learn(&item)).transpose()
     }
 
     /// Sources of a workspace after `after`, in the order of their ids, and where the next page begins. Deleted ones are left out, so a page
@@ -78,7 +78,7 @@ impl Hooks {
             after,
             limit,
         };
-        let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+        let items = self.catalog().list_items(request).await.map_err(|error| problem_of_store(&error))?;
         let next = items.last().filter(|_| items.len() == limit).map(|last| last.id.clone());
         let found: Result<Vec<_>, Problem> = items.iter().map(|item| self.learn(item)).collect();
         Ok((found?.into_iter().filter(|one| !one.is_deleted()).collect(), next))
@@ -112,22 +112,22 @@ impl Hooks {
 }
 
 #[async_trait]
-impl CatalogWatcher for Hooks {
+impl CatalogWatcher for InboundWebhooks {
     const KIND: CatalogKind = CatalogKind::Source;
 
     fn store(&self) -> &dyn Store {
         &*self.store
     }
 
-    fn looked(&self) -> &Looked {
-        &self.looked
+    fn last_read(&self) -> &LastRead {
+        &self.last_read
     }
 
     async fn take(&self, item: &CatalogItem) -> Result<(), Problem> {
         self.learn(item).map(drop)
     }
 
-    fn tidy(&self) {
+    fn after_read(&self) {
         self.forget_buried();
     }
 }

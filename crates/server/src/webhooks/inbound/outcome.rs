@@ -66,7 +66,7 @@ pub(super) enum Before<'a> {
         may_keep: bool,
     },
     /// Kept for a promise that did not exist.
-    Kept {
+    KeptEarly {
         /// Expiry of the kept settlement.
         until: Timestamp,
     },
@@ -76,7 +76,7 @@ pub(super) enum Before<'a> {
 
 impl Outcome {
     /// Outcome of earlier processing; empty if there was none.
-    pub(super) fn of_hook(hook: &InboundEvent) -> Self {
+    pub(super) fn from_event(hook: &InboundEvent) -> Self {
         let known = hook.outcome.as_ref().and_then(|outcome| outcome.to().ok());
         known.unwrap_or_default()
     }
@@ -91,7 +91,7 @@ impl Outcome {
             return Before::Done(done);
         }
         if let Some(until) = known().filter(is_it).find_map(|one| one.kept_until) {
-            return Before::Kept { until: Timestamp::from_millis(until) };
+            return Before::KeptEarly { until: Timestamp::from_millis(until) };
         }
         let is_settled = |one: &ActionOutcome| {
             one.action == "settle" && matches!(one.result, ActionResult::Applied | ActionResult::Unmatched)
@@ -169,13 +169,13 @@ impl ActionOutcome {
     }
 
     #[must_use]
-    pub(super) fn of_promise(mut self, promise: impl ToString) -> Self {
+    pub(super) fn with_promise(mut self, promise: impl ToString) -> Self {
         self.promise_id = Some(promise.to_string());
         self
     }
 
     #[must_use]
-    pub(super) fn of_run(mut self, run: impl ToString) -> Self {
+    pub(super) fn with_run(mut self, run: impl ToString) -> Self {
         self.run_id = Some(run.to_string());
         self
     }
@@ -229,7 +229,7 @@ mod tests {
         let actions =
             vec![settled(ActionResult::Unmatched, "a").kept(until), settled(ActionResult::Failed, "c")];
         let outcome = Outcome { actions, ..Outcome::default() };
-        assert_eq!(outcome.before("settle", "a"), Before::Kept { until });
+        assert_eq!(outcome.before("settle", "a"), Before::KeptEarly { until });
         assert_eq!(outcome.before("settle", "c"), Before::Open { may_keep: false });
     }
 
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_read_again() {
-        let applied = ActionOutcome::new("settle", ActionResult::Applied).of_promise("p").because("done");
+        let applied = ActionOutcome::new("settle", ActionResult::Applied).with_promise("p").because("done");
         let outcome = Outcome { actions: vec![applied], ..Outcome::default() };
         let text = serde_json::to_string(&outcome).unwrap();
         assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome);

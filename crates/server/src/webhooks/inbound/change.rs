@@ -12,10 +12,10 @@ use hapax_engine::model::{
 use hapax_engine::store::{ListCatalogItems, PutCatalogItem, PutOutcome};
 use serde_json::value::RawValue;
 
-use super::Hooks;
-use super::source::{Kept, StoredSource};
+use super::InboundWebhooks;
+use super::source::{SourceBody, StoredSource};
 use super::sources::no_such_source;
-use crate::errors::{of_invalid, of_store};
+use crate::errors::{problem_of_invalid, problem_of_store};
 use crate::limits::{
     MAX_DESCRIPTION_CHARS, MAX_SOURCE_NAMES_PER_WORKSPACE, MAX_SOURCES, MAX_SOURCES_PER_WORKSPACE,
 };
@@ -32,7 +32,7 @@ pub(crate) enum Uploading {
     Found(Arc<StoredSource>),
 }
 
-impl Hooks {
+impl InboundWebhooks {
     /// Checks a source and stores it under a new id. The same document is found; a different one of
     /// the same name is not replaced. A deleted source is recreated under its old id, so that its
     /// events are still recognized as duplicates.
@@ -45,7 +45,8 @@ impl Hooks {
         let checked = uploaded.check_source()?;
         self.check_quota(workspace)?;
         self.check_names(workspace, &checked.source().name).await?;
-        let kept = Kept { state: SourceStatus::Enabled, reason: None, document: document_of(&checked)? };
+        let kept =
+            SourceBody { state: SourceStatus::Enabled, reason: None, document: document_of(&checked)? };
         for _ in 0..TRIES {
             let taken = match self.put_new(workspace, &checked, &kept, by.clone()).await? {
                 Ok(made) => return Ok(Uploading::Made(made)),
@@ -70,7 +71,7 @@ impl Hooks {
         &self,
         workspace: &WorkspaceId,
         checked: &CheckedSource,
-        kept: &Kept,
+        kept: &SourceBody,
         by: Actor,
     ) -> Result<Result<Arc<StoredSource>, Arc<StoredSource>>, Problem> {
         let id = fresh_id()?;
@@ -83,7 +84,7 @@ impl Hooks {
             note: Some(self.note(workspace, by, &id, "created")),
             id,
         };
-        match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+        match self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))? {
             PutOutcome::Put(item) => Ok(Ok(self.learn(&item)?)),
             PutOutcome::NameTaken(item) => Ok(Err(self.learn(&item)?)),
             other @ (PutOutcome::Exists(_) | PutOutcome::Stale(_) | PutOutcome::Missing) => {
@@ -175,7 +176,7 @@ impl Hooks {
     async fn put_source(
         &self,
         found: &StoredSource,
-        kept: &Kept,
+        kept: &SourceBody,
         note: JournalEntry,
     ) -> Result<Option<Arc<StoredSource>>, Problem> {
         let request = PutCatalogItem {
@@ -187,7 +188,7 @@ impl Hooks {
             expected: Some(found.version),
             note: Some(note),
         };
-        match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+        match self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))? {
             PutOutcome::Put(item) => self.learn(&item).map(Some),
             PutOutcome::Stale(_) | PutOutcome::NameTaken(_) | PutOutcome::Exists(_) | PutOutcome::Missing => {
                 Ok(None)
@@ -224,7 +225,7 @@ impl Hooks {
                 after,
                 limit: MAX_PAGE,
             };
-            let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+            let items = self.catalog().list_items(request).await.map_err(|error| problem_of_store(&error))?;
             names += items.len();
             if names >= MAX_SOURCE_NAMES_PER_WORKSPACE {
                 let detail = format!(
@@ -259,7 +260,7 @@ enum Change<'a> {
 #[derive(Debug, Clone)]
 enum Changed {
     /// Write this.
-    To(Kept),
+    To(SourceBody),
     /// Nothing to change.
     Not,
     /// It was deleted and cannot be changed. Creating a source of that name recreates it.
@@ -267,21 +268,21 @@ enum Changed {
 }
 
 /// Decides the result of a change. Deleting a deleted source changes nothing.
-fn decide_change(kept: &Kept, change: &Change<'_>) -> Changed {
+fn decide_change(kept: &SourceBody, change: &Change<'_>) -> Changed {
     match (kept.state, change) {
         (SourceStatus::Deleted, Change::RunCommand { to: SourceStatus::Deleted, .. }) => Changed::Not,
         (SourceStatus::Deleted, Change::RunCommand { .. } | Change::Replace { .. }) => Changed::Gone,
         (SourceStatus::Enabled | SourceStatus::Disabled, Change::Replace { document }) => {
             match kept.document.get() == document.get() {
                 true => Changed::Not,
-                false => Changed::To(Kept { document: document.clone(), ..kept.clone() }),
+                false => Changed::To(SourceBody { document: document.clone(), ..kept.clone() }),
             }
         }
         (now @ (SourceStatus::Enabled | SourceStatus::Disabled), Change::RunCommand { to, reason }) => {
             let reason = reason.filter(|_| *to != SourceStatus::Enabled).map(Into::into);
             match now == *to {
                 true => Changed::Not,
-                false => Changed::To(Kept { state: *to, reason, ..kept.clone() }),
+                false => Changed::To(SourceBody { state: *to, reason, ..kept.clone() }),
             }
         }
     }
@@ -317,8 +318,8 @@ fn document_of(checked: &CheckedSource) -> Result<Box<RawValue>, Problem> {
         .map_err(|error| Problem::new(Code::SourceInvalid, error.to_string()))
 }
 
-fn body_of(kept: &Kept) -> Result<Payload, Problem> {
-    Payload::of(kept).map_err(|invalid| of_invalid(&invalid))
+fn body_of(kept: &SourceBody) -> Result<Payload, Problem> {
+    Payload::of(kept).map_err(|invalid| problem_of_invalid(&invalid))
 }
 
 #[cfg(test)]
@@ -329,8 +330,8 @@ mod tests {
         RawValue::from_string(text.into()).unwrap()
     }
 
-    fn kept(state: SourceStatus) -> Kept {
-        Kept { state, reason: None, document: document("{}") }
+    fn kept(state: SourceStatus) -> SourceBody {
+        SourceBody { state, reason: None, document: document("{}") }
     }
 
     fn state_after(state: SourceStatus, change: &Change<'_>) -> Result<Option<SourceStatus>, ()> {
@@ -370,7 +371,7 @@ mod tests {
     #[test]
     fn a_reason_is_kept_for_as_long_as_what_it_is_the_reason_for() {
         let reason = |state, to| {
-            let before = Kept { reason: Some("before".into()), ..kept(state) };
+            let before = SourceBody { reason: Some("before".into()), ..kept(state) };
             match decide_change(&before, &Change::RunCommand { to, reason: Some("now") }) {
                 Changed::To(kept) => kept.reason,
                 Changed::Not => before.reason,

@@ -1,0 +1,44 @@
+//! The ledger: the effects of runs and operations.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use hapax_api as api;
+use hapax_engine::model::Invalid;
+
+use super::doubts::PageOf;
+use super::request::{Caller, PathOf, QueryOf, page_limit};
+use super::runs::run_id;
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::problem_of;
+use crate::translate::effect_to_api;
+
+/// The effects of one run: every attempt, claim, probe, ruling and rejected write.
+pub(crate) async fn list_of_run(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+) -> Result<Json<api::Page<api::LedgerEntry>>, Refused> {
+    let run = run_id(&id)?;
+    let entries = app.engine_for(&identity).ledger(run).await.map_err(|error| problem_of(&error))?;
+    Ok(Json(api::Page { items: entries.iter().map(effect_to_api).collect(), next_cursor: None }))
+}
+
+/// The effects of the workspace: of runs, newest run first, then of operations on entities; `limit` counts runs and operations.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(page): QueryOf<PageOf>,
+) -> Result<Json<api::Page<api::LedgerEntry>>, Refused> {
+    let limit = page_limit(page.limit.as_deref())?;
+    let pages = app.list(&identity, "ledger", "");
+    let after: Option<String> = pages.open(page.cursor.as_deref())?;
+    let after =
+        after.map(|place| place.parse()).transpose().map_err(|error: Invalid| problem_of(&error.into()))?;
+    let listed = app.engine_for(&identity).list_effects(after, limit).await;
+    let listed = listed.map_err(|error| problem_of(&error))?;
+    let next_cursor = listed.next.map(|next| pages.seal(&next.to_string()));
+    Ok(Json(api::Page { items: listed.entries.iter().map(effect_to_api).collect(), next_cursor }))
+}
