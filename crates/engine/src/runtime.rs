@@ -62,4 +62,6 @@ pub use stats::Stats;
 pub use targets::{Delivery, TargetOptions};
 
 pub(crate) use activation::Activation;
+pub(crate) use drive::UserCode;
 pub(crate) use inner::Inner;
+pub(crate) use registry::{Declared, Workflow};
