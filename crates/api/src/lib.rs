@@ -40,7 +40,7 @@ mod worker;
 mod workspace;
 
 pub use action_token::{CreateActionToken, IssuedActionToken};
-pub use audit::{AddNote, JournalEntry, JournalKind, Occurrence};
+pub use audit::{AddNote, JournalEntry, JournalKind, Occurrence, RevealRun};
 pub use credential::{
     CreateCredential, Credential, IssuedCredential, RevokeCredential, Role, RotateCredential,
 };
@@ -49,7 +49,7 @@ pub use definition::{
     KeyRule,
 };
 pub use delivery::{DeliveryStatus, DiscardWebhooks, RedeliverWebhook, RedeliverWebhooks, WebhookDelivery};
-pub use doubt::{Actor, Doubt, Resolution, ResolveDoubt, ResolvedDoubt};
+pub use doubt::{Actor, ConfirmRuling, Doubt, ProposedRuling, Resolution, ResolveDoubt, ResolvedDoubt};
 pub use durable_promise::{
     CompleteDurablePromise, CreateDurablePromise, DurableCompletion, DurablePromise, DurableState,
     DurableValue, NO_TIMEOUT,

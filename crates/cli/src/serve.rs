@@ -4,6 +4,7 @@ pub(crate) mod assemble;
 pub(crate) mod bound;
 mod config_file;
 mod egress_policy;
+mod identity_providers;
 #[cfg(test)]
 mod reference;
 mod secrets;

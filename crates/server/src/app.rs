@@ -17,6 +17,7 @@ use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::pages::List;
+use crate::people::People;
 use crate::push_workers::PushWorkers;
 use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::store_probe::StoreProbe;
@@ -34,6 +35,8 @@ pub struct App {
     pub directory: Directory,
     /// Authenticates callers.
     pub authenticator: Authenticator,
+    /// Identity providers, if people can sign in with one.
+    pub(crate) people: Option<Arc<People>>,
     /// Rate limits of credentials.
     pub request_rate: RequestRate,
     /// Limits callers that sent an invalid settle token.

@@ -298,3 +298,46 @@ pub const SIGN_IN_LINK_LIFETIME: Duration = Duration::from_secs(60 * 60);
 pub const MAX_SIGN_IN_LINKS: usize = 100;
 /// How exactly it is written down when a session of the console was last used.
 pub const SESSION_SEEN_RESOLUTION: Duration = Duration::from_secs(60);
+
+/// Most identity providers.
+pub const MAX_IDENTITY_PROVIDERS: usize = 20;
+/// Most rules of one identity provider.
+pub const MAX_PEOPLE_RULES: usize = 500;
+/// Most keys of an identity provider that are read.
+pub const MAX_IDENTITY_KEYS: usize = 50;
+/// Largest response of an identity provider, in bytes.
+pub const MAX_IDENTITY_ANSWER_BYTES: usize = 512 * 1024;
+/// Longest request to an identity provider.
+pub const IDENTITY_PROVIDER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Age at which the keys of an identity provider are read again.
+pub const IDENTITY_KEYS_REFRESHED_AFTER: Duration = Duration::from_secs(10 * 60);
+/// How long they count if the provider does not answer.
+pub const IDENTITY_KEYS_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Shortest time between two attempts to read them, and between two searches for an unknown key.
+pub const IDENTITY_RETRY_PAUSE: Duration = Duration::from_secs(10);
+/// Difference between the clocks of this server and of an identity provider that is tolerated.
+pub const TOKEN_CLOCK_SKEW: Duration = Duration::from_secs(60);
+/// Longest token, in bytes.
+pub const MAX_TOKEN_BYTES: usize = 14 * 1024;
+/// Longest subject of a token, in characters.
+pub const MAX_SUBJECT_CHARS: usize = 255;
+/// Most values of a person's role claim that are kept.
+pub const MAX_CLAIM_VALUES: usize = 50;
+/// Longest of them, in characters.
+pub const MAX_CLAIM_VALUE_CHARS: usize = 256;
+/// How long a sign-in at an identity provider may take.
+pub const SIGN_IN_FOR: Duration = Duration::from_secs(10 * 60);
+/// Largest cookie of a sign-in that is read, in bytes.
+pub const MAX_SIGN_IN_COOKIE_BYTES: usize = 8 * 1024;
+/// Longest code of an identity provider, in bytes.
+pub const MAX_CODE_BYTES: usize = 4 * 1024;
+/// Most used states of sign-ins that a node remembers.
+pub const MAX_USED_STATES: usize = 1_000;
+/// Shortest time between two entries of the audit log about refused sign-ins; one entry covers all in between.
+pub const REFUSED_SIGN_INS_EVERY: Duration = Duration::from_secs(60);
+/// Most refused sign-ins that one entry describes; it counts the others.
+pub const MAX_REFUSED_SIGN_INS_DESCRIBED: usize = 5;
+/// Largest response that is masked, in bytes: a page of runs, each with the largest payloads.
+pub const MAX_MASKED_BYTES: usize = 512 * 1024 * 1024;
+/// Most networks that a credential is bound to.
+pub const MAX_NETWORKS_PER_CREDENTIAL: usize = 50;

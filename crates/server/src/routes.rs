@@ -160,7 +160,7 @@ impl Route {
 
 /// The table.
 pub(crate) fn table() -> Vec<Route> {
-    use Access::{Administer, Install, Manage, Open, Operate, Read, Watch, Work};
+    use Access::{Administer, Install, Manage, Open, Operate, Read, Reveal, Watch, Work};
     vec![
         write("/api/v1/workflow-definitions", Administer, definitions::upload),
         read("/api/v1/workflow-definitions", Read, definitions::list),
@@ -171,6 +171,7 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/workflow-runs/batch", Operate, runs::starting::create_batch),
         read("/api/v1/workflow-runs", Read, runs::showing::list),
         read("/api/v1/workflow-runs/{id}", Read, runs::showing::show),
+        write("/api/v1/workflow-runs/{id}/reveal", Reveal, runs::showing::reveal).answers_with_a_secret(),
         write("/api/v1/workflow-runs/{id}/cancel", Operate, runs::steering::cancel).on_the_version_seen(),
         write("/api/v1/workflow-runs/{id}/pause", Operate, runs::steering::pause).on_the_version_seen(),
         write("/api/v1/workflow-runs/{id}/resume", Operate, runs::steering::resume).on_the_version_seen(),
@@ -190,6 +191,8 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/why", Read, why::show),
         read("/api/v1/doubts", Read, doubts::list),
         write("/api/v1/doubts/{run}/{step}/resolve", Operate, doubts::resolve),
+        write("/api/v1/doubts/{run}/{step}/propose", Operate, doubts::propose),
+        write("/api/v1/doubts/{run}/{step}/confirm", Operate, doubts::confirm),
         read("/api/v1/ledger", Read, ledger::list),
         read("/api/v1/audit", Read, audit::list),
         write("/api/v1/workspaces", Install, admin::create_workspace),

@@ -22,10 +22,10 @@ use hapax_server::limits::{
 use hapax_server::listen::ListenOptions;
 use hapax_server::proxies::Proxies;
 use hapax_server::sealing::SealingKey;
-use hapax_server::{ActionOrigins, EntityTables, ModuleOptions};
+use hapax_server::{ActionOrigins, EntityTables, ModuleOptions, PeopleOptions};
 use serde::Deserialize;
 
-use super::config_file;
+use super::{config_file, identity_providers};
 use crate::bounded_file;
 use crate::limits::MAX_SEALING_KEY_BYTES;
 
@@ -144,6 +144,15 @@ pub(crate) struct ServeOptions {
     /// Most workflow definitions of one workspace, each version counted [default: 500].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_DEFINITIONS_PER_WORKSPACE")]
     pub(crate) max_definitions_per_workspace: Option<usize>,
+    /// File with the identity providers that people sign in with, and the rules that give them roles.
+    #[arg(long, value_name = "FILE", env = "HAPAX_IDENTITY_PROVIDERS")]
+    pub(crate) identity_providers: Option<PathBuf>,
+    /// Longest life of a new credential; every new one must then say when it ends. They may last for ever if absent.
+    #[arg(long, value_name = "SPAN", env = "HAPAX_CREDENTIAL_LIFETIME")]
+    pub(crate) credential_lifetime: Option<String>,
+    /// Have two people, one of them a manager, stand behind every ruling on a doubt of a run that cannot be taken back, even if a manager rules.
+    #[arg(long, env = "HAPAX_FOUR_EYES", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) four_eyes: Option<bool>,
     /// Serve the console, pages for people, beside the API [default: true].
     #[arg(long, env = "HAPAX_CONSOLE", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) console: Option<bool>,
@@ -219,6 +228,8 @@ pub(crate) struct Settings {
     pub(crate) requests_per_second: Option<NonZeroU32>,
     pub(crate) max_definitions: usize,
     pub(crate) max_definitions_per_workspace: usize,
+    pub(crate) people: Option<PeopleOptions>,
+    pub(crate) longest_credential_life: Option<Duration>,
     pub(crate) console: bool,
     pub(crate) action_origins: ActionOrigins,
     pub(crate) metrics_listen: Option<SocketAddr>,
@@ -289,6 +300,7 @@ impl Settings {
         }
         let defaults = EngineOptions::default();
         let engine = EngineOptions {
+            four_eyes: said.four_eyes.or(file.four_eyes).unwrap_or(false),
             keep_runs_for: span("keep-runs", said.keep_runs.or(file.keep_runs))?,
             lease_for: span("lease", said.lease.or(file.lease))?.unwrap_or(defaults.lease_for),
             max_active: said.max_active.or(file.max_active).unwrap_or(defaults.max_active),
@@ -354,6 +366,16 @@ impl Settings {
             body_memory,
             requests_per_second: requests_per_second.flatten(),
             max_definitions: said.max_definitions.or(file.max_definitions).unwrap_or(MAX_DEFINITIONS),
+            people: said
+                .identity_providers
+                .or(file.identity_providers)
+                .as_deref()
+                .map(identity_providers::read)
+                .transpose()?,
+            longest_credential_life: span(
+                "credential-lifetime",
+                said.credential_lifetime.or(file.credential_lifetime),
+            )?,
             console: said.console.or(file.console).unwrap_or(true),
             action_origins: action_origins(&said.action_origins.or(file.action_origins).unwrap_or_default())?,
             max_definitions_per_workspace: said

@@ -26,8 +26,9 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::definitions::Definition;
 use crate::errors::{problem_of, problem_of_invalid};
-use crate::identity::Identity;
+use crate::identity::{Acting, Identity};
 use crate::limits::MAX_RUN_WITHOUT_INPUT;
+use crate::routes::approvals::excludes_starter;
 use crate::routes::request::Caller;
 use crate::strict_json::StrictJson;
 use crate::translate::run_to_api;
@@ -64,6 +65,10 @@ async fn create_in_one_write(
 ) -> Result<Response, Refused> {
     let hold = || Ok((StatusCode::INTERNAL_SERVER_ERROR, Extension(Outcome::Hold)).into_response());
     let selected = select_workflow(app, identity, &asked).await?;
+    // Who starts such a run is written before the run.
+    if selected.keeps_starter_out() {
+        return hold();
+    }
     let Ok(input) = Payload::parse(asked.input.text()) else { return hold() };
     if input.as_str().len().saturating_add(MAX_RUN_WITHOUT_INPUT) > fresh.max_answer() {
         return hold();
@@ -182,6 +187,13 @@ struct SelectedWorkflow {
     definition: Option<Arc<Definition>>,
 }
 
+impl SelectedWorkflow {
+    /// Does one of its approvals exclude who starts the run?
+    fn keeps_starter_out(&self) -> bool {
+        self.definition.as_ref().is_some_and(|definition| excludes_starter(&definition.document().steps))
+    }
+}
+
 /// Finds the workflow that a request names, by `workflow` or by `definitionId`.
 async fn select_workflow(
     app: &App,
@@ -253,11 +265,20 @@ fn prepare(
 
 async fn start(
     app: &App,
-    identity: &Identity,
+    identity: &Acting,
     asked: api::CreateRun,
     id: Option<RunId>,
 ) -> Result<(api::CreatedRun, bool), Refused> {
     let selected = select_workflow(app, identity, &asked).await?;
+    let id = match selected.keeps_starter_out() {
+        true => {
+            let id = id.unwrap_or_else(|| RunId::new(app.store.now()));
+            let noted = app.engine_for(identity).note_starter(id, identity.actor(None)).await;
+            noted.map_err(|error| problem_of(&error))?;
+            Some(id)
+        }
+        false => id,
+    };
     let input = Payload::parse(asked.input.text()).map_err(|invalid| problem_of_invalid(&invalid))?;
     let asked_key = asked.idempotency_key.clone();
     let mut start = prepare(app, identity, &selected, asked, input.clone());
