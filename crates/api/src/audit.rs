@@ -58,6 +58,8 @@ pub enum JournalKind {
     DefinitionUploaded,
     /// A subscription to webhooks was made or changed.
     SubscriptionChanged,
+    /// A push worker was registered or deleted.
+    PushWorkerChanged,
     /// A webhook source was made or changed.
     SourceChanged,
     /// A webhook that came in was processed once more.

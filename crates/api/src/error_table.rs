@@ -374,14 +374,15 @@ mod tests {
              <!-- made from the table of errors: HAPAX_UPDATE=1 cargo test -p hapax-api docs -->\n\n\
              Every error response is `application/problem+json` with `type`, `title`, `status`, `detail`, `code`, `retryable` and\n\
              `traceId`. Some codes add members of their own. Programs branch on `code`. A server explains each code at\n\
-             `/errors/<code>`.\n",
+             `/errors/<code>`. Over gRPC, `code` is metadata, and the status beside the HTTP status is the one of the call.\n",
         );
-        for kind in ERRORS {
+        for (code, kind) in Code::ALL.iter().zip(ERRORS) {
             let again = if kind.retryable { "yes" } else { "no" };
             page.push_str(&format!(
-                "\n## {}\n\n{} · {} · may succeed later: {again}\n\n{}\n",
+                "\n## {}\n\n{} · `{}` · {} · may succeed later: {again}\n\n{}\n",
                 kind.code,
                 kind.status,
+                code.grpc_status().as_str(),
                 kind.title,
                 wrapped(kind.remedy)
             ));

@@ -132,6 +132,7 @@ fn action_in_store(text: &str) -> Result<String> {
         JournalKind::WorkspaceChanged => "set_up:workspace".into(),
         JournalKind::DefinitionUploaded => "set_up:definition".into(),
         JournalKind::SubscriptionChanged => "set_up:subscription".into(),
+        JournalKind::PushWorkerChanged => "set_up:push_worker".into(),
         JournalKind::SourceChanged => "set_up:source".into(),
         JournalKind::WebhookReprocessed => "set_up:webhook-event".into(),
         JournalKind::WebhookDiscarded => "set_up:announcement".into(),

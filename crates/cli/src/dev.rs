@@ -181,6 +181,7 @@ async fn upload_sample(server: &Server) -> Result<String> {
         requester: None,
         sees_payloads: true,
         person: None,
+        acts_for: None,
         ends_at: None,
     };
     let (definition, _) =

@@ -13,6 +13,7 @@ mod failure;
 mod flash;
 mod form;
 mod host;
+mod json_diff;
 mod layout;
 pub mod limits;
 pub mod ops;

@@ -49,6 +49,7 @@ operations! {
     START_RUN = post("/api/v1/workflow-runs");
     LIST_RUNS = get("/api/v1/workflow-runs");
     SHOW_RUN = get("/api/v1/workflow-runs/{id}");
+    LIST_STEPS = get("/api/v1/workflow-runs/{id}/steps");
     CANCEL_RUN = post("/api/v1/workflow-runs/{id}/cancel");
     PAUSE_RUN = post("/api/v1/workflow-runs/{id}/pause");
     RESUME_RUN = post("/api/v1/workflow-runs/{id}/resume");
@@ -80,6 +81,9 @@ operations! {
     SHOW_POLICY = get("/api/v1/idempotency-policy");
     SHOW_HEALTH = get("/healthz");
     SHOW_READINESS = get("/readyz");
+    SHOW_NODE = get("/api/v1/node");
+    LIST_LEASES = get("/api/v1/leases");
+    LIST_WORKER_SESSIONS = get("/api/v1/worker-sessions");
     SHOW_METRICS = get("/metrics");
     CREATE_SUBSCRIPTION = post("/api/v1/webhook-subscriptions");
     LIST_SUBSCRIPTIONS = get("/api/v1/webhook-subscriptions");

@@ -35,6 +35,7 @@ pub const PATHS: &[&str] = &[
     "/console/admin/credentials",
     "/console/admin/credentials/{id}/revoke",
     "/console/admin/credentials/{id}/rotate",
+    "/console/admin/nodes",
     "/console/admin/roles",
     "/console/admin/workspaces",
     "/console/approvals",
@@ -55,6 +56,7 @@ pub const PATHS: &[&str] = &[
     "/console/evidence/export",
     "/console/keys",
     "/console/keys/{scope}/{key}",
+    "/console/keys/{scope}/{key}/compare",
     "/console/keys/{scope}/{key}/release",
     "/console/ledger",
     "/console/operations/{id}",
@@ -109,6 +111,7 @@ pub const PATHS: &[&str] = &[
     "/console/workflows/definitions/{id}/start",
     "/console/workflows/entities",
     "/console/workflows/entities/{name}",
+    "/console/workflows/workers",
     "/console/{*path}",
 ];
 

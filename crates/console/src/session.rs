@@ -298,7 +298,7 @@ async fn list(visit: Visit) -> Result<Response, Failure> {
             html! { (ui::time(&session.signed_in_at)) @if is_own { " " (ui::tag("this one")) } },
             ui::time(&session.last_seen_at),
             ui::time(&session.expires_at),
-            html! { @match &session.address { Some(address) => code { (address) }, None => (ui::none()) } },
+            html! { @match &session.address { Some(address) => code.nowrap { (address) }, None => (ui::none()) } },
             html! { span.dim { (session.agent) } },
             form::form(
                 &visit,

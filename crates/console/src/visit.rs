@@ -65,7 +65,17 @@ impl Visit {
         op: &Op,
         query: &[(&str, Option<&str>)],
     ) -> Result<Option<T>, Failure> {
-        match self.api.read(op, &[], query).await {
+        self.look_up_at(op, &[], query).await
+    }
+
+    /// The same for an operation with arguments in its path.
+    pub(crate) async fn look_up_at<T: DeserializeOwned>(
+        &self,
+        op: &Op,
+        arguments: &[&str],
+        query: &[(&str, Option<&str>)],
+    ) -> Result<Option<T>, Failure> {
+        match self.api.read(op, arguments, query).await {
             Ok(found) => Ok(Some(found)),
             Err(problem) if problem.status == 404 => Ok(None),
             Err(problem) => Err(self.refuse(problem)),

@@ -25,6 +25,7 @@ mod ids;
 mod inbound_event;
 mod journal;
 mod key;
+mod keyed_start;
 mod leaf_digests;
 mod ledger;
 mod name;
@@ -89,6 +90,7 @@ pub use ids::{
 pub use inbound_event::{InboundEvent, InboundEventId, InboundEventStatus};
 pub use journal::{AuditSubject, JournalEntry, JournalEvent};
 pub use key::{EntityId, IdempotencyKey, KeyKind, KeyRecord, KeyTarget, SignalId, Subject};
+pub use keyed_start::{KeyedStart, KeyedStartDecision, KeyedStartOutcome, WriteAnswer, decide_keyed_start};
 pub use leaf_digests::LeafDigests;
 pub use ledger::{
     ClassCount, LedgerAttempt, LedgerEntity, LedgerEntry, LedgerOutcome, LedgerRuling, build_ledger,

@@ -120,6 +120,18 @@ impl Authenticator {
         }
     }
 
+    /// Whom the credential identifies at `now`, without its key; `None` if it is revoked or expired. As old as the answer of
+    /// [`Authenticator::identify`].
+    pub(crate) async fn find_identity(
+        &self,
+        credential: &Name,
+        now: Timestamp,
+    ) -> Result<Option<Arc<Identity>>, Problem> {
+        let Some(id) = KeyId::from_credential(credential) else { return Ok(None) };
+        let found = self.find_by_id(&id).await?;
+        Ok(found.and_then(|(credential, identity)| credential.is_alive(now).then_some(identity)))
+    }
+
     /// Removes the key's credential from the cache. Other callers may cache it again at once: their
     /// lookup is no older.
     fn forget_remembered(&self, key: &ApiKey) {
@@ -168,7 +180,7 @@ impl Authenticator {
     }
 
     /// Rejects a caller without a valid key, or asks it to wait after too many failures.
-    fn refuse(&self, address: Option<IpAddr>, key: Option<&ApiKey>) -> Problem {
+    pub(crate) fn refuse(&self, address: Option<IpAddr>, key: Option<&ApiKey>) -> Problem {
         let id = key.map(|key| key.id().as_str());
         if let Some(Err(too_often)) = address.map(|it| self.failures.count(it, id, Instant::now())) {
             return too_often.problem().clone();
@@ -180,9 +192,13 @@ impl Authenticator {
     }
 
     async fn find(&self, key: &ApiKey) -> Result<Option<Found>, Problem> {
+        self.find_by_id(key.id()).await
+    }
+
+    async fn find_by_id(&self, id: &KeyId) -> Result<Option<Found>, Problem> {
         let changes = {
             let known = self.known.lock().expect("no holder panics");
-            let remembered = known.credentials.get(key.id());
+            let remembered = known.credentials.get(id);
             if let Some(it) = remembered.filter(|it| it.since.elapsed() < CREDENTIAL_CACHE_FOR) {
                 return Ok(Some(it.found.clone()));
             }
@@ -190,7 +206,9 @@ impl Authenticator {
         };
         // Measured from before the query: the store's answer may be as old as that.
         let since = Instant::now();
-        let Some(credential) = self.directory.find_credential_of(key).await? else { return Ok(None) };
+        let Some(credential) = self.directory.find_credential(&id.credential()).await? else {
+            return Ok(None);
+        };
         let found = with_identity(credential);
         let mut known = self.known.lock().expect("no holder panics");
         if known.changes != changes {
@@ -203,7 +221,7 @@ impl Authenticator {
                 remembered.clear();
             }
         }
-        remembered.insert(key.id().clone(), Remembered { found: found.clone(), since });
+        remembered.insert(id.clone(), Remembered { found: found.clone(), since });
         Ok(Some(found))
     }
 

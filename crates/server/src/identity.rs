@@ -32,6 +32,8 @@ pub struct Identity {
     pub sees_payloads: bool,
     /// The person, if an identity provider vouches for one.
     pub person: Option<KnownPerson>,
+    /// The person that its holder named when it gave out an action token. It is in the audit log whatever a request says.
+    pub acts_for: Option<String>,
     /// When the token that proves all this ends, if one does.
     pub ends_at: Option<Timestamp>,
 }
@@ -100,6 +102,7 @@ impl Acting {
             Role::Manager | Role::Admin => Rank::Manager,
             Role::Viewer | Role::Worker | Role::Operator => Rank::Operator,
         };
+        let speaks_for = self.acts_for.as_deref().map(Person).or(speaks_for);
         let name = match speaks_for {
             Some(Person(person)) => format!("{person} ({})", self.name),
             None => self.name.clone(),

@@ -7,11 +7,13 @@
 //! next page.
 
 pub mod access;
+mod action_token;
 pub mod answer;
 pub mod authenticate;
 pub mod body_budget;
 pub mod connection;
 pub mod credentials;
+mod cross_origin;
 pub mod cursor;
 pub mod definitions;
 pub mod directory;
@@ -61,6 +63,7 @@ mod paced_streams;
 mod pages;
 mod people;
 mod problems;
+mod push_workers;
 mod refused_sign_ins;
 mod request_body;
 mod routes;
@@ -74,6 +77,7 @@ mod why;
 mod worker_calls;
 mod worker_names;
 
+pub use cross_origin::ActionOrigins;
 pub use hapax_http_idempotency as http_idempotency;
 pub use mask::PAYLOADS;
 pub use options::{EntityTables, ModuleOptions, ServerOptions};

@@ -18,6 +18,8 @@ pub const MAX_WHY_EXCERPT_CHARS: usize = 160;
 pub const MAX_WHY_JOURNAL_ENTRIES: usize = 1_000;
 /// Longest query of an explanation, in characters.
 pub const MAX_WHY_QUERY_CHARS: usize = 512;
+/// More than a run takes in JSON, in bytes, without its input.
+pub const MAX_RUN_WITHOUT_INPUT: usize = 16 * 1024;
 /// Most connections at once.
 pub const MAX_CONNECTIONS: usize = 4_096;
 /// Most connections at once from one address (one /64 network of IPv6).
@@ -78,6 +80,20 @@ pub const MAX_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Largest JSON body, in bytes: the largest payload of the engine plus its envelope.
 pub const MAX_BODY_BYTES: usize = hapax_engine::limits::MAX_PAYLOAD_BYTES + 64 * 1024;
+/// Most push workers of a workspace.
+pub const MAX_PUSH_WORKERS_PER_WORKSPACE: usize = 100;
+/// Requests to a push worker at once from one node, if it does not say how many.
+pub const DEFAULT_PUSH_CONCURRENCY: u32 = 16;
+/// Most requests to a push worker at once from one node.
+pub const MAX_PUSH_CONCURRENCY: u32 = 256;
+/// Longest time that a request to a push worker may take, if it does not say how long.
+pub const PUSH_TIMEOUT: Duration = Duration::from_secs(60);
+/// Shortest time limit of requests to a push worker.
+pub const MIN_PUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest time limit of requests to a push worker.
+pub const MAX_PUSH_TIMEOUT: Duration = Duration::from_secs(900);
+/// How much larger than the JSON a message of gRPC may be.
+pub const MAX_GRPC_OVERHEAD_BYTES: usize = 64 * 1024;
 /// Largest body that settles a promise by a token, in bytes; the caller has no credential.
 pub const MAX_SETTLE_BODY_BYTES: usize = 64 * 1024;
 /// Default for the most bytes of request bodies in memory at once; one address may use a quarter of
@@ -123,6 +139,12 @@ pub const SHOW_TRIES: u32 = 5;
 pub const SETTLE_TOKEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Longest lifetime of a settle token.
 pub const MAX_SETTLE_TOKEN_FOR: Duration = Duration::from_secs(90 * 24 * 3600);
+/// Default lifetime of an action token.
+pub const ACTION_TOKEN_FOR: Duration = Duration::from_secs(10 * 60);
+/// Longest lifetime of an action token.
+pub const MAX_ACTION_TOKEN_FOR: Duration = Duration::from_secs(3600);
+/// Longest action token.
+pub const MAX_ACTION_TOKEN_CHARS: usize = 4_096;
 /// Wait before a retry if the store is unreachable.
 pub const STORE_RETRY_AFTER_SECONDS: u64 = 1;
 /// Interval between probe writes to the store.

@@ -11,6 +11,7 @@ use hapax_http_idempotency::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENCY_FIRST_SENT, IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, Policy, RELEASING,
 };
 
+use crate::cross_origin::ActionOrigins;
 use crate::drain::Draining;
 use crate::egress_policy::EgressPolicy;
 use crate::people::settings::PeopleOptions;
@@ -47,6 +48,10 @@ pub struct ServerOptions {
     pub longest_credential_life: Option<Duration>,
     /// Are the pages of the console served?
     pub console: bool,
+    /// The settings in force, by name, as people read them. They hold no secrets.
+    pub settings: Vec<(String, String)>,
+    /// Origins of pages that may use action tokens.
+    pub action_origins: ActionOrigins,
 }
 
 /// The module that every server has.

@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::action_token::ActionTokens;
 use crate::app::App;
 use crate::authenticate::Authenticator;
 use crate::catalog_watcher::{keep_learning, learn_changes};
@@ -32,6 +33,7 @@ use crate::options::ServerOptions;
 use crate::people::People;
 use crate::people::settings::UnusablePeople;
 use crate::problems::ServerProblems;
+use crate::push_workers::PushWorkers;
 use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::refused_sign_ins::RefusedSignIns;
 use crate::routes::{metrics_router, router, templates};
@@ -119,10 +121,11 @@ impl Server {
             .refusing_with(ServerProblems)
             .observed_by(KeysObserved(metrics.clone()));
         let cursors = Cursors::new(installation_secret(&*store, "cursor-secret").await?);
-        let sealer = sealer_of(&*store, &options.sealing_keys).await?;
+        let action_tokens = ActionTokens::new(installation_secret(&*store, "action-token-secret").await?);
+        let sealer = Arc::new(sealer_of(&*store, &options.sealing_keys).await?);
         // Before any run can be driven here, so that every end of a run is announced.
         let subscriptions =
-            Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer);
+            Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer.clone());
         learn_changes(&*subscriptions).await?;
         keep(&engine, "catalog of subscriptions", &subscriptions, keep_learning);
         let workers = Workers::new(engine.clone());
@@ -159,10 +162,19 @@ impl Server {
         learn_changes(&*inbound).await?;
         keep(&engine, "catalog of webhook sources", &inbound, keep_learning);
         keep(&engine, "unprocessed webhooks", &inbound, InboundWebhooks::keep_sweeping);
+        let push_workers = PushWorkers::new(
+            engine.background_loops().clone(),
+            workers.clone(),
+            worker_names.clone(),
+            store.clone(),
+            options.outgoing.clone(),
+            sealer.clone(),
+        );
+        learn_changes(&*push_workers).await?;
+        keep(&engine, "catalog of push workers", &push_workers, keep_learning);
         let people = match options.people.clone() {
             Some(people) => {
                 people.check()?;
-                let sealer = sealer_of(&*store, &options.sealing_keys).await?;
                 let outgoing = options.outgoing.common();
                 Some(Arc::new(People::new(people, outgoing, directory.clone(), sealer)?))
             }
@@ -188,10 +200,12 @@ impl Server {
             definitions,
             inbound,
             workers,
+            push_workers,
             worker_names,
             entities,
             subscriptions,
             cursors,
+            action_tokens,
             streams,
             metrics,
             options,

@@ -8,10 +8,16 @@ mod admin;
 mod browser;
 #[path = "console/chromium.rs"]
 mod chromium;
+#[path = "console/elements.rs"]
+mod elements;
 #[path = "console/escaping.rs"]
 mod escaping;
 #[path = "console/forms.rs"]
 mod forms;
+#[path = "console/large_runs.rs"]
+mod large_runs;
+#[path = "console/looks.rs"]
+mod looks;
 #[path = "console/pages.rs"]
 mod pages;
 #[path = "console/people.rs"]
@@ -22,6 +28,8 @@ mod records;
 mod roles;
 #[path = "console/sessions.rs"]
 mod sessions;
+#[path = "console/tasks.rs"]
+mod tasks;
 #[path = "console/webdriver.rs"]
 mod webdriver;
 #[path = "console/webhooks.rs"]

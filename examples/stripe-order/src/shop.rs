@@ -78,7 +78,7 @@ impl Shop {
             entity_tables: Default::default(),
         };
         let services = HostServices::new().secrets(Arc::new(Safe));
-        let server = Server::launch((*hapax).clone(), services, options).await?;
+        let server = Server::launch(hapax.engine()?.clone(), services, options).await?;
         let admin = admin_key(&server).await?;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -98,7 +98,7 @@ impl Shop {
 
     /// Takes orders, all at once, and waits for them; answers how many completed.
     pub(crate) async fn process_orders(&self, count: usize) -> Result<usize> {
-        let engine = self.hapax.workspace(WorkspaceId::new(WORKSPACE)?);
+        let engine = self.hapax.engine()?.workspace(WorkspaceId::new(WORKSPACE)?);
         let orders = (0..count).map(|number| {
             let engine = &engine;
             async move {

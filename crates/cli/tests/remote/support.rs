@@ -112,6 +112,8 @@ impl TestServer {
             people: None,
             longest_credential_life: None,
             console: true,
+            settings: Vec::new(),
+            action_origins: Default::default(),
             max_definitions_per_workspace: hapax_server::limits::MAX_DEFINITIONS_PER_WORKSPACE,
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],

@@ -51,7 +51,7 @@ async fn list(mut visit: Visit, Query(Place { cursor }): Query<Place>) -> Result
         vec![
             html! { a href=(path(&doubt.run_id, &doubt.step_id)) { b { (doubt.step_id) } } " of " (doubt.workflow) },
             ui::ago(&doubt.since, visit.now_ms),
-            html! { (doubt.failure.message) },
+            html! { (ui::sentence(&doubt.failure.message)) },
             html! { span.number { (doubt.attempts) } },
             ui::run_link(&doubt.run_id),
         ]
@@ -127,7 +127,7 @@ async fn find(visit: &Visit, run: &str, step: &str) -> Result<Option<Doubt>, Fai
 fn facts_of(doubt: &Doubt, entry: Option<&LedgerEntry>) -> Markup {
     html! {
         div.notice.doubt {
-            p.sentence { (doubt.failure.message) }
+            p.sentence { (ui::sentence(&doubt.failure.message)) }
             p { "Ask the provider about " (ui::id(&doubt.effect_key)) ". That is the key the effect was sent under." }
             @if let Some(entry) = entry {
                 @if !entry.probes.is_empty() { p { "The provider was asked " (entry.probes.len()) " times; it said: " (entry.probes.join(", ").replace('_', " ")) "." } }

@@ -169,6 +169,7 @@ impl StoredCredential {
             requester: self.kept.requester.clone(),
             sees_payloads: !self.kept.hides_payloads,
             person: None,
+            acts_for: None,
             ends_at: None,
         }
     }

@@ -262,6 +262,7 @@ fn acting() -> Acting {
         requester: None,
         sees_payloads: true,
         person: None,
+        acts_for: None,
         ends_at: None,
     };
     Acting { identity: Arc::new(identity), address: None, trace_id: None }

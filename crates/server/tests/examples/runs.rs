@@ -79,6 +79,7 @@ async fn the_examples_of_runs_are_what_a_server_answers() {
     examples.send(call("send_signal").at(&run).body(signal)).await;
     server.until(&run, "COMPLETED").await;
     examples.send(call("get_run_result").at(&run).header("prefer", "wait=30")).await;
+    examples.send(call("list_steps").at(&run).query("limit=2&order=desc")).await;
     examples.send(call("list_run_events").at(&run).query("limit=2")).await;
     examples.send(call("stream_run_events").at(&run).header("last-event-id", "6")).await;
     let complaint = json!({ "reason": "The customer disputes the amount." });

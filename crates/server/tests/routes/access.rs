@@ -98,6 +98,7 @@ fn cases() -> Vec<Case> {
             &[200, 400],
         )
         .at("/api/v1/workflow-runs/{run}/approvals/sign-off"),
+        get("/api/v1/workflow-runs/{id}/steps", Read).at("/api/v1/workflow-runs/{run}/steps"),
         post("/api/v1/workflow-runs/{id}/reveal", Reveal, json!({ "reason": "a complaint" }), &[200])
             .at("/api/v1/workflow-runs/{run}/reveal"),
         get("/api/v1/workflow-runs/{id}/result", Read)
@@ -153,6 +154,8 @@ fn cases() -> Vec<Case> {
             .at("/api/v1/credentials/{credential}/rotate"),
         post("/api/v1/credentials/{id}/revoke", Administer, json!({}), &[200])
             .at("/api/v1/credentials/{credential}/revoke"),
+        get("/api/v1/node", Administer),
+        get("/api/v1/leases", Read),
         get("/api/v1/idempotency-policy", Open),
         get("/", Open),
         get("/healthz", Open),
@@ -253,6 +256,8 @@ fn cases() -> Vec<Case> {
             .at("/api/v1/entities/{entity}"),
         get("/api/v1/entities/{type}", Read).at("/api/v1/entities/{entity}"),
         get("/api/v1/entities/{type}/{id}", Read).at("/api/v1/entities/{entity}/{thing}"),
+        post("/api/v1/entities/{type}/{id}/action-tokens", Operate, json!({}), &[201])
+            .at("/api/v1/entities/{entity}/{thing}/action-tokens"),
         get("/api/v1/entities/{type}/{id}/notes", Read).at("/api/v1/entities/{entity}/{thing}/notes"),
         post("/api/v1/entities/{type}/{id}/notes", Operate, json!({ "text": "seen" }), &[201])
             .at("/api/v1/entities/{entity}/{thing}/notes"),
@@ -290,6 +295,16 @@ fn cases() -> Vec<Case> {
         delete("/api/v1/worker-sessions/{id}", Work)
             .at("/api/v1/worker-sessions/{session}")
             .answering(&[200, 404]),
+        post(
+            "/api/v1/push-workers",
+            Administer,
+            json!({ "name": "function", "url": "https://example.com/", "tasks": ["pushed"] }),
+            &[201, 409],
+        ),
+        get("/api/v1/push-workers", Read),
+        delete("/api/v1/push-workers/{id}", Administer)
+            .at("/api/v1/push-workers/psh_unknown")
+            .answering(&[404]),
     ]
 }
 

@@ -81,6 +81,8 @@ fn table() -> Vec<(&'static str, Leaves)> {
         ("POST /api/v1/worker-sessions/{id}/poll", Nothing("a program works: the runs are the record")),
         ("POST /api/v1/worker-sessions/{id}/commit", Nothing("a program works: the runs are the record")),
         ("DELETE /api/v1/worker-sessions/{id}", Nothing("a program leaves: the runs are the record")),
+        ("POST /api/v1/push-workers", One("push_worker_changed")),
+        ("DELETE /api/v1/push-workers/{id}", One("push_worker_changed")),
         ("PATCH /promises/{id}", One("promise_settled")),
         ("POST /api/v1/webhook-sources", One("source_changed")),
         ("PUT /api/v1/webhook-sources/{name}", One("source_changed")),
@@ -93,6 +95,10 @@ fn table() -> Vec<(&'static str, Leaves)> {
         ("POST /api/v1/entities/{type}", Nothing("makes a business object, which is the record")),
         ("POST /api/v1/entities/{type}/{id}/steps/{stepKey}", One("step_taken")),
         ("POST /api/v1/entities/{type}/{id}/steps/{stepKey}/override", One("overridden")),
+        (
+            "POST /api/v1/entities/{type}/{id}/action-tokens",
+            Nothing("a token of minutes: what is done with it names its person and credential"),
+        ),
         ("POST /api/v1/entities/{type}/{id}/notes", One("noted")),
         ("POST /api/v1/operations/{id}/resolve", One("resolved")),
     ]
@@ -103,6 +109,10 @@ fn source(name: &str, value: u32) -> Value {
         "name": name, "signature": { "scheme": "none", "allowUnsigned": true }, "eventId": { "pointer": "/id" },
         "actions": [{ "settle": { "key": "of-source", "value": value } }],
     })
+}
+
+fn function(name: &str) -> Value {
+    json!({ "name": name, "url": "http://127.0.0.1:9/", "tasks": ["pushed"] })
 }
 
 fn things(name: &str, label: &str) -> Value {
@@ -215,6 +225,11 @@ impl Acme {
                 "/api/v1/workflow-definitions".into(),
                 json!({ "name": "up", "version": 1, "steps": [{ "name": "a", "type": "task", "task": "echo" }] }),
             ),
+            "POST /api/v1/push-workers" => ("/api/v1/push-workers".into(), function("f1")),
+            "DELETE /api/v1/push-workers/{id}" => {
+                let made = self.set_up("/api/v1/push-workers", function("f2")).await;
+                (format!("/api/v1/push-workers/{}", made["pushWorker"]["id"].as_str().unwrap()), json!({}))
+            }
             "POST /api/v1/workflow-runs/{id}/cancel" => {
                 (format!("{RUNS}/{}/cancel", self.waiting("w1").await), json!({}))
             }

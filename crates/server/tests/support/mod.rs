@@ -29,14 +29,16 @@ use hapax_server::http_caller::GuardedCaller;
 use hapax_server::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use hapax_server::listen::ListenOptions;
 use hapax_server::sealing::SealingKey;
-use hapax_server::{EntityTables, LaunchError, ModuleOptions, PeopleOptions, Server, ServerOptions};
+use hapax_server::{
+    ActionOrigins, EntityTables, LaunchError, ModuleOptions, PeopleOptions, Server, ServerOptions,
+};
 use hapax_store_postgres::{PostgresOptions, PostgresStore};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 
 pub use hapax_api::Role;
 pub use identity_provider::IdentityProvider;
-pub use planned_store::PlannedStore;
+pub use planned_store::{HUGE_EVENTS, HUGE_STEPS, PlannedStore};
 pub use provider::Provider;
 pub use receiver::{Received, Receiver};
 
@@ -121,6 +123,7 @@ pub struct Setup {
     /// Modules beside the one that is always there.
     pub modules: Vec<ModuleOptions>,
     pub entity_tables: EntityTables,
+    pub action_origins: ActionOrigins,
     /// Identity providers; their public address is filled in.
     pub people: Option<PeopleOptions>,
     pub longest_credential_life: Option<Duration>,
@@ -141,6 +144,7 @@ impl Default for Setup {
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],
             entity_tables: EntityTables::default(),
+            action_origins: ActionOrigins::default(),
             people: None,
             longest_credential_life: None,
         }
@@ -279,6 +283,8 @@ impl TestServer {
             people: setup.people,
             longest_credential_life: setup.longest_credential_life,
             console: true,
+            settings: vec![("store".into(), "memory".into())],
+            action_origins: setup.action_origins,
             sealing_keys: setup.sealing_keys,
             modules: setup.modules,
             entity_tables: setup.entity_tables,

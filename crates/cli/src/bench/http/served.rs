@@ -73,6 +73,7 @@ impl Served {
             requester: None,
             sees_payloads: true,
             person: None,
+            acts_for: None,
             ends_at: None,
         };
         let (definition, _) = assembly

@@ -66,6 +66,7 @@ const ACTIONS: &[JournalKind] = &[
     JournalKind::DefinitionUploaded,
     JournalKind::EntityWorkflowChanged,
     JournalKind::SubscriptionChanged,
+    JournalKind::PushWorkerChanged,
     JournalKind::SourceChanged,
 ];
 

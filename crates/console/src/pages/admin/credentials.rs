@@ -50,7 +50,7 @@ fn row(visit: &Visit, it: &Credential, workspace: &str) -> Vec<Markup> {
     let status = match (&it.revoked_at, is_over) {
         (Some(_), _) => ui::badge(ui::State::Gone, "Revoked"),
         (None, true) => ui::badge(ui::State::Gone, "Expired"),
-        (None, false) => ui::badge(ui::State::Good, "Counts"),
+        (None, false) => ui::badge(ui::State::Good, "Active"),
     };
     let instant = |at: Option<&str>, none: &str| match at {
         Some(at) => ui::ago(at, visit.now_ms),

@@ -2,7 +2,7 @@
 
 use axum::extract::Path;
 use axum::response::Response;
-use hapax_api::{RawJson, RevealRun, RunDetail};
+use hapax_api::{RawJson, RevealRun, Run, RunDetail, Step};
 use maud::{Markup, html};
 
 use crate::failure::Failure;
@@ -13,23 +13,22 @@ use crate::{ops, ui};
 /// What stands in place of a hidden value.
 const MASKED: &str = "\"[masked]\"";
 
-fn values(detail: &RunDetail) -> impl Iterator<Item = (&str, &RawJson)> {
-    let run = &detail.run;
+fn values<'a>(run: &'a Run, steps: &'a [Step]) -> impl Iterator<Item = (&'a str, &'a RawJson)> {
     let own = [("Input", Some(&run.input)), ("Output", run.output.as_ref())];
     let own = own.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    own.chain(detail.steps.iter().filter_map(|step| Some((step.id.as_str(), step.output.as_ref()?))))
+    own.chain(steps.iter().filter_map(|step| Some((step.id.as_str(), step.output.as_ref()?))))
 }
 
-/// The form that asks for what is hidden, if anything is.
-pub(super) fn offer(visit: &Visit, detail: &RunDetail) -> Markup {
-    let is_hidden = values(detail).any(|(_, value)| value.text().contains(MASKED));
+/// The form that asks for what is hidden, if anything of the run or of the shown steps is.
+pub(super) fn offer(visit: &Visit, run: &Run, steps: &[Step]) -> Markup {
+    let is_hidden = values(run, steps).any(|(_, value)| value.text().contains(MASKED));
     if !is_hidden {
         return html! {};
     }
     if !visit.may(&ops::REVEAL_RUN) {
         return html! { p.hint { "Some values are hidden. A manager can reveal them, with a reason." } };
     }
-    let action = format!("{}/reveal", ui::run_path(&detail.run.id));
+    let action = format!("{}/reveal", ui::run_path(&run.id));
     form::disclosed(
         "Reveal hidden values…",
         Tone::Plain,
@@ -54,7 +53,7 @@ pub(super) async fn show(Path(id): Path<String>, mut form: Submitted) -> Result<
     let detail: RunDetail = form.read(&answer)?;
     let content = html! {
         (ui::heading("Hidden values", html! { "Of " (ui::run_link(&id)) ". The audit log has that you looked." }))
-        @for (name, value) in values(&detail) { section { h2 { (name) } (ui::json(value.text())) } }
+        @for (name, value) in values(&detail.run, &detail.steps) { section { h2 { (name) } (ui::json(value.text())) } }
         div.actions { a.button.primary href=(ui::run_path(&id)) { "Back to the run" } }
     };
     Ok(form.visit.page("Hidden values", content))

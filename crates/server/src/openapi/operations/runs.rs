@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::openapi::operation::{Group, get, post};
 use crate::routes::doubts::PageOf;
 use crate::routes::runs::retry_plan::PlannedRetry;
-use crate::routes::runs::showing::RunFilter;
+use crate::routes::runs::showing::{RunFilter, RunParts, StepPage};
 
 pub(super) fn group() -> Group {
     let operations = vec![
@@ -49,8 +49,13 @@ pub(super) fn group() -> Group {
             .fails_with(&[Code::InvalidIdempotencyKey]),
         get("/api/v1/workflow-runs/{id}", "get_run", "Get a run")
             .about("Returns a run with the steps of its current generation.")
+            .query::<RunParts>()
             .answers::<api::RunDetail>(200, "The run and its steps.")
             .with(&["ETag"]),
+        get("/api/v1/workflow-runs/{id}/steps", "list_steps", "List the steps of a run")
+            .about("Lists the steps of a run's current generation in the order they started, or the newest first.")
+            .query::<StepPage>()
+            .answers_page::<api::Step>("One page of steps."),
         get("/api/v1/workflow-runs/{id}/result", "get_run_result", "Get the result of a run")
             .about(
                 "Returns how a run ended: `output` if it completed, `failure` if it failed or was cancelled. Send \
