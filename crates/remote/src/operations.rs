@@ -297,7 +297,7 @@ fn settled_of(
     match settled {
         Ok(Settled::Promise(settled)) if settled.already_settled => Ok(RemoteSettled::AlreadySettled),
         Ok(Settled::Promise(_)) => Ok(RemoteSettled::Settled),
-        Ok(Settled::Kept(kept)) => Ok(RemoteSettled::KeptEarly { until: instant_of(&kept.until) }),
+        Ok(Settled::KeptEarly(kept)) => Ok(RemoteSettled::KeptEarly { until: instant_of(&kept.until) }),
         Err(error) => Err(match error.problem().map(|problem| problem.code) {
             Some(hapax_api::Code::NotFound) => Error::NoSuchPromise(promise.to_owned()),
             _ => Remote::error(error),
