@@ -41,7 +41,7 @@ async fn a_run_of_ten_thousand_steps_and_a_hundred_thousand_events_opens_at_once
         let took = since.elapsed();
         println!("{address}: {took:?}, {} bytes", page.len());
         assert!(took < AT_ONCE && page.len() < PAGE_BYTES, "{took:?} {}", page.len());
-        assert!(took < all / 2, "a page reads a part of it: {took:?}, and all of it takes {all:?}");
+        assert!(took < all / 5, "a page reads a part of it: {took:?}, and all of it takes {all:?}");
         assert_eq!(page.matches("class=\"step\"").count(), 200);
         assert!(page.contains(first) && page.contains(last), "{address}");
     }
