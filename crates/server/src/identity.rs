@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use hapax_api::{Problem, Role};
+use hapax_api::{OfferedNames, Problem, Role};
 use hapax_engine::model::{Actor, HumanText, Name, Origin, RequestScope, Role as Rank, WorkspaceId};
+use hapax_workers::WorkerCaller;
 
 use crate::errors::problem_of_invalid;
 use crate::trace::TraceId;
@@ -26,6 +27,8 @@ pub struct Identity {
     pub role: Role,
     /// Requester that it acts for.
     pub requester: Option<String>,
+    /// Names that its workers may offer. `None` allows all.
+    pub may_offer: Option<OfferedNames>,
     /// The person that it acts for, who is named in the audit log whatever a request says.
     pub person: Option<String>,
 }
@@ -34,6 +37,11 @@ impl Identity {
     /// Returns true if it belongs to the installation itself.
     pub fn is_installation(&self) -> bool {
         self.workspace.as_str() == INSTALLATION
+    }
+
+    /// The caller of a worker session.
+    pub fn worker(&self) -> WorkerCaller<'_> {
+        WorkerCaller { workspace: &self.workspace, may_offer: self.may_offer.as_ref() }
     }
 
     /// Scope of its request keys.

@@ -57,6 +57,8 @@ mod idle_tracked_io;
 mod idle_tracker;
 mod installation_secret;
 mod metrics;
+mod nodes;
+mod open_runs;
 mod options;
 mod paced_streams;
 mod pages;
@@ -76,6 +78,7 @@ mod worker_names;
 
 pub use cross_origin::ActionOrigins;
 pub use hapax_http_idempotency as http_idempotency;
+pub use nodes::{NodeUrl, NotANodeUrl};
 pub use options::{EntityTables, ModuleOptions, ServerOptions};
 pub use routes::list_routes;
 pub use server::{LaunchError, Server};

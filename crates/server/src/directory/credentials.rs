@@ -30,6 +30,8 @@ pub struct NewCredential {
     pub requester: Option<String>,
     /// Lifetime; `None` never expires.
     pub lives_for: Option<Duration>,
+    /// Names that its workers may offer; `None` allows all.
+    pub may_offer: Option<api::OfferedNames>,
 }
 
 /// Stored part of a credential. The secret itself is not stored.
@@ -39,6 +41,8 @@ struct CredentialBody {
     role: Role,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     requester: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    may_offer: Option<api::OfferedNames>,
     #[serde(with = "hash_as_hex")]
     secret: SecretHash,
     /// The secret before the last rotation, and when it expires.
@@ -143,6 +147,7 @@ impl StoredCredential {
             name: self.kept.name.clone(),
             role: self.kept.role,
             requester: self.kept.requester.clone(),
+            may_offer: self.kept.may_offer.clone(),
             person: None,
         }
     }
@@ -161,6 +166,7 @@ impl StoredCredential {
             name: self.kept.name.clone(),
             role: self.kept.role,
             requester: self.kept.requester.clone(),
+            may_offer: self.kept.may_offer.clone(),
             created_at: self.created_at.to_string(),
             expires_at: time(self.kept.expires_at),
             revoked_at: time(self.kept.revoked_at),
@@ -213,6 +219,7 @@ impl Directory {
             name: new.name,
             role: new.role,
             requester: new.requester,
+            may_offer: new.may_offer,
             secret: key.hash(),
             old_secret: None,
             expires_at,

@@ -38,6 +38,7 @@ impl Directory {
             role: Role::Admin,
             requester: None,
             lives_for: None,
+            may_offer: None,
         };
         let what = format!("recovered: {reason}");
         let (credential, key) = self.insert_credential(&workspace, new, by.clone(), &what).await?;

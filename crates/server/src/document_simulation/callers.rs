@@ -260,6 +260,7 @@ fn acting() -> Acting {
         name: "ada".into(),
         role: Role::Admin,
         requester: None,
+        may_offer: None,
         person: None,
     };
     Acting { identity: Arc::new(identity), address: None, trace_id: None }

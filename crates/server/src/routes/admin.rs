@@ -7,8 +7,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
-use hapax_api::Code;
+use hapax_api::{Code, Role};
 use hapax_engine::model::{Name, WorkspaceId};
+use hapax_workers::check_bound_names;
 use http::{StatusCode, header};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -93,7 +94,15 @@ pub(crate) async fn create_credential(
         )
         .with("path", "/expiresIn"));
     }
-    let new = NewCredential { name: asked.name, role: asked.role, requester: asked.requester, lives_for };
+    if let Some(names) = &asked.may_offer {
+        check_bound_names(names)?;
+        if asked.role != Role::Worker {
+            let detail = "Only a credential of the role worker is bound to names; omit `mayOffer`.";
+            return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/mayOffer"));
+        }
+    }
+    let api::CreateCredential { name, role, requester, may_offer, .. } = asked;
+    let new = NewCredential { name, role, requester, lives_for, may_offer };
     let (credential, key) = app.directory.create_credential(&workspace, new, identity.actor(None)).await?;
     let location = format!("/api/v1/credentials/{}", credential.id);
     let issued = api::IssuedCredential { credential: credential.shown(), api_key: key.reveal().to_owned() };

@@ -28,7 +28,7 @@ use hapax_server::http_caller::GuardedCaller;
 use hapax_server::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use hapax_server::listen::ListenOptions;
 use hapax_server::sealing::SealingKey;
-use hapax_server::{ActionOrigins, EntityTables, LaunchError, ModuleOptions, Server, ServerOptions};
+use hapax_server::{ActionOrigins, EntityTables, LaunchError, ModuleOptions, NodeUrl, Server, ServerOptions};
 use hapax_store_postgres::{PostgresOptions, PostgresStore};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
@@ -119,6 +119,8 @@ pub struct Setup {
     /// Modules beside the one that is always there.
     pub modules: Vec<ModuleOptions>,
     pub entity_tables: EntityTables,
+    /// Can other nodes reach it?
+    pub is_advertised: bool,
     pub action_origins: ActionOrigins,
 }
 
@@ -137,6 +139,7 @@ impl Default for Setup {
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],
             entity_tables: EntityTables::default(),
+            is_advertised: false,
             action_origins: ActionOrigins::default(),
         }
     }
@@ -244,11 +247,15 @@ impl TestServer {
 
     /// Why a server over this store does not start.
     pub async fn try_launch(store: Arc<dyn Store>, setup: Setup) -> Result<Server, LaunchError> {
-        let (engine, services, options, _) = Self::parts(store, setup);
+        let (engine, services, options, _) = Self::parts(store, setup, None);
         Server::launch(engine, services, options).await
     }
 
-    fn parts(store: Arc<dyn Store>, setup: Setup) -> (Engine, HostServices, ServerOptions, Drain) {
+    fn parts(
+        store: Arc<dyn Store>,
+        setup: Setup,
+        advertise_url: Option<NodeUrl>,
+    ) -> (Engine, HostServices, ServerOptions, Drain) {
         let engine = Engine::launch(store.clone(), setup.clock, setup.engine).unwrap();
         let outgoing = Outgoing::new(setup.rules).unwrap();
         let services = setup
@@ -272,6 +279,7 @@ impl TestServer {
             max_definitions: MAX_DEFINITIONS,
             max_definitions_per_workspace: setup.max_definitions_per_workspace,
             console: true,
+            advertise_url,
             settings: vec![("store".into(), "memory".into())],
             action_origins: setup.action_origins,
             sealing_keys: setup.sealing_keys,
@@ -301,10 +309,11 @@ impl TestServer {
     }
 
     async fn launch(store: Arc<dyn Store>, kept: StoreKind, setup: Setup) -> Self {
-        let (engine, services, options, drain) = Self::parts(store.clone(), setup);
-        let server = Server::launch(engine.clone(), services, options).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let advertise_url = setup.is_advertised.then(|| NodeUrl::new(&format!("http://{address}")).unwrap());
+        let (engine, services, options, drain) = Self::parts(store.clone(), setup, advertise_url);
+        let server = Server::launch(engine.clone(), services, options).await.unwrap();
         let serving = server.clone();
         tokio::spawn(async move { serving.serve(listener, ListenOptions::default()).await });
         let http = client().pool_max_idle_per_host(64).build().unwrap();
@@ -322,6 +331,7 @@ impl TestServer {
             role,
             requester: None,
             lives_for: None,
+            may_offer: None,
         };
         let (_, key) = self.server.directory().create_credential(&workspace, new, by).await.unwrap();
         key.reveal().to_owned()
@@ -335,6 +345,7 @@ impl TestServer {
             role,
             requester: Some(requester.into()),
             lives_for: None,
+            may_offer: None,
         };
         let workspace = WorkspaceId::new("acme").unwrap();
         let (_, key) = self.server.directory().create_credential(&workspace, new, by).await.unwrap();

@@ -134,6 +134,7 @@ pub(super) async fn create(mut form: Submitted) -> Result<Response, Failure> {
         role: form.word("role")?,
         requester: form.given("requester"),
         expires_in: form.duration("expires")?,
+        may_offer: None,
     };
     let query = [("workspace", Some(workspace.as_str()))];
     let answer = form.send_with(&ops::CREATE_CREDENTIAL, &[], &query, Some(&asked)).await?;
