@@ -23,3 +23,4 @@ mod recovery;
 mod remote;
 mod serve;
 mod starts_and_ends;
+mod worker_faults;

@@ -52,6 +52,7 @@ pub(crate) async fn assemble(
         max_definitions: settings.max_definitions,
         max_definitions_per_workspace: settings.max_definitions_per_workspace,
         console: settings.console,
+        advertise_url: settings.advertise_url.clone(),
         settings: settings.shown(store),
         action_origins: settings.action_origins.clone(),
         sealing_keys: settings.sealing_keys.clone(),

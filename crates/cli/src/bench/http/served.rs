@@ -64,6 +64,7 @@ impl Served {
             role: Role::Admin,
             requester: None,
             lives_for: Some(CREDENTIAL_LIVES_FOR),
+            may_offer: None,
         };
         let (_, key) = directory.create_credential(&workspace, new, by).await?;
         let authorization = format!("Bearer {}", key.reveal());
@@ -73,6 +74,7 @@ impl Served {
             name: "hapax bench".into(),
             role: Role::Admin,
             requester: None,
+            may_offer: None,
             person: None,
         };
         let (definition, _) = assembly
