@@ -295,8 +295,8 @@ impl Driver {
         let (workspace, session) = (&self.shared.target.workspace, &self.shared.session);
         let mut pages = Vec::new();
         let mut after = 0;
-        while let Ok(page) = workers.read_log(workspace, session, &activate.run, &activate.activation, after)
-        {
+        let caller = WorkerCaller::unbound(workspace);
+        while let Ok(page) = workers.read_log(caller, session, &activate.run, &activate.activation, after) {
             after += page.log.len();
             // The first page is in `activate`.
             if !pages.is_empty() || after > page.log.len() {
