@@ -25,6 +25,7 @@ const CLI: &str = "hapax-cli";
 const STRIPE_ORDER: &str = "stripe-order";
 const STORM: &str = "hapax-storm";
 const WORKERS: &str = "hapax-workers";
+const REMOTE: &str = "hapax-remote";
 const XTASK: &str = "xtask";
 
 /// Allowed dependencies of one crate.
@@ -46,7 +47,7 @@ const ARROWS: &[Arrows] = &[
     Arrows { from: STORE_CONFORMANCE, to: &[ENGINE], in_tests_to: &[] },
     Arrows {
         from: FACADE,
-        to: &[ENGINE, STORE_SQLITE, STORE_POSTGRES],
+        to: &[ENGINE, STORE_SQLITE, STORE_POSTGRES, API, REMOTE],
         in_tests_to: &[ENGINE, STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, STORE_CONFORMANCE, CLI],
     },
     Arrows {
@@ -73,6 +74,8 @@ const ARROWS: &[Arrows] = &[
     Arrows { from: DOCUMENTS, to: &[ENGINE, WEBHOOKS], in_tests_to: &[] },
     Arrows { from: WEBHOOKS, to: &[], in_tests_to: &[] },
     Arrows { from: WORKERS, to: &[ENGINE, API], in_tests_to: &[] },
+    // It knows the server by its API alone, and applies no rule of the engine.
+    Arrows { from: REMOTE, to: &[ENGINE, API], in_tests_to: &[] },
     Arrows { from: OUTGOING, to: &[], in_tests_to: &[] },
     Arrows { from: HTTP_IDEMPOTENCY, to: &[ENGINE], in_tests_to: &[STORE_SQLITE, HTTP_CONFORMANCE] },
     Arrows { from: HTTP_CONFORMANCE, to: &[], in_tests_to: &[] },

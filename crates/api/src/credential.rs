@@ -42,6 +42,21 @@ impl Role {
     }
 }
 
+/// Names that a credential of the role worker is bound to. One that ends with `*` stands for all names that begin so.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OfferedNames {
+    /// Workflows that it may offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workflows: Vec<String>,
+    /// Tasks that it may offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<String>,
+    /// Actions that it may offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<String>,
+}
+
 /// Asks for a credential.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -58,6 +73,16 @@ pub struct CreateCredential {
     /// Lifetime; absent: until revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<DurationText>,
+    /// Networks that the credential may be used from, such as `10.8.0.0/16`; any if absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 50)]
+    pub networks: Vec<String>,
+    /// Keeps inputs, outputs and other payloads from the credential.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hides_payloads: bool,
+    /// Names that its workers may offer, for the role worker alone. Absent: all names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub may_offer: Option<OfferedNames>,
 }
 
 /// Gives a credential a new secret. The credential, its scope of keys and its role stay.
@@ -94,6 +119,9 @@ pub struct Credential {
     /// Requester that the credential acts for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester: Option<String>,
+    /// Names that its workers may offer. Absent: all names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub may_offer: Option<OfferedNames>,
     /// When it was made.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -113,6 +141,12 @@ pub struct Credential {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub last_used_at: Option<String>,
+    /// Networks that it may be used from; any if absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<String>,
+    /// Inputs, outputs and other payloads are hidden from it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hides_payloads: bool,
 }
 
 /// A credential with its secret, shown this once.

@@ -61,10 +61,22 @@ errors! {
         "Send `Authorization: Bearer hpx_…` (or `x-api-key: hpx_…`), once. The key may be mistyped, expired, rotated or revoked; the answer is the same for all of these. Ask an admin of the workspace for a key.";
     WebhookSignatureInvalid = "webhook_signature_invalid", 401, false, "The webhook is not signed as its source requires",
         "The signature was missing, wrong or too old. Check the secret configured for the source, and that the body reaches this server unchanged. Nothing was stored.";
+    NameNotAllowed = "name_not_allowed", 403, false, "The credential may not offer this name to workers",
+        "The credential is bound to names of workflows, tasks and actions, and the session offers another one, `name`. Offer only names that the credential is bound to, or ask an admin for another credential.";
     Forbidden = "forbidden", 403, false, "The credential's role does not allow this",
         "The key is valid, but its role is too low for this route. `requiredRole` names the role you need. Use another key, or ask an admin for one.";
+    NoRole = "no_role", 403, false, "Nobody gave this person a role",
+        "The identity provider vouches for the person, and no rule of the settings gives them a role in a workspace. Ask an admin to put the person into one of the groups that the rules name, then sign in again.";
+    NetworkNotAllowed = "network_not_allowed", 403, false, "The credential may not be used from this address",
+        "The key is valid, but it is bound to networks, and the request came from elsewhere. Send the request from one of its networks, or ask an admin for another credential.";
     NeedsManager = "needs_manager", 403, false, "This decision is irreversible and needs a manager",
         "A decision that makes an effect run, or gives one up for good, needs a credential with the role manager; names in the request do not replace it. Ask a manager to decide.";
+    NeedsSecondPerson = "needs_second_person", 403, false, "This decision takes two people",
+        "Two different people stand behind this decision, and one of them is a manager. Propose it with `POST /api/v1/doubts/{run}/{step}/propose`; somebody else confirms it with `POST /api/v1/doubts/{run}/{step}/confirm`. Two names under one credential are one person.";
+    OwnApproval = "own_approval", 403, false, "Whoever had the run started does not approve it",
+        "You had this run started, so somebody else answers. A document allows it with `selfApproval: true` on the step.";
+    PayloadsHidden = "payloads_hidden", 403, false, "The credential sees no payloads",
+        "Inputs, outputs and other payloads are hidden from the credential, whatever its role. Ask an admin for a credential, or for a rule of the identity provider, that shows them.";
     ApprovalForOthers = "approval_for_others", 403, false, "The approval is for others to decide",
         "`by` names the roles and requesters whom the step asks. Use a credential that has one of the roles, or was made for one of the requesters.";
     RequesterNotAllowed = "requester_not_allowed", 403, false, "The credential may not ask as this requester",
@@ -80,7 +92,7 @@ errors! {
     DefinitionNotFound = "definition_not_found", 404, false, "There is no such definition in this workspace",
         "List the definitions with `GET /api/v1/workflow-definitions`, or upload this one first.";
     SessionUnknown = "session_unknown", 404, false, "The worker session is over, or never was",
-        "The session ended because nothing was received from the worker for too long, or the server was restarted. Open a new session and forget all runs of the old one.";
+        "The session ended because nothing was received from the worker for too long, or the node that had it stopped or is gone. Open a new session and forget all runs of the old one.";
     MethodNotAllowed = "method_not_allowed", 405, false, "The route does not take this method",
         "`Allow` lists the methods that the route takes. The OpenAPI document at `/openapi.json` lists all routes.";
     NotAcceptable = "not_acceptable", 406, false, "The response cannot be sent in the requested format",
@@ -123,8 +135,8 @@ errors! {
         "`limit` is the maximum, and `quota` names the setting. Delete definitions that no run needs (`DELETE /api/v1/workflow-definitions/{id}`), old versions first, or ask the operator to raise `max-definitions` or `max-definitions-per-workspace`. Waiting does not help.";
     SessionReplaced = "session_replaced", 409, false, "Another worker session of the same instance was opened",
         "The newer session has the work of this one. Stop, or open a session with another `instance`.";
-    WorkflowTaken = "workflow_taken", 409, false, "A document defines this workflow",
-        "A workflow of this name and version is defined by a document, so no worker can offer it. Use another name or version.";
+    WorkflowTaken = "workflow_taken", 409, false, "The workflow has other code already",
+        "A workflow of this name and version is defined by a document, or its code is in workers. It cannot be both: runs of the same version must always find the same code. Use another name or version.";
     RequestSuperseded = "request_superseded", 409, false, "A newer request of the same session took its place",
         "A session has at most one poll and one commit under way. The newer request gets the messages; drop this one.";
     RunEnded = "run_ended", 409, false, "The run has ended",
@@ -147,6 +159,8 @@ errors! {
         "The key of this run was released when it ended, and now names another run, `holder`. Look at that run; this one cannot be reopened.";
     DoubtChanged = "doubt_changed", 409, false, "The doubt has changed",
         "The step is no longer in doubt, or is in doubt for a different reason. List the doubts again, and decide again.";
+    ApprovalNotAsked = "approval_not_asked", 409, true, "The step does not ask for an approval now",
+        "An answer counts only once the step has asked: nobody approves what they have not seen. Nothing was stored. Read the run, and answer when the step waits.";
     ApprovalOver = "approval_over", 409, false, "The approval is over",
         "Another person answered first, or the time for an answer has passed. Only the first answer counts. `decidedBy`, `decision` and `decidedAt` describe it.";
     DoubtResolved = "doubt_resolved", 409, false, "The doubt is already resolved",
@@ -229,6 +243,8 @@ errors! {
         "Nothing was written, and the same request will not succeed. Report `traceId` to the operator.";
     StoreUnavailable = "store_unavailable", 503, true, "The store is not available",
         "Nothing was written. Wait for `Retry-After` seconds and send the same request again, under the same key.";
+    IdentityProviderUnavailable = "identity_provider_unavailable", 503, true, "The identity provider does not answer as it should",
+        "The server could not read the provider's description or keys, or exchange the code of a sign-in. Wait as `Retry-After` says and try again; the operator's log has the cause.";
     OutcomeUnknown = "outcome_unknown", 503, true, "The store did not confirm the write",
         "The request may or may not have taken effect. Send the same request again under the same idempotency key: it converges on one result. Without a key, check whether it was done before you send it again.";
     TooManyConnections = "too_many_connections", 503, true, "The server has no room for another connection",
@@ -237,6 +253,8 @@ errors! {
         "Nothing was done. `share` names the exhausted share: the address, the workspace, or the whole server. Send fewer large bodies at once, wait for `Retry-After` seconds, and send the request again, under the same key.";
     SecretUnavailable = "secret_unavailable", 503, true, "A secret cannot be read now",
         "The server could not read a secret that it needs to check the signature, so the webhook was neither accepted nor rejected. Send it again after `Retry-After` seconds. The operator's log names the secret.";
+    NodeUnreachable = "node_unreachable", 503, true, "Another node does not answer",
+        "The request is for a session of another node, and that node did not answer in time. It may or may not have done what was asked. Send the same request again, with the same token. If the node is gone, you get `session_unknown` within 15 seconds: then open a new session.";
     ShuttingDown = "shutting_down", 503, true, "The server is shutting down",
         "Nothing was done. Send the request again; another node, or this one after its restart, will handle it.";
 }

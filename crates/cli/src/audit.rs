@@ -245,6 +245,13 @@ fn describe(what: &JournalEvent) -> (String, Option<&str>, &str) {
         JournalEvent::Answered { decision, comment, .. } => {
             (format!("answered {decision}"), None, comment.as_deref().unwrap_or(""))
         }
+        JournalEvent::RulingProposed { resolution, reason, .. } => {
+            (format!("proposed {}", resolution.as_str()), None, reason)
+        }
+        JournalEvent::PayloadsRevealed { reason } => ("revealed hidden values".into(), None, reason),
+        JournalEvent::SignInsRefused { times, examples } => {
+            (format!("refused {times} sign-ins"), None, examples.first().map_or("", String::as_str))
+        }
         JournalEvent::Settled { promise, key, settlement } => {
             let named = promise.as_ref().or(key.as_ref()).map_or("", String::as_str);
             (format!("{settlement} promise {named}"), None, "")

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use axum::Router;
 
-pub use host::{Host, NewSession, Session, SessionSummary, Visitor};
+pub use host::{Departure, Host, NewSession, ProviderAnswer, Session, SessionSummary, Visitor};
 pub use pages::PATHS;
 
 /// Where the console begins.

@@ -24,6 +24,8 @@ pub const SESSION_IDLE: Duration = Duration::from_secs(60 * 60);
 pub const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 /// Sessions of one credential; the one used longest ago ends for a new one.
 pub const MAX_SESSIONS_PER_CREDENTIAL: usize = 20;
+/// How long a sign-in at an identity provider may take.
+pub const SIGN_IN_AT_PROVIDER: Duration = Duration::from_secs(10 * 60);
 /// Longest description of a browser that is kept.
 pub const MAX_AGENT_CHARS: usize = 120;
 /// Shortest time between two updates of a live page.

@@ -54,6 +54,7 @@ operations! {
     PAUSE_RUN = post("/api/v1/workflow-runs/{id}/pause");
     RESUME_RUN = post("/api/v1/workflow-runs/{id}/resume");
     RETRY_RUN = post("/api/v1/workflow-runs/{id}/retry");
+    REVEAL_RUN = post("/api/v1/workflow-runs/{id}/reveal");
     SHOW_RETRY_PLAN = get("/api/v1/workflow-runs/{id}/retry-plan");
     SEND_SIGNAL = post("/api/v1/workflow-runs/{id}/signals");
     ANSWER_APPROVAL = post("/api/v1/workflow-runs/{id}/approvals/{step}");
@@ -65,6 +66,8 @@ operations! {
     RELEASE_KEY = post("/api/v1/keys/{scope}/{key}/release");
     WHY = get("/api/v1/why");
     LIST_DOUBTS = get("/api/v1/doubts");
+    PROPOSE_RULING = post("/api/v1/doubts/{run}/{step}/propose");
+    CONFIRM_RULING = post("/api/v1/doubts/{run}/{step}/confirm");
     RESOLVE_DOUBT = post("/api/v1/doubts/{run}/{step}/resolve");
     SHOW_LEDGER = get("/api/v1/ledger");
     LIST_AUDIT = get("/api/v1/audit");

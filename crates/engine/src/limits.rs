@@ -161,3 +161,5 @@ pub const MAX_VIOLATIONS: usize = 1_000;
 
 /// Maximum number of steps in doubt scanned for one list of runs that need attention.
 pub const MAX_DOUBTS_SCANNED: usize = 10_000;
+/// Polls of the code of a remote run, before other runs get a turn.
+pub const MAX_POLLS_IN_A_ROW: u32 = 64;

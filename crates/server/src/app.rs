@@ -15,8 +15,10 @@ use crate::entities::Entities;
 use crate::event_stream::Streams;
 use crate::identity::Identity;
 use crate::metrics::Metrics;
+use crate::nodes::Nodes;
 use crate::options::ServerOptions;
 use crate::pages::List;
+use crate::people::People;
 use crate::push_workers::PushWorkers;
 use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::store_probe::StoreProbe;
@@ -34,6 +36,8 @@ pub struct App {
     pub directory: Directory,
     /// Authenticates callers.
     pub authenticator: Authenticator,
+    /// Identity providers, if people can sign in with one.
+    pub(crate) people: Option<Arc<People>>,
     /// Rate limits of credentials.
     pub request_rate: RequestRate,
     /// Limits callers that sent an invalid settle token.
@@ -46,6 +50,8 @@ pub struct App {
     pub(crate) inbound: Arc<InboundWebhooks>,
     /// Workers that are connected to this node.
     pub(crate) workers: Arc<Workers>,
+    /// Nodes that have worker sessions.
+    pub(crate) nodes: Arc<Nodes>,
     /// Functions that work is sent to.
     pub(crate) push_workers: Arc<PushWorkers>,
     /// Names that workers have offered.

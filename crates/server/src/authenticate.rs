@@ -1,4 +1,5 @@
-//! Authentication: keys are looked up by id, compared by hash, and cached for a moment.
+//! Authentication: keys are looked up by id, compared by hash, and cached for a moment. Tokens of identity providers are
+//! verified each time.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,12 +16,17 @@ use crate::credentials::key::{ApiKey, KeyId, SecretHash};
 use crate::directory::{Directory, StoredCredential};
 use crate::identity::Identity;
 use crate::limits::{CREDENTIAL_CACHE_FOR, LAST_USED_RESOLUTION, MAX_CACHED_CREDENTIALS};
+use crate::people::{People, Refusal, looks_like_token};
 use crate::rate_limit::FailedAuth;
+use crate::refused_sign_ins::RefusedSignIns;
 
 /// Authenticates callers.
 pub struct Authenticator {
     directory: Directory,
+    /// Identity providers whose tokens count, if there are any.
+    people: Option<Arc<People>>,
     failures: FailedAuth,
+    refused: Arc<RefusedSignIns>,
     known: Mutex<Known>,
     /// Changes whenever a credential is changed on this node.
     changed: watch::Sender<u64>,
@@ -46,9 +52,15 @@ type Found = (Arc<StoredCredential>, Arc<Identity>);
 
 impl Authenticator {
     /// Creates an authenticator for the credentials of `directory`.
-    pub fn new(directory: Directory) -> Self {
+    pub(crate) fn new(
+        directory: Directory,
+        people: Option<Arc<People>>,
+        refused: Arc<RefusedSignIns>,
+    ) -> Self {
         Authenticator {
             directory,
+            people,
+            refused,
             failures: FailedAuth::default(),
             known: Mutex::default(),
             changed: watch::Sender::new(0),
@@ -65,7 +77,16 @@ impl Authenticator {
         address: Option<IpAddr>,
         now: Timestamp,
     ) -> Result<Arc<Identity>, Problem> {
-        let Some(key) = given_key(headers) else { return Err(self.refuse(address, None)) };
+        let key = match (given(headers), &self.people) {
+            (Some(Given::Key(key)), _) => key,
+            (Some(Given::Token(token)), Some(people)) => {
+                return match people.identify(token, now).await {
+                    Ok(identity) => Ok(Arc::new(identity)),
+                    Err(refusal) => Err(self.refuse_person(address, refusal)),
+                };
+            }
+            (Some(Given::Token(_)) | None, _) => return Err(self.refuse(address, None)),
+        };
         let mut found = self.find(&key).await?;
         if found.as_ref().is_some_and(|(credential, _)| !credential.admits(&key, now)) {
             // Another node may have rotated it after it was cached here.
@@ -74,13 +95,26 @@ impl Authenticator {
         }
         match found {
             Some((credential, identity)) if credential.admits(&key, now) => {
+                if !credential.admits_address(address) {
+                    let from = address.map_or("nowhere".to_owned(), |address| address.to_string());
+                    let detail = format!(
+                        "The credential may not be used from {from}. Use it from one of its networks."
+                    );
+                    let problem = Problem::new(Code::NetworkNotAllowed, detail);
+                    let why = format!("the credential {} may not be used from there", credential.id);
+                    return Err(self.refuse_person(address, Refusal { problem, why }));
+                }
                 self.note_use(&credential, now);
                 Ok(identity)
             }
-            Some(_) => Err(self.refuse(address, Some(&key))),
+            Some((credential, _)) => {
+                self.refused.note(address, format!("a key of {} that does not count", credential.id));
+                Err(self.refuse(address, Some(&key)))
+            }
             None => {
                 // Takes as long as for an existing id.
                 std::hint::black_box(SecretHash::unmatchable().matches(&key.hash()));
+                self.refused.note(address, "a key that nobody has".into());
                 Err(self.refuse(address, Some(&key)))
             }
         }
@@ -130,6 +164,19 @@ impl Authenticator {
     /// again.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
+    }
+
+    /// Counts somebody who was not let in, for the audit log and against their address.
+    pub(crate) fn refuse_person(&self, address: Option<IpAddr>, refusal: Refusal) -> Problem {
+        self.refused.note(address, refusal.why);
+        // A provider that is away is not the caller's fault.
+        if refusal.problem.status >= 500 {
+            return refusal.problem;
+        }
+        match address.map(|it| self.failures.count(it, None, Instant::now())) {
+            Some(Err(too_often)) => too_often.problem().clone(),
+            Some(Ok(())) | None => refusal.problem,
+        }
     }
 
     /// Rejects a caller without a valid key, or asks it to wait after too many failures.
@@ -195,8 +242,21 @@ fn with_identity(credential: StoredCredential) -> Found {
     (Arc::new(credential), Arc::new(identity))
 }
 
-/// The key in the headers; `None` if there is none, more than one, or a malformed one.
+/// What a caller sent to say who they are.
+enum Given<'a> {
+    Key(ApiKey),
+    Token(&'a str),
+}
+
 fn given_key(headers: &HeaderMap) -> Option<ApiKey> {
+    match given(headers)? {
+        Given::Key(key) => Some(key),
+        Given::Token(_) => None,
+    }
+}
+
+/// The key or token in the headers; `None` if there is none, more than one, or a malformed one.
+fn given(headers: &HeaderMap) -> Option<Given<'_>> {
     let bearer = headers.get_all(AUTHORIZATION).iter().map(|value| {
         let text = value.to_str().ok()?;
         let (scheme, key) = text.split_once(' ')?;
@@ -205,7 +265,8 @@ fn given_key(headers: &HeaderMap) -> Option<ApiKey> {
     let plain = headers.get_all("x-api-key").iter().map(|value| value.to_str().ok());
     let mut given = bearer.chain(plain);
     match (given.next(), given.next()) {
-        (Some(Some(key)), None) => ApiKey::parse(key).ok(),
+        (Some(Some(token)), None) if looks_like_token(token) => Some(Given::Token(token)),
+        (Some(Some(key)), None) => ApiKey::parse(key).ok().map(Given::Key),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 
 mod change;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
@@ -26,6 +26,7 @@ use crate::errors::{problem_of, problem_of_store};
 use crate::identity::Acting;
 use crate::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use crate::uploaded::{Uploaded, with_secrets};
+use crate::worker_names::is_offered_by_workers;
 
 /// Stored part of a definition, without its name and its times.
 #[derive(Clone, Serialize, Deserialize)]
@@ -157,6 +158,8 @@ pub struct Definitions {
     services: Arc<HostServices>,
     limits: DefinitionLimits,
     known: RwLock<HashMap<Name, Arc<Definition>>>,
+    /// Names of sensitive fields by workspace, of all documents that ever were there: their runs stay.
+    sensitive: RwLock<HashMap<WorkspaceId, Arc<BTreeSet<String>>>>,
     last_read: LastRead,
 }
 
@@ -183,8 +186,8 @@ impl Definitions {
         services: Arc<HostServices>,
         limits: DefinitionLimits,
     ) -> Arc<Self> {
-        let (known, last_read) = (RwLock::default(), LastRead::default());
-        Arc::new(Definitions { engine, store, services, limits, known, last_read })
+        let (known, sensitive, last_read) = (RwLock::default(), RwLock::default(), LastRead::default());
+        Arc::new(Definitions { engine, store, services, limits, known, sensitive, last_read })
     }
 
     fn catalog(&self) -> &dyn Catalog {
@@ -203,6 +206,13 @@ impl Definitions {
         let (name, version) = (&checked.document().name, checked.document().version);
         let digest = digest_of(&checked);
         let id = definition_id(&identity.workspace, name, version);
+        if is_offered_by_workers(&*self.store, &identity.workspace, name, version).await? {
+            let detail = format!(
+                "Workers of this workspace have offered {name}@{version}, and runs of it may be open. Upload the document under \
+                 another version."
+            );
+            return Err(Problem::new(Code::WorkflowTaken, detail));
+        }
         let kept = DefinitionBody { digest: digest.clone(), document, lifecycle: Lifecycle::Active };
         let body = Payload::of(&kept).map_err(|invalid| crate::errors::problem_of_invalid(&invalid))?;
         if self.find_known(&id).is_none_or(|found| found.is_deleted()) {
@@ -378,6 +388,21 @@ impl Definitions {
         self.find_known(&definition_id(workspace, workflow.name.as_str(), workflow.version))
     }
 
+    /// Names of fields that documents of the workspace mark as sensitive; `None` if there is none.
+    pub(crate) fn sensitive_names(&self, workspace: &WorkspaceId) -> Option<Arc<BTreeSet<String>>> {
+        self.sensitive.read().expect("no holder panics").get(workspace).cloned()
+    }
+
+    fn learn_sensitive(&self, definition: &Definition) {
+        let names = definition.document().sensitive_names();
+        if names.is_empty() {
+            return;
+        }
+        let mut sensitive = self.sensitive.write().expect("no holder panics");
+        let all = sensitive.entry(definition.workspace.clone()).or_default();
+        Arc::make_mut(all).extend(names);
+    }
+
     /// Number of definitions known here, without deleted ones.
     pub fn count(&self) -> usize {
         self.known.read().expect("no holder panics").values().filter(|one| !one.is_deleted()).count()
@@ -433,6 +458,8 @@ impl Definitions {
         let workflow = WorkflowRef { name: definition.selector().name, version: definition.version() };
         engine.set_archived(&workflow, !definition.lifecycle.is_active());
         known.insert(item.id.clone(), definition.clone());
+        drop(known);
+        self.learn_sensitive(&definition);
         Ok(definition)
     }
 
@@ -474,7 +501,8 @@ fn absent() -> Problem {
 }
 
 /// The id is derived from the name and version, so a run says which definition it runs.
-fn definition_id(workspace: &WorkspaceId, name: &str, version: u32) -> Name {
+/// Id of the item that keeps this version of a definition.
+pub(crate) fn definition_id(workspace: &WorkspaceId, name: &str, version: u32) -> Name {
     let digest = Sha256::digest(format!("{workspace}\n{name}\n{version}"));
     let hex: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     Name::new("definition id", &format!("def_{hex}")).expect("hex digits are a plain word")

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
 use hapax_api::{Code, Role};
-use hapax_engine::model::{Name, Timestamp};
-use http::HeaderMap;
-use http::header::IF_MATCH;
+use hapax_engine::model::{Name, RequestScope, Timestamp};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, IF_MATCH};
+use http::{HeaderMap, HeaderValue};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -24,6 +25,8 @@ use crate::body_budget::BodyCharge;
 use crate::connection::Peer;
 use crate::console::SignedIn;
 use crate::identity::Identity;
+use crate::limits::MAX_MASKED_BYTES;
+use crate::mask::{Hidden, Unmasked};
 use crate::negotiate::check_json_accepted;
 use crate::trace_layer::AnsweredTo;
 
@@ -96,14 +99,54 @@ where
             let caller = identity.request_scope();
             request.extensions_mut().insert(caller.clone());
             request.extensions_mut().insert(identity);
+            let hidden = guard.hides_from(&request, &caller);
             let mut response = ready.call(request).await?;
+            if let Some(hidden) = hidden {
+                response = mask_body(response, &hidden).await;
+            }
             response.extensions_mut().insert(AnsweredTo(caller));
             Ok(response)
         })
     }
 }
 
+/// Masks a JSON response. Streams mask their own events. Problems hold no payloads.
+async fn mask_body(response: Response, hidden: &Hidden) -> Response {
+    let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let is_json = kind.is_some_and(|kind| kind.starts_with(b"application/json"));
+    if !is_json || response.extensions().get::<Unmasked>().is_some() {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let masked = match to_bytes(body, MAX_MASKED_BYTES).await {
+        Ok(bytes) => hidden.mask().apply(&bytes),
+        Err(_) => None,
+    };
+    let Some(masked) = masked else {
+        tracing::error!("a response could not be masked, so it is not sent");
+        return Refused::new(
+            Code::Internal,
+            "The response could not be masked. Report `traceId` to the operator.",
+        )
+        .into_response();
+    };
+    parts.headers.remove(CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(masked))
+}
+
 impl Guard {
+    /// What responses of this route must not show this caller. Workers get what they work on.
+    fn hides_from(&self, request: &Request, caller: &RequestScope) -> Option<Hidden> {
+        if self.access == Access::Work {
+            return None;
+        }
+        let identity = request.extensions().get::<Arc<Identity>>()?;
+        if !identity.sees_payloads {
+            return Some(Hidden::Payloads);
+        }
+        self.app.definitions.sensitive_names(&caller.workspace).map(Hidden::Fields)
+    }
+
     /// Admits the caller; an open route has no identity.
     async fn admit(
         &self,
@@ -172,7 +215,7 @@ impl Guard {
         Ok(Arc::new(Identity {
             role: grant.role,
             requester: grant.requester,
-            person: grant.person,
+            acts_for: grant.person,
             ..(*own).clone()
         }))
     }

@@ -18,6 +18,8 @@ pub const MAX_WHY_EXCERPT_CHARS: usize = 160;
 pub const MAX_WHY_JOURNAL_ENTRIES: usize = 1_000;
 /// Longest query of an explanation, in characters.
 pub const MAX_WHY_QUERY_CHARS: usize = 512;
+/// More than a run takes in JSON, in bytes, without its input.
+pub const MAX_RUN_WITHOUT_INPUT: usize = 16 * 1024;
 /// Most connections at once.
 pub const MAX_CONNECTIONS: usize = 4_096;
 /// Most connections at once from one address (one /64 network of IPv6).
@@ -43,6 +45,9 @@ pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for everything in flight (requests, operations and runs) to end after the shutdown
 /// signal.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time for attempts of workers to end before the server stops to listen; a quarter of the drain time if that is
+/// less.
+pub const MAX_WIND_DOWN: Duration = Duration::from_secs(5);
 /// Most of the drain time that is reserved for the last writes; a tenth of it if that is less.
 pub const MAX_CLOSING_TIME: Duration = Duration::from_secs(2);
 /// Least time to close the store in, even if the drain time is used up.
@@ -75,6 +80,25 @@ pub const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(10);
 pub const MIN_ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Longest such pause.
 pub const MAX_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Interval at which a node publishes its address for other nodes.
+pub const PUBLISH_NODE_EVERY: Duration = Duration::from_secs(5);
+/// How long a published address is used. After it, sessions of that node count as over.
+pub const NODE_LIVES_FOR: Duration = Duration::from_secs(15);
+/// Most nodes that are asked for their part of a list.
+pub const MAX_NODES: usize = 64;
+/// Most sessions that are shown for one version of a workflow.
+pub const MAX_SHOWN_SESSIONS: usize = 100;
+/// Most pages of sessions that are read to tell who offers which version.
+pub const MAX_SESSION_PAGES: usize = 100;
+/// Longest time to connect to another node.
+pub const FORWARD_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest time of a forwarded request: a poll waits for a while.
+pub const FORWARD_TIMEOUT: Duration = Duration::from_secs(15);
+/// Longest wait for what another node adds to a list, or for it to learn of a session.
+pub const ASK_NODES_TIMEOUT: Duration = Duration::from_secs(2);
+/// Largest answer of another node, in bytes: its messages, and one that is larger than all of them may be.
+pub const MAX_FORWARDED_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 
 /// Largest JSON body, in bytes: the largest payload of the engine plus its envelope.
 pub const MAX_BODY_BYTES: usize = hapax_engine::limits::MAX_PAYLOAD_BYTES + 64 * 1024;
@@ -296,3 +320,46 @@ pub const SIGN_IN_LINK_LIFETIME: Duration = Duration::from_secs(60 * 60);
 pub const MAX_SIGN_IN_LINKS: usize = 100;
 /// How exactly it is written down when a session of the console was last used.
 pub const SESSION_SEEN_RESOLUTION: Duration = Duration::from_secs(60);
+
+/// Most identity providers.
+pub const MAX_IDENTITY_PROVIDERS: usize = 20;
+/// Most rules of one identity provider.
+pub const MAX_PEOPLE_RULES: usize = 500;
+/// Most keys of an identity provider that are read.
+pub const MAX_IDENTITY_KEYS: usize = 50;
+/// Largest response of an identity provider, in bytes.
+pub const MAX_IDENTITY_ANSWER_BYTES: usize = 512 * 1024;
+/// Longest request to an identity provider.
+pub const IDENTITY_PROVIDER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Age at which the keys of an identity provider are read again.
+pub const IDENTITY_KEYS_REFRESHED_AFTER: Duration = Duration::from_secs(10 * 60);
+/// How long they count if the provider does not answer.
+pub const IDENTITY_KEYS_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Shortest time between two attempts to read them, and between two searches for an unknown key.
+pub const IDENTITY_RETRY_PAUSE: Duration = Duration::from_secs(10);
+/// Difference between the clocks of this server and of an identity provider that is tolerated.
+pub const TOKEN_CLOCK_SKEW: Duration = Duration::from_secs(60);
+/// Longest token, in bytes.
+pub const MAX_TOKEN_BYTES: usize = 14 * 1024;
+/// Longest subject of a token, in characters.
+pub const MAX_SUBJECT_CHARS: usize = 255;
+/// Most values of a person's role claim that are kept.
+pub const MAX_CLAIM_VALUES: usize = 50;
+/// Longest of them, in characters.
+pub const MAX_CLAIM_VALUE_CHARS: usize = 256;
+/// How long a sign-in at an identity provider may take.
+pub const SIGN_IN_FOR: Duration = Duration::from_secs(10 * 60);
+/// Largest cookie of a sign-in that is read, in bytes.
+pub const MAX_SIGN_IN_COOKIE_BYTES: usize = 8 * 1024;
+/// Longest code of an identity provider, in bytes.
+pub const MAX_CODE_BYTES: usize = 4 * 1024;
+/// Most used states of sign-ins that a node remembers.
+pub const MAX_USED_STATES: usize = 1_000;
+/// Shortest time between two entries of the audit log about refused sign-ins; one entry covers all in between.
+pub const REFUSED_SIGN_INS_EVERY: Duration = Duration::from_secs(60);
+/// Most refused sign-ins that one entry describes; it counts the others.
+pub const MAX_REFUSED_SIGN_INS_DESCRIBED: usize = 5;
+/// Largest response that is masked, in bytes: a page of runs, each with the largest payloads.
+pub const MAX_MASKED_BYTES: usize = 512 * 1024 * 1024;
+/// Most networks that a credential is bound to.
+pub const MAX_NETWORKS_PER_CREDENTIAL: usize = 50;

@@ -63,6 +63,8 @@ pub(crate) struct Route {
     pub(crate) takes_keys: bool,
     /// Does its response hold a secret, which must not be stored?
     is_confidential: bool,
+    /// Does it store its answer in the write of its effect?
+    is_in_one_write: bool,
     /// Does it change a resource with a version, and honour `If-Match`?
     pub(crate) is_versioned: bool,
     handler: MethodRouter<Arc<App>>,
@@ -110,7 +112,16 @@ where
 
 impl Route {
     fn new(method: Method, path: &'static str, access: Access, handler: MethodRouter<Arc<App>>) -> Self {
-        Route { method, path, access, takes_keys: true, is_confidential: false, is_versioned: false, handler }
+        Route {
+            method,
+            path,
+            access,
+            takes_keys: true,
+            is_confidential: false,
+            is_in_one_write: false,
+            is_versioned: false,
+            handler,
+        }
     }
 
     /// Does it require callers to accept JSON? Providers that send webhooks may put any value in
@@ -124,6 +135,12 @@ impl Route {
     /// Marks a response that holds a secret: it is sent once, and not stored under a key.
     fn answers_with_a_secret(mut self) -> Self {
         self.is_confidential = true;
+        self
+    }
+
+    /// Marks a handler whose only effect is one write, which can store its answer as well.
+    fn answering_in_one_write(mut self) -> Self {
+        self.is_in_one_write = true;
         self
     }
 
@@ -143,17 +160,18 @@ impl Route {
 
 /// The table.
 pub(crate) fn table() -> Vec<Route> {
-    use Access::{Administer, Install, Manage, Open, Operate, Read, Watch, Work};
+    use Access::{Administer, Install, Manage, Open, Operate, Read, Reveal, Watch, Work};
     vec![
         write("/api/v1/workflow-definitions", Administer, definitions::upload),
         read("/api/v1/workflow-definitions", Read, definitions::list),
         read("/api/v1/workflow-definitions/{id}", Read, definitions::show),
         change("/api/v1/workflow-definitions/{id}", Administer, definitions::change).on_the_version_seen(),
         remove("/api/v1/workflow-definitions/{id}", Administer, definitions::delete).on_the_version_seen(),
-        write("/api/v1/workflow-runs", Operate, runs::starting::create),
+        write("/api/v1/workflow-runs", Operate, runs::starting::create).answering_in_one_write(),
         write("/api/v1/workflow-runs/batch", Operate, runs::starting::create_batch),
         read("/api/v1/workflow-runs", Read, runs::showing::list),
         read("/api/v1/workflow-runs/{id}", Read, runs::showing::show),
+        write("/api/v1/workflow-runs/{id}/reveal", Reveal, runs::showing::reveal).answers_with_a_secret(),
         write("/api/v1/workflow-runs/{id}/cancel", Operate, runs::steering::cancel).on_the_version_seen(),
         write("/api/v1/workflow-runs/{id}/pause", Operate, runs::steering::pause).on_the_version_seen(),
         write("/api/v1/workflow-runs/{id}/resume", Operate, runs::steering::resume).on_the_version_seen(),
@@ -173,6 +191,8 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/why", Read, why::show),
         read("/api/v1/doubts", Read, doubts::list),
         write("/api/v1/doubts/{run}/{step}/resolve", Operate, doubts::resolve),
+        write("/api/v1/doubts/{run}/{step}/propose", Operate, doubts::propose),
+        write("/api/v1/doubts/{run}/{step}/confirm", Operate, doubts::confirm),
         read("/api/v1/ledger", Read, ledger::list),
         read("/api/v1/audit", Read, audit::list),
         write("/api/v1/workspaces", Install, admin::create_workspace),
@@ -258,6 +278,8 @@ pub(crate) fn table() -> Vec<Route> {
         read("/schemas/entity-workflow.json", Open, meta::entity_schema),
         write("/api/v1/worker-sessions", Work, worker_sessions::open).without_request_keys(),
         read("/api/v1/worker-sessions", Read, worker_sessions::list),
+        read("/api/v1/worker-workflows", Read, worker_sessions::versions),
+        write("/api/v1/worker-sessions/announce", Work, worker_sessions::announce).without_request_keys(),
         write("/api/v1/worker-sessions/{id}/poll", Work, worker_sessions::poll).without_request_keys(),
         write("/api/v1/worker-sessions/{id}/commit", Work, worker_sessions::commit).without_request_keys(),
         read("/api/v1/worker-sessions/{id}/runs/{run}/log", Work, worker_sessions::log),
@@ -300,7 +322,7 @@ const GRPC: hapax_grpc::Options = hapax_grpc::Options {
 
 /// The table of routes, each behind its guard.
 fn guarded(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
-    let confidential = keys.clone().confidential();
+    let (confidential, in_one_write) = (keys.clone().confidential(), keys.clone().in_one_write());
     let mut router = Router::new();
     for route in table() {
         let answers_json = route.is_negotiated();
@@ -315,6 +337,7 @@ fn guarded(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
         };
         let mut handler = route.handler;
         handler = match (route.takes_keys, route.is_confidential) {
+            (true, false) if route.is_in_one_write => handler.layer(in_one_write.clone()),
             (true, false) => handler.layer(keys.clone()),
             (true, true) => handler.layer(confidential.clone()),
             (false, _) => handler,

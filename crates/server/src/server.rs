@@ -22,17 +22,22 @@ use crate::credentials::key::ApiKey;
 use crate::cursor::Cursors;
 use crate::definitions::{DefinitionLimits, Definitions};
 use crate::directory::{Directory, NewCredential};
+use crate::drain::drain;
 use crate::entities::Entities;
 use crate::event_stream::Streams;
 use crate::identity::INSTALLATION;
 use crate::installation_secret::installation_secret;
-use crate::limits::{MAX_BODY_BYTES, MAX_CLOSING_TIME, MIN_CLOSING_TIME};
+use crate::limits::{MAX_BODY_BYTES, MAX_CLOSING_TIME, MAX_WIND_DOWN, MIN_CLOSING_TIME};
 use crate::listen::{Drained, ListenOptions, serve};
 use crate::metrics::{KeysObserved, Metrics};
+use crate::nodes::Nodes;
 use crate::options::ServerOptions;
+use crate::people::People;
+use crate::people::settings::UnusablePeople;
 use crate::problems::ServerProblems;
 use crate::push_workers::PushWorkers;
 use crate::rate_limit::{FailedAuth, RequestRate};
+use crate::refused_sign_ins::RefusedSignIns;
 use crate::routes::{metrics_router, router, templates};
 use crate::sealing::{Sealer, SealingKey};
 use crate::store_probe::StoreProbe;
@@ -56,6 +61,12 @@ pub enum LaunchError {
     /// The engine rejected the setup: a claim without a janitor, or an invalid module.
     #[error(transparent)]
     Engine(#[from] hapax_engine::Error),
+    /// The identity providers cannot be used as they are set up.
+    #[error(transparent)]
+    People(#[from] UnusablePeople),
+    /// The rules for outgoing requests cannot be used.
+    #[error(transparent)]
+    Outgoing(#[from] hapax_outgoing::Unusable),
     /// Stored setup could not be read or written.
     #[error("{0}")]
     Problem(Problem),
@@ -113,13 +124,16 @@ impl Server {
             .observed_by(KeysObserved(metrics.clone()));
         let cursors = Cursors::new(installation_secret(&*store, "cursor-secret").await?);
         let action_tokens = ActionTokens::new(installation_secret(&*store, "action-token-secret").await?);
-        let sealer = Arc::new(sealer(&*store, &options.sealing_keys).await?);
+        let sealer = Arc::new(sealer_of(&*store, &options.sealing_keys).await?);
         // Before any run can be driven here, so that every end of a run is announced.
         let subscriptions =
             Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer.clone());
         learn_changes(&*subscriptions).await?;
         keep(&engine, "catalog of subscriptions", &subscriptions, keep_learning);
-        let workers = Workers::new(engine.clone());
+        let nodes = Nodes::new(store.clone(), options.advertise_url.clone())?;
+        learn_changes(&*nodes).await?;
+        keep(&engine, "catalog of nodes", &nodes, keep_learning);
+        let workers = Workers::new(engine.clone(), nodes.tag().clone());
         let worker_names = WorkerNames::new(workers.clone(), store.clone());
         learn_changes(&*worker_names).await?;
         keep(&engine, "catalog of worker names", &worker_names, keep_learning);
@@ -159,11 +173,21 @@ impl Server {
             worker_names.clone(),
             store.clone(),
             options.outgoing.clone(),
-            sealer,
+            sealer.clone(),
         );
         learn_changes(&*push_workers).await?;
         keep(&engine, "catalog of push workers", &push_workers, keep_learning);
-        let authenticator = Authenticator::new(directory.clone());
+        let people = match options.people.clone() {
+            Some(people) => {
+                people.check()?;
+                let outgoing = options.outgoing.common();
+                Some(Arc::new(People::new(people, outgoing, directory.clone(), sealer)?))
+            }
+            None => None,
+        };
+        let refused = Arc::new(RefusedSignIns::new(store.clone()));
+        keep(&engine, "refused sign-ins", &refused, RefusedSignIns::keep_writing);
+        let authenticator = Authenticator::new(directory.clone(), people.clone(), refused);
         let streams = Streams::default();
         let request_rate = RequestRate::per_second(options.requests_per_second);
         let strangers = FailedAuth::default();
@@ -175,11 +199,13 @@ impl Server {
             store_probe,
             directory,
             authenticator,
+            people,
             request_rate,
             strangers,
             definitions,
             inbound,
             workers,
+            nodes,
             push_workers,
             worker_names,
             entities,
@@ -253,8 +279,7 @@ impl Server {
         let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
         let by = Actor::new("first start", Rank::Manager);
         self.app.directory.ensure_workspace(&workspace, None, by.clone()).await?;
-        let new =
-            NewCredential { name: "first admin".into(), role: Role::Admin, requester: None, lives_for: None };
+        let new = NewCredential::new("first admin", Role::Admin);
         let (_, key) = self.app.directory.create_credential(&workspace, new, by).await?;
         Ok(Some(key))
     }
@@ -267,14 +292,23 @@ impl Server {
         listener: TcpListener,
         mut listen: ListenOptions,
     ) -> Result<Drained, hapax_engine::Error> {
-        let App { engine, metrics, options, .. } = &*self.app;
+        let App { engine, metrics, options, workers, nodes, .. } = &*self.app;
         let grace = options.grace;
+        keep(engine, "published address", nodes, Nodes::keep_published);
         // Reserved for the last writes: ends of requests, released leases, counts.
         let closing = (grace / 10).min(MAX_CLOSING_TIME);
         listen.drain_timeout = listen.drain_timeout.min(grace - closing);
         let (is_empty, mut emptied) = watch::channel(false);
+        // Workers hand in what they have under way over connections, so those stay open a moment longer.
+        let (stop_listening, stopped_listening) = drain();
+        let worker_sessions = async {
+            let since = options.draining.clone().begun().await;
+            workers.wind_down((grace / 4).min(MAX_WIND_DOWN)).await;
+            nodes.withdraw().await;
+            stop_listening.begin_since(since);
+        };
         let connections = async {
-            let drained = serve(listener, self.router(), listen, options.draining.clone()).await;
+            let drained = serve(listener, self.router(), listen, stopped_listening).await;
             is_empty.send_replace(true);
             drained
         };
@@ -287,7 +321,7 @@ impl Server {
             let _ = timeout(left, engine.drain(left)).await;
             deadline
         };
-        let (drained, deadline) = tokio::join!(connections, runs);
+        let (drained, deadline, ()) = tokio::join!(connections, runs, worker_sessions);
         // Operations continue without their callers, and counts are written.
         let rest = timeout_at(deadline - closing, self.keys.drain()).await;
         if !matches!(rest, Ok(Ok(()))) {
@@ -316,7 +350,7 @@ impl std::fmt::Debug for Server {
 
 /// Seals with the operator's newest key, if there is one; opens with all of them and with the key
 /// in the store.
-async fn sealer(store: &dyn Store, keys: &[SealingKey]) -> Result<Sealer, LaunchError> {
+async fn sealer_of(store: &dyn Store, keys: &[SealingKey]) -> Result<Sealer, LaunchError> {
     let own = installation_secret(store, "sealing-secret").await?;
     let own = SealingKey::from_secret(&own).expect("it is long enough");
     let mut keys = keys.iter().cloned().chain([own]);

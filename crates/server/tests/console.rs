@@ -20,6 +20,8 @@ mod large_runs;
 mod looks;
 #[path = "console/pages.rs"]
 mod pages;
+#[path = "console/people.rs"]
+mod people;
 #[path = "console/records.rs"]
 mod records;
 #[path = "console/roles.rs"]

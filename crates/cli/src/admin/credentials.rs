@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use hapax_api::{CreateCredential, Credential, IssuedCredential, RevokeCredential, Role, RotateCredential};
+use hapax_api::{
+    CreateCredential, Credential, IssuedCredential, OfferedNames, RevokeCredential, Role, RotateCredential,
+};
 
 use crate::confirmation::confirm;
 use crate::listing::LimitOptions;
@@ -46,7 +48,8 @@ enum Command {
     Show(ShowOptions),
     /// Create a credential and print its key, once.
     #[command(after_help = "Examples:\n  hapax admin credentials create billing --role operator\n  \
-                      hapax admin credentials create ci --role viewer --json | jq -r .apiKey > key")]
+                      hapax admin credentials create ci --role viewer --json | jq -r .apiKey > key\n  \
+                      hapax admin credentials create billing-worker --role worker --workflow 'billing-*' --task send-mail")]
     Create(CreateOptions),
     /// Give a credential a new secret and print its key, once.
     #[command(after_help = "Examples:\n  hapax admin credentials rotate cred_1 --overlap 1h --yes")]
@@ -86,9 +89,24 @@ struct CreateOptions {
     /// Requester that the key acts for.
     #[arg(long, value_name = "NAME", value_parser = word)]
     requester: Option<String>,
+    /// Workflow that workers with the key may offer; a name, or the beginning of names and `*`. May be given more than once. Without any of --workflow, --task and --action they may offer every name.
+    #[arg(long = "workflow", value_name = "NAME", value_parser = word)]
+    workflows: Vec<String>,
+    /// Task that workers with the key may offer.
+    #[arg(long = "task", value_name = "NAME", value_parser = word)]
+    tasks: Vec<String>,
+    /// Action that workers with the key may offer.
+    #[arg(long = "action", value_name = "NAME", value_parser = word)]
+    actions: Vec<String>,
     /// Time after which the key expires, such as 90d [default: never].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     expires_in: Option<Duration>,
+    /// Networks that the key may be used from, such as 10.8.0.0/16; separated by commas [default: any].
+    #[arg(long, value_name = "NETWORKS", value_delimiter = ',')]
+    networks: Vec<String>,
+    /// Keep inputs, outputs and other payloads from the key.
+    #[arg(long)]
+    hide_payloads: bool,
     /// Workspace of the key, given by an admin of the installation [default: your own].
     #[arg(long, value_name = "ID", value_parser = word)]
     workspace: Option<String>,
@@ -137,9 +155,25 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             let found = server.connect()?.get_credential(&id).await?;
             shape.show(&found, || table(std::slice::from_ref(&found)))
         }
-        Command::Create(CreateOptions { name, role, requester, expires_in, workspace, shape }) => {
-            let expires_in = expires_in.map(Into::into);
-            let asked = CreateCredential { name, role, requester, expires_in };
+        Command::Create(options) => {
+            let CreateOptions {
+                name,
+                role,
+                requester,
+                workflows,
+                tasks,
+                actions,
+                expires_in,
+                networks,
+                hide_payloads,
+                workspace,
+                shape,
+            } = options;
+            let (expires_in, hides_payloads) = (expires_in.map(Into::into), hide_payloads);
+            let names = OfferedNames { workflows, tasks, actions };
+            let may_offer = (names != OfferedNames::default()).then_some(names);
+            let asked =
+                CreateCredential { name, role, requester, expires_in, networks, hides_payloads, may_offer };
             show_once(&server.connect()?.create_credential(workspace.as_deref(), &asked).await?, &shape)
         }
         Command::Rotate(RotateOptions { id, overlap, shape }) => {

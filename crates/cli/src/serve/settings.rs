@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use hapax::EngineOptions;
 use hapax::model::{Name, TableRef, WorkspaceId};
+use hapax::{EngineOptions, NodeIdentity};
 use hapax_documents::Span;
 use hapax_outgoing::{Place, Rules};
 use hapax_server::body_budget::BodyBudget;
@@ -22,10 +22,10 @@ use hapax_server::limits::{
 use hapax_server::listen::ListenOptions;
 use hapax_server::proxies::Proxies;
 use hapax_server::sealing::SealingKey;
-use hapax_server::{ActionOrigins, EntityTables, ModuleOptions};
+use hapax_server::{ActionOrigins, EntityTables, ModuleOptions, NodeUrl, PeopleOptions};
 use serde::Deserialize;
 
-use super::config_file;
+use super::{config_file, identity_providers};
 use crate::bounded_file;
 use crate::limits::MAX_SEALING_KEY_BYTES;
 
@@ -58,6 +58,9 @@ pub(crate) struct ServeOptions {
     /// Where to listen [default: 127.0.0.1:7171].
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_LISTEN")]
     pub(crate) listen: Option<String>,
+    /// Where other nodes of the same PostgreSQL database reach this one, such as http://10.0.0.7:7171. They forward calls of its worker sessions to it, with the credentials of the callers. If absent, each worker must stay with one node.
+    #[arg(long, value_name = "URL", env = "HAPAX_ADVERTISE_URL")]
+    pub(crate) advertise_url: Option<String>,
     /// Certificate chain for TLS, PEM.
     #[arg(long, value_name = "FILE", env = "HAPAX_TLS_CERT")]
     pub(crate) tls_cert: Option<PathBuf>,
@@ -114,6 +117,9 @@ pub(crate) struct ServeOptions {
     /// How long a lease on a run, or the hold on a request under a key, lasts without renewal. Other nodes take over the work of a dead node after this time [default: 30s].
     #[arg(long, value_name = "SPAN", env = "HAPAX_LEASE")]
     pub(crate) lease: Option<String>,
+    /// File that identifies this node on PostgreSQL, on a local disk. When the node restarts, its lock proves that the earlier process is dead, and the runs of that process go on at once instead of when their leases end. Each node needs its own.
+    #[arg(long, value_name = "PATH", env = "HAPAX_IDENTITY_FILE")]
+    pub(crate) identity_file: Option<PathBuf>,
     /// How many runs to drive at once [default: 10000].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_ACTIVE")]
     pub(crate) max_active: Option<usize>,
@@ -141,6 +147,15 @@ pub(crate) struct ServeOptions {
     /// Most workflow definitions of one workspace, each version counted [default: 500].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_DEFINITIONS_PER_WORKSPACE")]
     pub(crate) max_definitions_per_workspace: Option<usize>,
+    /// File with the identity providers that people sign in with, and the rules that give them roles.
+    #[arg(long, value_name = "FILE", env = "HAPAX_IDENTITY_PROVIDERS")]
+    pub(crate) identity_providers: Option<PathBuf>,
+    /// Longest life of a new credential; every new one must then say when it ends. They may last for ever if absent.
+    #[arg(long, value_name = "SPAN", env = "HAPAX_CREDENTIAL_LIFETIME")]
+    pub(crate) credential_lifetime: Option<String>,
+    /// Have two people, one of them a manager, stand behind every ruling on a doubt of a run that cannot be taken back, even if a manager rules.
+    #[arg(long, env = "HAPAX_FOUR_EYES", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) four_eyes: Option<bool>,
     /// Serve the console, pages for people, beside the API [default: true].
     #[arg(long, env = "HAPAX_CONSOLE", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) console: Option<bool>,
@@ -195,12 +210,16 @@ impl KeyPreset {
 pub(crate) struct Settings {
     pub(crate) store: Option<String>,
     pub(crate) listen: SocketAddr,
+    pub(crate) advertise_url: Option<NodeUrl>,
     pub(crate) tls_cert: Option<PathBuf>,
     pub(crate) tls_key: Option<PathBuf>,
     pub(crate) behind_proxy: bool,
     pub(crate) proxies: Proxies,
     pub(crate) rules: Rules,
     pub(crate) workspace_allow: BTreeMap<WorkspaceId, Vec<Place>>,
+    pub(crate) identity_file: Option<PathBuf>,
+    /// Taken from `identity_file` before the store is opened.
+    pub(crate) identity: Option<&'static NodeIdentity>,
     pub(crate) secrets_dir: Option<PathBuf>,
     pub(crate) sealing_keys: Vec<SealingKey>,
     pub(crate) keys: Policy,
@@ -213,6 +232,8 @@ pub(crate) struct Settings {
     pub(crate) requests_per_second: Option<NonZeroU32>,
     pub(crate) max_definitions: usize,
     pub(crate) max_definitions_per_workspace: usize,
+    pub(crate) people: Option<PeopleOptions>,
+    pub(crate) longest_credential_life: Option<Duration>,
     pub(crate) console: bool,
     pub(crate) action_origins: ActionOrigins,
     pub(crate) metrics_listen: Option<SocketAddr>,
@@ -232,6 +253,8 @@ impl Settings {
         let listen = listen
             .parse()
             .with_context(|| format!("listen: {listen:?} is not an address such as 127.0.0.1:7171"))?;
+        let advertise_url = said.advertise_url.or(file.advertise_url).map(|url| NodeUrl::new(&url));
+        let advertise_url = advertise_url.transpose().context("advertise-url")?;
         let metrics_listen = said.metrics_listen.or(file.metrics_listen);
         let metrics_listen: Option<SocketAddr> = match metrics_listen {
             Some(text) => {
@@ -283,6 +306,7 @@ impl Settings {
         }
         let defaults = EngineOptions::default();
         let engine = EngineOptions {
+            four_eyes: said.four_eyes.or(file.four_eyes).unwrap_or(false),
             keep_runs_for: span("keep-runs", said.keep_runs.or(file.keep_runs))?,
             lease_for: span("lease", said.lease.or(file.lease))?.unwrap_or(defaults.lease_for),
             max_active: said.max_active.or(file.max_active).unwrap_or(defaults.max_active),
@@ -328,6 +352,7 @@ impl Settings {
         Ok(Settings {
             store: said.store.or(file.store),
             listen,
+            advertise_url,
             tls_cert,
             tls_key,
             behind_proxy,
@@ -337,6 +362,8 @@ impl Settings {
                 &said.workspace_allow.or(file.workspace_allow).unwrap_or_default(),
             )?,
             secrets_dir: said.secrets_dir.or(file.secrets_dir),
+            identity_file: said.identity_file.or(file.identity_file),
+            identity: None,
             sealing_keys: sealing_keys(&said.sealing_key_file.or(file.sealing_key_file).unwrap_or_default())?,
             keys,
             modules: modules(&said.modules.or(file.modules).unwrap_or_default())?,
@@ -346,6 +373,16 @@ impl Settings {
             body_memory,
             requests_per_second: requests_per_second.flatten(),
             max_definitions: said.max_definitions.or(file.max_definitions).unwrap_or(MAX_DEFINITIONS),
+            people: said
+                .identity_providers
+                .or(file.identity_providers)
+                .as_deref()
+                .map(identity_providers::read)
+                .transpose()?,
+            longest_credential_life: span(
+                "credential-lifetime",
+                said.credential_lifetime.or(file.credential_lifetime),
+            )?,
             console: said.console.or(file.console).unwrap_or(true),
             action_origins: action_origins(&said.action_origins.or(file.action_origins).unwrap_or_default())?,
             max_definitions_per_workspace: said
@@ -372,6 +409,7 @@ impl Settings {
         let rows = [
             ("store", kind.to_owned()),
             ("listen", self.listen.to_string()),
+            ("advertise-url", self.advertise_url.as_ref().map_or("none", NodeUrl::as_str).to_owned()),
             ("tls", if self.tls_cert.is_some() { "yes".to_owned() } else { "no".to_owned() }),
             ("behind-proxy", self.behind_proxy.to_string()),
             ("lease", span(self.engine.lease_for)),

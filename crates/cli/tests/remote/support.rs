@@ -109,6 +109,9 @@ impl TestServer {
             outgoing: Outgoing::new(rules).unwrap().into(),
             requests_per_second: None,
             max_definitions: hapax_server::limits::MAX_DEFINITIONS,
+            people: None,
+            longest_credential_life: None,
+            advertise_url: None,
             console: true,
             settings: Vec::new(),
             action_origins: Default::default(),
@@ -137,7 +140,7 @@ impl TestServer {
         let by = Actor::new("test", Rank::Manager);
         let directory = self.server.directory();
         directory.ensure_workspace(&workspace, None, by.clone()).await.unwrap();
-        let new = NewCredential { name: role.as_str().into(), role, requester: None, lives_for: None };
+        let new = NewCredential::new(role.as_str(), role);
         directory.create_credential(&workspace, new, by).await.unwrap().1.reveal().to_owned()
     }
 

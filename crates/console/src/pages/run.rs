@@ -3,6 +3,7 @@
 mod actions;
 mod live;
 mod retry;
+mod reveal;
 mod timeline;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(super) fn routes() -> Router<Arc<Console>> {
         .route("/console/runs/{id}/signal", post(actions::signal))
         .route("/console/runs/{id}/settle", post(actions::settle))
         .route("/console/runs/{id}/notes", post(actions::add_note))
+        .route("/console/runs/{id}/reveal", post(reveal::show))
 }
 
 /// Part of the run to show.
@@ -72,7 +74,8 @@ async fn show(
         "notes" => notes(&visit, &id, &view.cursor).await?,
         _ => {
             let shown = timeline::Shown::read(&visit, run, &view.order, &view.cursor).await?;
-            timeline::timeline(&visit, run, &shown)
+            let timeline = timeline::timeline(&visit, run, &shown);
+            html! { (reveal::offer(&visit, run, shown.steps())) (timeline) }
         }
     };
     let tab = |name: &'static str, key: &str| ui::Tab {

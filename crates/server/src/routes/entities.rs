@@ -21,7 +21,7 @@ use crate::access::Access;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{problem_of, problem_of_invalid};
-use crate::identity::{Identity, Person};
+use crate::identity::Identity;
 use crate::strict_json::StrictJson;
 use crate::translate::{entity_entry_to_api, entity_to_api, entity_view_to_api, operation_to_api};
 
@@ -155,7 +155,7 @@ pub(crate) async fn add_note(
     PathOf((kind, id)): PathOf<(String, String)>,
     StrictJson { value: asked, .. }: StrictJson<api::AddEntityNote>,
 ) -> Result<Response, Refused> {
-    let by = identity.actor(Person::named(asked.by.as_deref())?);
+    let by = identity.actor(identity.speaks_for(asked.by.as_deref())?);
     let note = app.engine_for(&identity).remark_on_entity(&kind, &id, by, &asked.text).await;
     let note = note.map_err(|error| problem_of(&error))?;
     Ok((StatusCode::CREATED, Json(entity_entry_to_api(&note))).into_response())

@@ -42,6 +42,9 @@ pub(crate) fn effect_to_api(entry: &LedgerEntry, provider: Option<String>) -> ap
             | JournalEvent::KeyReleased { .. }
             | JournalEvent::SetUp { .. }
             | JournalEvent::Answered { .. }
+            | JournalEvent::RulingProposed { .. }
+            | JournalEvent::PayloadsRevealed { .. }
+            | JournalEvent::SignInsRefused { .. }
             | JournalEvent::Settled { .. }
             | JournalEvent::TokenIssued { .. }
             | JournalEvent::Stepped { .. }

@@ -60,7 +60,7 @@ impl Case {
 
 /// The table. The first allowed caller does an action that works once; later calls get a 409.
 fn cases() -> Vec<Case> {
-    use Access::{Administer, Install, Manage, Open, Operate, Read, Watch, Work};
+    use Access::{Administer, Install, Manage, Open, Operate, Read, Reveal, Watch, Work};
     let document =
         json!({ "name": "new", "version": 1, "steps": [{ "name": "a", "type": "task", "task": "echo" }] });
     vec![
@@ -99,6 +99,8 @@ fn cases() -> Vec<Case> {
         )
         .at("/api/v1/workflow-runs/{run}/approvals/sign-off"),
         get("/api/v1/workflow-runs/{id}/steps", Read).at("/api/v1/workflow-runs/{run}/steps"),
+        post("/api/v1/workflow-runs/{id}/reveal", Reveal, json!({ "reason": "a complaint" }), &[200])
+            .at("/api/v1/workflow-runs/{run}/reveal"),
         get("/api/v1/workflow-runs/{id}/result", Read)
             .at("/api/v1/workflow-runs/{run}/result")
             .answering(&[202, 409]),
@@ -126,6 +128,20 @@ fn cases() -> Vec<Case> {
             &[409],
         )
         .at("/api/v1/doubts/{ended}/say/resolve"),
+        post(
+            "/api/v1/doubts/{run}/{step}/propose",
+            Operate,
+            json!({ "resolution": "abandon", "reason": "asked", "version": 1 }),
+            &[409],
+        )
+        .at("/api/v1/doubts/{ended}/say/propose"),
+        post(
+            "/api/v1/doubts/{run}/{step}/confirm",
+            Operate,
+            json!({ "proposalId": "p", "reason": "asked", "version": 1 }),
+            &[409],
+        )
+        .at("/api/v1/doubts/{ended}/say/confirm"),
         get("/api/v1/ledger", Read),
         get("/api/v1/audit", Read),
         post("/api/v1/workspaces", Install, json!({ "name": "initech" }), &[200, 201]),
@@ -268,6 +284,13 @@ fn cases() -> Vec<Case> {
         get("/schemas/entity-workflow.json", Open),
         post("/api/v1/worker-sessions", Work, json!({ "name": "another", "concurrency": 1 }), &[201]),
         get("/api/v1/worker-sessions", Read),
+        get("/api/v1/worker-workflows", Read),
+        post(
+            "/api/v1/worker-sessions/announce",
+            Work,
+            json!({ "sessionId": "wks_1", "instance": "nobody", "openedAt": "2026-01-01T00:00:00Z" }),
+            &[200],
+        ),
         post("/api/v1/worker-sessions/{id}/commit", Work, json!({ "token": "c", "free": 1 }), &[200])
             .at("/api/v1/worker-sessions/{session}/commit"),
         post("/api/v1/worker-sessions/{id}/poll", Work, json!({ "token": "p", "free": 1 }), &[200])

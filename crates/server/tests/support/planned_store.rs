@@ -135,6 +135,36 @@ impl Catalog for PlannedStore {
     }
 }
 
+impl PlannedStore {
+    /// Does to a start what its subject says.
+    async fn meet_start(&self, new: &NewRun) -> StoreResult<StartPlan> {
+        self.starts.fetch_add(1, Ordering::SeqCst);
+        let subject = new.facts.subject.as_ref().map(ToString::to_string).unwrap_or_default();
+        match subject.split(':').next().unwrap_or_default() {
+            "gated" => {
+                self.begun.notify_one();
+                self.gate.acquire().await.expect("never closed").forget();
+            }
+            "slow" => tokio::time::sleep(SLOW).await,
+            "broken" => return Err(StoreError::Broken("planned".into())),
+            "away-once" if !self.has_failed.swap(true, Ordering::SeqCst) => {
+                return Err(StoreError::Unavailable("planned".into()));
+            }
+            "unsure" if !self.has_failed.load(Ordering::SeqCst) => return Ok(StartPlan::LosesItsAnswer),
+            _ => {}
+        }
+        Ok(StartPlan::Goes)
+    }
+}
+
+/// What happens to a start.
+enum StartPlan {
+    Goes,
+    /// It is written without a lease, because one that nobody knows of would keep the run waiting until it ran out, and
+    /// its answer is lost.
+    LosesItsAnswer,
+}
+
 #[async_trait]
 impl RequestKeyStore for PlannedStore {
     async fn begin_request(&self, request: BeginRequest) -> StoreResult<BeginOutcome> {
@@ -143,6 +173,18 @@ impl RequestKeyStore for PlannedStore {
 
     async fn finish_request(&self, request: FinishRequest) -> StoreResult<bool> {
         self.book()?.finish_request(request).await
+    }
+
+    async fn start_keyed_run(&self, start: KeyedStart) -> StoreResult<KeyedStartOutcome> {
+        self.behind()?;
+        match self.meet_start(&start.new).await? {
+            StartPlan::LosesItsAnswer => {
+                let new = NewRun { grant: None, ..start.new.clone() };
+                let _written = self.book()?.start_keyed_run(KeyedStart { new, ..start }).await?;
+                Err(StoreError::Unknown("planned".into()))
+            }
+            StartPlan::Goes => self.book()?.start_keyed_run(start).await,
+        }
     }
 
     async fn find_request(
@@ -210,26 +252,13 @@ impl Store for PlannedStore {
 
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
         let store = self.behind()?;
-        self.starts.fetch_add(1, Ordering::SeqCst);
-        let subject = new.facts.subject.as_ref().map(ToString::to_string).unwrap_or_default();
-        match subject.split(':').next().unwrap_or_default() {
-            "gated" => {
-                self.begun.notify_one();
-                self.gate.acquire().await.expect("never closed").forget();
-            }
-            "slow" => tokio::time::sleep(SLOW).await,
-            "broken" => return Err(StoreError::Broken("planned".into())),
-            "away-once" if !self.has_failed.swap(true, Ordering::SeqCst) => {
-                return Err(StoreError::Unavailable("planned".into()));
-            }
-            "unsure" if !self.has_failed.load(Ordering::SeqCst) => {
-                // Without a lease: one that nobody knows of would keep the run waiting until it ran out.
+        match self.meet_start(&new).await? {
+            StartPlan::LosesItsAnswer => {
                 let _written = store.start_run(NewRun { grant: None, ..new }).await?;
-                return Err(StoreError::Unknown("planned".into()));
+                Err(StoreError::Unknown("planned".into()))
             }
-            _ => {}
+            StartPlan::Goes => store.start_run(new).await,
         }
-        store.start_run(new).await
     }
 
     async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<ClaimedRuns> {

@@ -46,6 +46,9 @@ pub(super) struct Filter {
 /// Kinds of entries that the filter offers.
 const ACTIONS: &[JournalKind] = &[
     JournalKind::Resolved,
+    JournalKind::RulingProposed,
+    JournalKind::PayloadsRevealed,
+    JournalKind::SignInsRefused,
     JournalKind::RepeatAllowed,
     JournalKind::Overridden,
     JournalKind::KeyReleased,

@@ -46,6 +46,11 @@ pub(super) struct Shown {
 }
 
 impl Shown {
+    /// Steps on this page.
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
     /// Reads a page. An open run works at its end, so its newest steps come first.
     pub(super) async fn read(visit: &Visit, run: &Run, order: &str, cursor: &str) -> Result<Self, Failure> {
         let is_newest = match order {

@@ -9,7 +9,7 @@ use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::Engine;
 use hapax_engine::model::{
-    Attention, IdempotencyKey, PromiseId, PromiseRef, PromiseState, RunStatus, StepRecord, Subject,
+    Attention, IdempotencyKey, PromiseId, PromiseRef, PromiseState, RunId, RunStatus, StepRecord, Subject,
     WorkflowSelector,
 };
 use hapax_engine::store::{self, ListRuns, RunView, WaitsFor};
@@ -23,8 +23,10 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{problem_of, problem_of_invalid};
 use crate::limits::SHOW_TRIES;
+use crate::mask::Unmasked;
 use crate::routes::audit::time;
 use crate::routes::request::{Caller, PathOf, QueryOf, page_limit};
+use crate::strict_json::StrictJson;
 use crate::translate::{
     attention_to_api, parse_status, result_to_api, run_to_api, run_with_steps_to_api, steps_to_api,
 };
@@ -38,7 +40,30 @@ pub(crate) async fn show(
 ) -> Result<Response, Refused> {
     let id = run_id(&id)?;
     let is_whole = parts.is_whole()?;
+    show_detail(&app, &app.engine_for(&identity), id, is_whole).await
+}
+
+/// One run with its steps, and with the fields that are masked otherwise. The audit log has who looked and why, before anything is
+/// shown.
+pub(crate) async fn reveal(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    StrictJson { value: asked, .. }: StrictJson<api::RevealRun>,
+) -> Result<Response, Refused> {
+    if !identity.sees_payloads {
+        let detail = "This credential sees no payloads. Ask an admin for one that does.";
+        return Err(Refused::new(Code::PayloadsHidden, detail));
+    }
+    let id = run_id(&id)?;
     let engine = app.engine_for(&identity);
+    engine.note_reveal(id, identity.actor(None), &asked.reason).await.map_err(|error| problem_of(&error))?;
+    let mut response = show_detail(&app, &engine, id, true).await?;
+    response.extensions_mut().insert(Unmasked);
+    Ok(response)
+}
+
+async fn show_detail(app: &App, engine: &Engine, id: RunId, is_whole: bool) -> Result<Response, Refused> {
     let mut log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
     let mut view = engine.get(id).await.map_err(|error| problem_of(&error))?;
     // If the run changes between the two reads, the steps and the status would not match.
@@ -49,7 +74,7 @@ pub(crate) async fn show(
         log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
         view = engine.get(id).await.map_err(|error| problem_of(&error))?;
     }
-    let mut detail = run_with_steps_to_api(&view, &log, definition_of(&app, &view), is_whole);
+    let mut detail = run_with_steps_to_api(&view, &log, definition_of(app, &view), is_whole);
     let attention = engine.find_attention(&log).await.map_err(|error| problem_of(&error))?;
     detail.run.needs_attention = attention.map(|attention| attention_to_api(id, &attention));
     let version = view.head.version;
@@ -317,7 +342,7 @@ pub(crate) async fn result(
             }
         }
         // The caller retries on a server that is not about to stop.
-        () = draining.begun() => {}
+        _ = draining.begun() => {}
     }
     let view = handle.view().await.map_err(|error| problem_of(&error))?;
     let result = result_to_api(&view);
