@@ -368,7 +368,7 @@ impl<'a> Player<'a> {
                 self.messages.push_front(message);
                 return Ok(());
             }
-            let mut ended = json!({ "outcome": message["op"], "attempt": message["attempt"] });
+            let mut ended = json!({ "outcome": message["op"], "attempt": message["attempt"], "do": "undo" });
             match fails {
                 true => ended["failure"] = json!({ "message": "no", "class": "permanent" }),
                 false => ended["output"] = Value::Null,

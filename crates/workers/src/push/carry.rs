@@ -156,6 +156,8 @@ async fn ask(
 struct Ended {
     outcome: Option<u32>,
     attempt: u32,
+    #[serde(rename = "do")]
+    what: Option<String>,
 }
 
 /// Builds the commit for an answer, or for a missing one. Adds the new exchange to the errand.
@@ -190,7 +192,11 @@ fn hand_in(kind: &mut ErrandKind, answered: Option<PushAnswer>, why: &str) -> Ha
                 items.iter().map(|item| serde_json::from_str(item.text()).unwrap_or_default()).collect();
             for attempt in said.iter().filter(|told| told.head.kind == "attempt") {
                 let (op, number) = (attempt.head.op, attempt.head.attempt);
-                if !ended.iter().any(|ended| (ended.outcome, ended.attempt) == (Some(op), number)) {
+                let is_it = |ended: &Ended| {
+                    let what = ended.what.as_deref().unwrap_or("effect");
+                    (ended.outcome, ended.attempt, what) == (Some(op), number, attempt.head.what.as_str())
+                };
+                if !ended.iter().any(is_it) {
                     items.push(outcome_unknown(&attempt.head.what, op, number, why));
                 }
             }

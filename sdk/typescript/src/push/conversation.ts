@@ -1,6 +1,6 @@
 import type { Begin, MachineCode, MachineEnvironment, Turn } from '../core/machine.js'
 import { Machine } from '../core/machine.js'
-import type { ActivateMessage, AttemptKind, AttemptOutcome, Item, LogRecord, RunMessage } from '../core/messages.js'
+import type { ActivateMessage, AttemptOutcome, Item, LogRecord, RunMessage } from '../core/messages.js'
 import { type RawJson, stringifyJson } from '../json/index.js'
 
 /** A further page of the log of `activate`. */
@@ -30,7 +30,6 @@ class Differs extends Error {}
 export class Conversation {
   private items: Item[] = []
   private begins: Begin[] = []
-  private readonly kinds = new Map<number, AttemptKind>()
 
   private constructor(
     private readonly machine: Machine,
@@ -67,8 +66,8 @@ export class Conversation {
     this.begins = []
     for (const item of turn.items) {
       if (!('outcome' in item)) continue
-      const { outcome: op, attempt, ...outcome } = item
-      this.add(await this.machine.attemptEnded({ op, attempt, do: this.kinds.get(op) ?? 'effect', outcome }))
+      const { outcome: op, attempt, do: kind = 'effect', ...outcome } = item
+      this.add(await this.machine.attemptEnded({ op, attempt, do: kind, outcome }))
     }
     const [before, now] = [turn.items.map(canonical), this.items.map(canonical)]
     const place = before.findIndex((text, index) => text !== now[index])
@@ -82,7 +81,6 @@ export class Conversation {
   private async hear(messages: readonly PushedMessage[]): Promise<void> {
     for (const message of messages) {
       if (message.type === 'log') continue
-      if (message.type === 'attempt') this.kinds.set(message.op, message.do)
       this.add(message.type === 'activate' ? await this.machine.start() : await this.machine.deliver(message))
     }
   }

@@ -29,7 +29,6 @@ class Conversation:
     ) -> None:
         self._turns = turns
         self._messages = messages
-        self._kinds: dict[int, str] = {}
         self._begins: list[tuple[StepCode, Json]] = []
         self._unknown: list[Json] = []
         activate = activate_of(turns, messages)
@@ -72,7 +71,7 @@ class Conversation:
             if "outcome" in item:
                 outcome = {name: item[name] for name in ("output", "failure", "answer") if name in item}
                 op = item["outcome"]
-                self.machine.ended(op, self._kinds.get(op, "effect"), item["attempt"], outcome)
+                self.machine.ended(op, item.get("do", "effect"), item["attempt"], outcome)
         before = [_canonical(item) for item in turn["items"]]
         now = [_canonical(item) for item in [*self._unknown, *self.machine.take_items()]]
         self._unknown = []
@@ -91,7 +90,6 @@ class Conversation:
             elif kind == "resolved":
                 machine.resolved(message["op"], message)
             elif kind == "attempt":
-                self._kinds[message["op"]] = message["do"]
                 code = machine.attempt(message)
                 if code is None:
                     missing = UnknownFailure(f"operation {message['op']} has no code to run", code="invalid")
