@@ -136,6 +136,14 @@ mod tests {
         max_runs_per_commit: 2,
         max_log_page: 10,
         max_names: 10,
+        max_results: 10,
+        max_token_chars: 64,
+        max_open_operations: 10,
+        max_waiting_batches: 10,
+        max_answer_bytes: 4_096,
+        max_mailbox_bytes: 4_096,
+        commit_wait: hapax_api::DurationText(std::time::Duration::from_millis(50)),
+        batch_within: hapax_api::DurationText(std::time::Duration::from_secs(300)),
     };
 
     fn item(bytes: usize) -> RawJson {

@@ -447,8 +447,13 @@ pub fn write_item(item: &Item) -> RawJson {
     let wire = match item {
         Item::Asks { op, scope, what } => WireItem { op: Some(*op), scope: *scope, ..asked(what) },
         Item::Took(op) => WireItem { took: Some(*op), ..empty },
-        Item::Outcome { op, attempt, outcome, evidence: _ } => {
-            let wire = WireItem { outcome: Some(*op), attempt: Some(*attempt), ..empty };
+        Item::Outcome { op, kind, attempt, outcome, evidence: _ } => {
+            let what = match kind {
+                AttemptKind::Effect => None,
+                AttemptKind::Probe => Some("probe"),
+                AttemptKind::Undo => Some("undo"),
+            };
+            let wire = WireItem { outcome: Some(*op), attempt: Some(*attempt), what, ..empty };
             match outcome {
                 AttemptOutcome::Output(output) => WireItem { output: raw(output), ..wire },
                 AttemptOutcome::Failed(failure) => WireItem { failure: Some(failure.into()), ..wire },

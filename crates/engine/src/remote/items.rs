@@ -166,6 +166,8 @@ pub enum Item {
     Outcome {
         /// The operation.
         op: u32,
+        /// Kind of the attempt. Effects and compensations count their attempts each for themselves.
+        kind: AttemptKind,
         /// Number of the attempt.
         attempt: u32,
         /// Its outcome.

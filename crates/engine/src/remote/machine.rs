@@ -328,7 +328,7 @@ impl Machine {
         state: &mut State,
         order: AttemptOrder,
     ) -> Result<Option<Waker>, Option<(AttemptOrder, Undo)>> {
-        let (op, number) = (order.op, order.number);
+        let (op, number, attempted) = (order.op, order.number, order.kind);
         let ended = state.ended;
         let operation = state.operations.get_mut(&op);
         if order.kind == AttemptKind::Undo
@@ -346,7 +346,13 @@ impl Machine {
             Some(_) | None => {
                 let failure = Failure::unknown(format!("operation {op} has no code to run"));
                 let outcome = AttemptOutcome::Failed(failure.with_code("invalid"));
-                state.items.push(Item::Outcome { op, attempt: number, outcome, evidence: None });
+                state.items.push(Item::Outcome {
+                    op,
+                    kind: attempted,
+                    attempt: number,
+                    outcome,
+                    evidence: None,
+                });
                 Ok(None)
             }
         }
@@ -515,7 +521,8 @@ impl Machine {
             _ => None,
         };
         let evidence = is_success.then(|| Box::new(Evidence { key: order.key.clone(), fence: order.fence }));
-        state.items.push(Item::Outcome { op, attempt: order.number, outcome, evidence });
+        let (kind, attempt) = (order.kind, order.number);
+        state.items.push(Item::Outcome { op, kind, attempt, outcome, evidence });
         let is_alone = state.outstanding.len() == 1 && state.outstanding.contains(&op);
         let is_free = is_alone && !state.stopped && !state.is_over() && state.log.next().is_none();
         let Some(operation) = state.operations.get_mut(&op) else { return };

@@ -43,7 +43,13 @@ impl Undoing {
             Poll::Ready(outcome) => {
                 let AttemptOrder { op, number, kind, .. } = &running.order;
                 debug_assert_eq!(*kind, AttemptKind::Undo);
-                machine.push(Item::Outcome { op: *op, attempt: *number, outcome, evidence: None });
+                machine.push(Item::Outcome {
+                    op: *op,
+                    kind: *kind,
+                    attempt: *number,
+                    outcome,
+                    evidence: None,
+                });
                 false
             }
         });
