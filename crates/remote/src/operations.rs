@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hapax_api::client::{Paging, Settled, RequestOptions};
+use hapax_api::client::{Paging, RequestOptions, Settled};
 use hapax_api::{
     CancelRun, CreateEntity, CreateRun, DurationText, JsonObject, RawJson, RejectPromise, ResolveDoubt,
     ResolvePromise, RetryRun, SendSignal, SteerRun,
@@ -14,7 +14,7 @@ use hapax_engine::model::{
 };
 use hapax_engine::runtime::Doubt;
 
-use crate::limits::RESULT_WAIT;
+use crate::limits::{AFTER_REFUSAL, RESULT_WAIT};
 use crate::worker::Remote;
 
 /// A start of a run on a server.
@@ -106,7 +106,10 @@ impl Remote {
             let result = match result {
                 Ok(result) => result,
                 // The server may be about to come back. Waiting changes nothing.
-                Err(hapax_api::client::ClientError::Unreachable { .. }) => continue,
+                Err(hapax_api::client::ClientError::Unreachable { .. }) => {
+                    tokio::time::sleep(AFTER_REFUSAL / 4).await;
+                    continue;
+                }
                 Err(error) => return Err(of_run(run, error)),
             };
             let failure =
@@ -153,7 +156,8 @@ impl Remote {
 
     /// Pauses a run at the next step boundary.
     pub async fn pause(&self, run: RunId) -> Result<RunStatus, Error> {
-        let paused = self.client().pause_run(&run.to_string(), &SteerRun::default(), RequestOptions::default()).await;
+        let paused =
+            self.client().pause_run(&run.to_string(), &SteerRun::default(), RequestOptions::default()).await;
         paused.map(|run| status_of(run.status)).map_err(|error| of_run(run, error))
     }
 
@@ -257,7 +261,10 @@ impl Remote {
             by: Some(ruling.by.name),
         };
         let (run, step) = (doubt.run.to_string(), doubt.step.to_string());
-        self.client().resolve_doubt(&run, &step, &asked, RequestOptions::default()).await.map_err(Remote::error)?;
+        self.client()
+            .resolve_doubt(&run, &step, &asked, RequestOptions::default())
+            .await
+            .map_err(Remote::error)?;
         Ok(())
     }
 
@@ -271,8 +278,11 @@ impl Remote {
     ) -> Result<(Entity, bool), Error> {
         let data = object_of(data, "the data of an entity")?;
         let asked = CreateEntity { id: id.to_owned(), status: status.to_owned(), data };
-        let made =
-            self.client().create_entity(kind, &asked, RequestOptions::default()).await.map_err(Remote::error)?;
+        let made = self
+            .client()
+            .create_entity(kind, &asked, RequestOptions::default())
+            .await
+            .map_err(Remote::error)?;
         Ok((entity_of(made.entity)?, made.created))
     }
 

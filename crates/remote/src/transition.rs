@@ -64,7 +64,8 @@ impl Remote {
         let RemoteTransition { kind, id, step, requester, input, key, wait } = asked;
         let input = object_of(&input, "the input of a step")?;
         let asked = TakeStep { requester, input, idempotency_key: key, by: None };
-        let taken = self.client().take_step((&kind, &id), &step, &asked, wait, RequestOptions::default()).await;
+        let taken =
+            self.client().take_step((&kind, &id), &step, &asked, wait, RequestOptions::default()).await;
         let taken = match taken {
             Ok(taken) => taken,
             Err(error) => return refused(error),
