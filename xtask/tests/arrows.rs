@@ -18,6 +18,7 @@ const OUTGOING: &str = "hapax-outgoing";
 const HTTP_IDEMPOTENCY: &str = "hapax-http-idempotency";
 const HTTP_CONFORMANCE: &str = "hapax-http-conformance";
 const CONSOLE: &str = "hapax-console";
+const GRPC: &str = "hapax-grpc";
 const SERVER: &str = "hapax-server";
 const FACADE: &str = "hapax";
 const CLI: &str = "hapax-cli";
@@ -68,6 +69,8 @@ const ARROWS: &[Arrows] = &[
     Arrows { from: API, to: &[], in_tests_to: &[] },
     // It knows the server by the operations of the API alone, so that it can do nothing that the API cannot.
     Arrows { from: CONSOLE, to: &[API], in_tests_to: &[] },
+    // For the same reason.
+    Arrows { from: GRPC, to: &[API], in_tests_to: &[] },
     Arrows { from: DOCUMENTS, to: &[ENGINE, WEBHOOKS], in_tests_to: &[] },
     Arrows { from: WEBHOOKS, to: &[], in_tests_to: &[] },
     Arrows { from: WORKERS, to: &[ENGINE, API], in_tests_to: &[] },
@@ -78,7 +81,7 @@ const ARROWS: &[Arrows] = &[
     Arrows { from: HTTP_CONFORMANCE, to: &[], in_tests_to: &[] },
     Arrows {
         from: SERVER,
-        to: &[ENGINE, API, CONSOLE, DOCUMENTS, WEBHOOKS, OUTGOING, HTTP_IDEMPOTENCY, WORKERS],
+        to: &[ENGINE, API, CONSOLE, DOCUMENTS, GRPC, WEBHOOKS, OUTGOING, HTTP_IDEMPOTENCY, WORKERS],
         in_tests_to: &[STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, HTTP_CONFORMANCE],
     },
     Arrows { from: STRIPE_ORDER, to: &[FACADE, API, DOCUMENTS, OUTGOING, SERVER], in_tests_to: &[] },

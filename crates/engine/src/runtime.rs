@@ -44,7 +44,7 @@ pub use approvals::ApprovalAnswer;
 pub use attention::AttentionPage;
 pub use background::{BackgroundLoop, BackgroundLoops, LoopReporter};
 pub use crash_point::{CrashPoint, CrashPointWatcher};
-pub use doubts::{AuditEntry, Doubt, DoubtPage};
+pub use doubts::{AuditEntry, Doubt, DoubtPage, fresh_request};
 pub use engine::Engine;
 pub use entities::{
     ActionAnswer, ActionsElsewhere, CONCURRENCY_ERROR, CodeOnlyHost, EntityHost, EntityView, JanitorReport,
@@ -57,7 +57,7 @@ pub use options::EngineOptions;
 pub use promises::{CreatePromiseOutcome, NewPromise, SettlePromiseOutcome};
 pub use registry::{KeyRequirement, WorkflowOptions};
 pub use run_handle::RunHandle;
-pub use start::{PreparedStart, Start};
+pub use start::{AnsweredRequest, PreparedStart, Start};
 pub use stats::Stats;
 pub use targets::{Delivery, TargetOptions};
 

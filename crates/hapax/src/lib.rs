@@ -1,6 +1,7 @@
 #![doc = include_str!("../../../README.md")]
 
 mod backend;
+mod node_identity;
 mod open;
 mod run_handle;
 mod schema;
@@ -35,6 +36,7 @@ pub use hapax_remote::TaskCall;
 pub use hapax_store_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use hapax_store_sqlite as sqlite;
+pub use node_identity::{EnterError, IdentityError, NodeIdentity};
 pub use open::{Hapax, HapaxBuilder, OpenError, open_store};
 pub use run_handle::RunHandle;
 pub use schema::{find_schema, migrate};

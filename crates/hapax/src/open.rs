@@ -9,6 +9,9 @@ use hapax_engine::store::Store;
 use hapax_engine::{Engine, EngineOptions, Error};
 
 use crate::backend::Backend;
+#[cfg(feature = "postgres")]
+use crate::node_identity::EnterError;
+use crate::node_identity::{IdentityError, NodeIdentity};
 
 /// Hapax in this program: an [`Engine`] on the store you named, or the server you named. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -34,6 +37,9 @@ pub enum OpenError {
     #[cfg(feature = "postgres")]
     #[error(transparent)]
     Postgres(#[from] hapax_store_postgres::OpenError),
+    /// The identity of this node cannot be noted.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// The server cannot be used like this.
     #[error("{0}")]
     Server(String),
@@ -60,6 +66,7 @@ impl Hapax {
             options: None,
             lease: None,
             clock: None,
+            identity: None,
             server: ServerSettings::default(),
         }
     }
@@ -84,6 +91,7 @@ pub struct HapaxBuilder {
     options: Option<EngineOptions>,
     lease: Option<Arc<dyn Lease>>,
     clock: Option<Arc<dyn Clock>>,
+    identity: Option<&'static NodeIdentity>,
     server: ServerSettings,
 }
 
@@ -136,6 +144,13 @@ impl HapaxBuilder {
         self
     }
 
+    /// Gives this node an identity, so that what its earlier process held goes on as soon as this one is open. Only
+    /// PostgreSQL needs it: an SQLite file is opened by one process, which knows that no other is left.
+    pub fn identity(mut self, identity: &'static NodeIdentity) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
     /// Opens the store and starts the engine.
     pub async fn open(self) -> Result<Hapax, OpenError> {
         if is_server(&self.url) {
@@ -147,8 +162,11 @@ impl HapaxBuilder {
         let clock = self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
         #[cfg(feature = "postgres")]
         if is_postgres(&self.url) {
-            let store = open_postgres(&self.url, self.clock).await?;
-            let engine = Engine::launch(store, clock, options)?;
+            let store = Arc::new(open_postgres(&self.url, self.clock).await?);
+            let engine = Engine::launch(store.clone(), clock, options)?;
+            if let Some(identity) = self.identity {
+                give_back_leases(identity, &engine, &store).await?;
+            }
             return Ok(Hapax { backend: Backend::Engine(engine) });
         }
         let store = open_store(&self.url, clock.clone()).await?;
@@ -223,7 +241,7 @@ pub async fn open_store(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Stor
     }
     #[cfg(feature = "postgres")]
     if is_postgres(url) {
-        return open_postgres(url, None).await;
+        return Ok(Arc::new(open_postgres(url, None).await?));
     }
     Err(unknown(url))
 }
@@ -238,13 +256,34 @@ pub(crate) fn is_postgres(url: &str) -> bool {
 }
 
 #[cfg(feature = "postgres")]
-async fn open_postgres(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Arc<dyn Store>, OpenError> {
+async fn open_postgres(
+    url: &str,
+    clock: Option<Arc<dyn Clock>>,
+) -> Result<hapax_store_postgres::PostgresStore, OpenError> {
     let options = hapax_store_postgres::PostgresOptions::default();
     let options = match clock {
         Some(clock) => options.clock(clock),
         None => options,
     };
-    Ok(Arc::new(hapax_store_postgres::PostgresStore::open(url, options).await?))
+    Ok(hapax_store_postgres::PostgresStore::open(url, options).await?)
+}
+
+/// Gives back what the earlier process of this node held. If the store fails, that waits until its leases end.
+#[cfg(feature = "postgres")]
+async fn give_back_leases(
+    identity: &NodeIdentity,
+    engine: &Engine,
+    store: &hapax_store_postgres::PostgresStore,
+) -> Result<(), IdentityError> {
+    match identity.enter(engine, |owner| store.end_leases(owner)).await {
+        Ok(0) => {}
+        Ok(leases) => tracing::info!(leases, "the earlier process of this node is dead; its runs go on"),
+        Err(EnterError::Store(error)) => {
+            tracing::warn!(%error, "the leases of this node's earlier process end by themselves");
+        }
+        Err(EnterError::Identity(error)) => return Err(error),
+    }
+    Ok(())
 }
 
 pub(crate) fn unknown(url: &str) -> OpenError {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hapax_engine::model::{IdempotencyKey, RequestScope};
+use hapax_engine::model::{BeginRequest, IdempotencyKey, RequestScope, Timestamp};
 use tokio::sync::watch;
 
 use crate::limits::{MAX_WAITERS, MAX_WAITING_BYTES};
@@ -12,9 +12,20 @@ pub(crate) type Place = (RequestScope, IdempotencyKey);
 
 #[derive(Debug)]
 pub(crate) struct Flights {
-    here: Mutex<HashMap<Place, watch::Receiver<()>>>,
+    here: Mutex<HashMap<Place, Landing>>,
     count: watch::Sender<usize>,
     waiting: Mutex<Waiting>,
+}
+
+/// A request that the store does not know yet, and when it came.
+type FreshRequest = (Arc<BeginRequest>, Timestamp);
+
+/// What this process knows of a request in flight.
+#[derive(Debug, Clone)]
+struct Landing {
+    landed: watch::Receiver<()>,
+    /// The request and when it came, if the store does not know it yet.
+    fresh: Option<FreshRequest>,
 }
 
 /// A request in flight in this process. Dropping it wakes the waiters.
@@ -46,20 +57,38 @@ impl Flights {
         Arc::new(Flights { here: Mutex::default(), count, waiting: Mutex::default() })
     }
 
-    fn here(&self) -> MutexGuard<'_, HashMap<Place, watch::Receiver<()>>> {
+    fn here(&self) -> MutexGuard<'_, HashMap<Place, Landing>> {
         self.here.lock().expect("no holder panics")
     }
 
     pub(crate) fn take_off(self: &Arc<Self>, place: Place) -> Flight {
         let (end, landed) = watch::channel(());
         self.count.send_modify(|count| *count += 1);
-        self.here().insert(place.clone(), landed);
+        self.here().insert(place.clone(), Landing { landed, fresh: None });
         Flight { flights: self.clone(), place, end }
+    }
+
+    /// Takes off with a request that the store does not know, unless this process has one in flight under `place`.
+    pub(crate) fn take_off_fresh(self: &Arc<Self>, place: &Place, request: FreshRequest) -> Option<Flight> {
+        let mut here = self.here();
+        if here.contains_key(place) {
+            return None;
+        }
+        let (end, landed) = watch::channel(());
+        here.insert(place.clone(), Landing { landed, fresh: Some(request) });
+        drop(here);
+        self.count.send_modify(|count| *count += 1);
+        Some(Flight { flights: self.clone(), place: place.clone(), end })
+    }
+
+    /// The request in flight here under `place`, if the store does not know it yet.
+    pub(crate) fn find_fresh(&self, place: &Place) -> Option<FreshRequest> {
+        self.here().get(place).and_then(|landing| landing.fresh.clone())
     }
 
     /// Completes when this process has finished the request under `place`; `None` if it works on none.
     pub(crate) fn find(&self, place: &Place) -> Option<watch::Receiver<()>> {
-        self.here().get(place).cloned()
+        self.here().get(place).map(|landing| landing.landed.clone())
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -91,7 +120,7 @@ impl Drop for Flight {
     fn drop(&mut self) {
         let mut here = self.flights.here();
         // An identical request may have begun after this one lost its hold.
-        if here.get(&self.place).is_some_and(|landed| landed.same_channel(&self.end.subscribe())) {
+        if here.get(&self.place).is_some_and(|landing| landing.landed.same_channel(&self.end.subscribe())) {
             here.remove(&self.place);
         }
         drop(here);

@@ -69,6 +69,8 @@ impl Shop {
             outgoing: Outgoing::new(Rules::default())?.into(),
             requests_per_second: None,
             max_definitions: hapax_server::limits::MAX_DEFINITIONS,
+            people: None,
+            longest_credential_life: None,
             console: true,
             max_definitions_per_workspace: hapax_server::limits::MAX_DEFINITIONS_PER_WORKSPACE,
             sealing_keys: Vec::new(),
@@ -156,6 +158,6 @@ async fn admin_key(server: &Server) -> Result<String> {
     let workspace = WorkspaceId::new(WORKSPACE)?;
     let by = Actor::new("example", Rank::Manager);
     server.directory().ensure_workspace(&workspace, None, by.clone()).await?;
-    let new = NewCredential { name: "example".into(), role: Role::Admin, requester: None, lives_for: None };
+    let new = NewCredential::new("example", Role::Admin);
     Ok(server.directory().create_credential(&workspace, new, by).await?.1.reveal().to_owned())
 }

@@ -33,7 +33,11 @@ pub(crate) async fn assemble(
     draining: Draining,
 ) -> Result<Assembly> {
     let outgoing = egress_policy(settings, store, own).await?;
-    let engine = Hapax::builder(store).options(settings.engine.clone()).open().await?.into_engine()?;
+    let mut builder = Hapax::builder(store).options(settings.engine.clone());
+    if let Some(identity) = settings.identity {
+        builder = builder.identity(identity);
+    }
+    let engine = builder.open().await?.into_engine()?;
     let secrets = NamedSecrets::new(settings.secrets_dir.clone());
     let services = HostServices::new()
         .task("echo", |call| async move { Ok(call.input) })
@@ -47,7 +51,11 @@ pub(crate) async fn assemble(
         requests_per_second: settings.requests_per_second,
         max_definitions: settings.max_definitions,
         max_definitions_per_workspace: settings.max_definitions_per_workspace,
+        people: settings.people.clone(),
+        longest_credential_life: settings.longest_credential_life,
         console: settings.console,
+        settings: settings.shown(store),
+        action_origins: settings.action_origins.clone(),
         sealing_keys: settings.sealing_keys.clone(),
         modules: settings.modules.clone(),
         entity_tables: settings.entity_tables.clone(),

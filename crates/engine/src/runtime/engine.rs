@@ -18,7 +18,7 @@ use crate::ctx::Ctx;
 use crate::model::{
     Actor, Failure, HumanText, Invalid, JournalEntry, JournalEvent, Name, OwnerId, Payload, Refusal,
     RepeatPermission, RetryPlan, RunCommand, RunEvent, RunHead, RunId, Signal, SignalId, StepId, Version,
-    WorkflowRef, WorkspaceId, check_repeat_permission, plan_retry,
+    WorkflowRef, WorkspaceId, check_actor_and_reason, check_repeat_permission, plan_retry,
 };
 use crate::store::{
     CommandRun, ListJournal, ListRuns, RunCommandOutcome, RunLog, RunPage, RunView, SendSignal,
@@ -439,6 +439,15 @@ impl Engine {
         let entry = JournalEntry::on_run(&head, step, by, self.inner.store.now(), what);
         self.inner.call_store(self.inner.store.append_journal(vec![entry.clone()])).await?;
         Ok(entry)
+    }
+
+    /// Records that a person looks at what a run hides from others, and why.
+    pub async fn note_reveal(&self, run: RunId, by: Actor, reason: &str) -> Result<(), Error> {
+        check_actor_and_reason(&by, reason)?;
+        let head = self.get(run).await?.head;
+        let what = JournalEvent::PayloadsRevealed { reason: reason.into() };
+        let entry = JournalEntry::on_run(&head, None, by, self.inner.store.now(), what);
+        Ok(self.inner.call_store(self.inner.store.append_journal(vec![entry])).await?)
     }
 
     /// Lists journal entries after position `after`, oldest first: of one run or of the workspace, of all

@@ -69,6 +69,24 @@ pub enum Error {
         /// Earlier decision; `None` if the approval timed out.
         decided: Option<Box<RecordedDecision>>,
     },
+    /// The step does not ask for an approval yet.
+    #[error(
+        "step {step} of run {run} does not ask for an approval now; wait until it does, and look at what it asks"
+    )]
+    ApprovalNotAsked {
+        /// Run that contains the step.
+        run: RunId,
+        /// Step that will ask.
+        step: String,
+    },
+    /// The person who answers had the run started.
+    #[error("you had run {run} started, so somebody else decides its step {step}")]
+    OwnApproval {
+        /// Run that contains the step.
+        run: RunId,
+        /// Step that asks.
+        step: String,
+    },
     /// No running code can carry out the ruling.
     #[error(
         "no code of run {run} waits for step {step} any more, so nothing can be run or undone; see to it by hand, and rule \

@@ -77,6 +77,12 @@ impl Engine {
         self.inner.entities.modules()
     }
 
+    /// How the janitor of a module works here: its interval, and the silence after which it treats a holder as gone.
+    pub fn find_janitor(&self, module: &Name) -> Option<(Duration, Duration)> {
+        let janitor = self.inner.entities.find_janitor(module)?;
+        Some((janitor.every, janitor.stale_after))
+    }
+
     /// Runs one janitor pass for a module now.
     pub async fn free_stale_claims(&self, module: &str) -> Result<JanitorReport, Error> {
         let module = Name::new("module", module)?;
