@@ -278,6 +278,8 @@ pub(crate) fn table() -> Vec<Route> {
         read("/schemas/entity-workflow.json", Open, meta::entity_schema),
         write("/api/v1/worker-sessions", Work, worker_sessions::open).without_request_keys(),
         read("/api/v1/worker-sessions", Read, worker_sessions::list),
+        read("/api/v1/worker-workflows", Read, worker_sessions::versions),
+        write("/api/v1/worker-sessions/announce", Work, worker_sessions::announce).without_request_keys(),
         write("/api/v1/worker-sessions/{id}/poll", Work, worker_sessions::poll).without_request_keys(),
         write("/api/v1/worker-sessions/{id}/commit", Work, worker_sessions::commit).without_request_keys(),
         read("/api/v1/worker-sessions/{id}/runs/{run}/log", Work, worker_sessions::log),
