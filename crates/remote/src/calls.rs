@@ -151,6 +151,7 @@ impl Worker {
                 RawJson::from_value(&CallResult { call: &call, output: None, failure, rejected: None })
             }
         };
+        // What a call came to is there before the call is over.
         let was_severed = session.calls().remove(&call).is_none();
         match (was_severed, outcome) {
             (false, _) => session.hand_in_result(result.expect("a result is JSON")),

@@ -14,7 +14,7 @@ use hapax_engine::model::{
 };
 use hapax_engine::runtime::Doubt;
 
-use crate::limits::RESULT_WAIT;
+use crate::limits::{AFTER_REFUSAL, RESULT_WAIT};
 use crate::worker::Remote;
 
 /// A start of a run on a server.
@@ -106,7 +106,10 @@ impl Remote {
             let result = match result {
                 Ok(result) => result,
                 // The server may be about to come back. Waiting changes nothing.
-                Err(hapax_api::client::ClientError::Unreachable { .. }) => continue,
+                Err(hapax_api::client::ClientError::Unreachable { .. }) => {
+                    tokio::time::sleep(AFTER_REFUSAL / 4).await;
+                    continue;
+                }
                 Err(error) => return Err(of_run(run, error)),
             };
             let failure =

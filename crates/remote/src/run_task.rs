@@ -111,9 +111,10 @@ impl RunTask {
                 continue;
             }
             let turn = self.remote.poll(cx);
+            // What an attempt came to is there before the attempt is over.
+            self.hand_in(&turn.items);
             self.session.worker.count_running(self.running, turn.running);
             self.running = turn.running;
-            self.hand_in(&turn.items);
             if turn.is_forgotten {
                 self.session.forget(&self.activation);
                 return Poll::Ready(());

@@ -1,7 +1,7 @@
 //! One session with the server: its two lanes, and the runs and calls that came with it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ pub(crate) struct Session {
     /// Rights of tasks and actions under way, by call.
     calls: Mutex<HashMap<String, Hold>>,
     told: AtomicU64,
+    /// True while a commit has no answer.
+    is_committing: AtomicBool,
 }
 
 impl Session {
@@ -63,6 +65,7 @@ impl Session {
             runs: Mutex::default(),
             calls: Mutex::default(),
             told: AtomicU64::new(0),
+            is_committing: AtomicBool::new(false),
         })
     }
 
@@ -120,18 +123,17 @@ impl Session {
             for _ in 0..YIELDS_BEFORE_COMMIT {
                 tokio::task::yield_now().await;
             }
+            self.is_committing.store(true, Ordering::Release);
             let Batch { runs, results, late } = self.outbox().take(&self.limits);
-            if runs.is_empty() && results.is_empty() {
-                continue;
-            }
             let asked = CommitWorkerSession { token: new_token(), free: self.worker.free(), runs, results };
             let unsent = Unsent { session: self, late };
             let send = || self.worker.client.commit_worker_session(&self.id, &asked);
             let answer = self.send(Duration::ZERO, send).await;
+            self.is_committing.store(false, Ordering::Release);
+            self.worker.changed.notify_waiters();
             match answer {
                 Ok(messages) => {
                     unsent.forget();
-                    self.worker.changed.notify_waiters();
                     self.take(messages);
                 }
                 Err(error) => match remedy_of(&error) {
@@ -173,7 +175,7 @@ impl Session {
 
     /// Whether nothing waits to be handed in.
     pub(crate) fn is_handed_in(&self) -> bool {
-        self.outbox().is_empty()
+        self.outbox().is_empty() && !self.is_committing.load(Ordering::Acquire)
     }
 
     fn take(self: &Arc<Self>, answer: WorkerMessages) {
