@@ -8,20 +8,20 @@ use tokio::sync::watch;
 
 use crate::limits::{MAX_WAITERS, MAX_WAITING_BYTES};
 
-pub(crate) type Place = (RequestScope, IdempotencyKey);
+pub(crate) type RequestKey = (RequestScope, IdempotencyKey);
 
 #[derive(Debug)]
-pub(crate) struct Flights {
-    here: Mutex<HashMap<Place, watch::Receiver<()>>>,
+pub(crate) struct InFlightRequests {
+    here: Mutex<HashMap<RequestKey, watch::Receiver<()>>>,
     count: watch::Sender<usize>,
     waiting: Mutex<Waiting>,
 }
 
 /// A request in flight in this process. Dropping it wakes the waiters.
 #[derive(Debug)]
-pub(crate) struct Flight {
-    flights: Arc<Flights>,
-    place: Place,
+pub(crate) struct InFlightRequest {
+    flights: Arc<InFlightRequests>,
+    place: RequestKey,
     // Dropped last, after the place can no longer be found.
     end: watch::Sender<()>,
 }
@@ -36,29 +36,29 @@ struct Waiting {
 /// One request that waits for another, with its body.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    flights: Arc<Flights>,
+    flights: Arc<InFlightRequests>,
     bytes: usize,
 }
 
-impl Flights {
+impl InFlightRequests {
     pub(crate) fn new() -> Arc<Self> {
         let count = watch::Sender::new(0);
-        Arc::new(Flights { here: Mutex::default(), count, waiting: Mutex::default() })
+        Arc::new(InFlightRequests { here: Mutex::default(), count, waiting: Mutex::default() })
     }
 
-    fn here(&self) -> MutexGuard<'_, HashMap<Place, watch::Receiver<()>>> {
+    fn here(&self) -> MutexGuard<'_, HashMap<RequestKey, watch::Receiver<()>>> {
         self.here.lock().expect("no holder panics")
     }
 
-    pub(crate) fn take_off(self: &Arc<Self>, place: Place) -> Flight {
+    pub(crate) fn take_off(self: &Arc<Self>, place: RequestKey) -> InFlightRequest {
         let (end, landed) = watch::channel(());
         self.count.send_modify(|count| *count += 1);
         self.here().insert(place.clone(), landed);
-        Flight { flights: self.clone(), place, end }
+        InFlightRequest { flights: self.clone(), place, end }
     }
 
     /// Completes when this process has finished the request under `place`; `None` if it works on none.
-    pub(crate) fn find(&self, place: &Place) -> Option<watch::Receiver<()>> {
+    pub(crate) fn find(&self, place: &RequestKey) -> Option<watch::Receiver<()>> {
         self.here().get(place).cloned()
     }
 
@@ -87,7 +87,7 @@ impl Flights {
     }
 }
 
-impl Drop for Flight {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         let mut here = self.flights.here();
         // An identical request may have begun after this one lost its hold.
@@ -112,13 +112,13 @@ mod tests {
     use super::*;
     use crate::caller::OneCaller;
 
-    fn place() -> Place {
+    fn place() -> RequestKey {
         (OneCaller::everybody().0, IdempotencyKey::new("k").unwrap())
     }
 
     #[tokio::test]
     async fn the_end_of_a_flight_wakes_those_who_wait_and_leaves_a_later_one_alone() {
-        let flights = Flights::new();
+        let flights = InFlightRequests::new();
         let first = flights.take_off(place());
         let mut landed = flights.find(&place()).unwrap();
         let second = flights.take_off(place());
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn only_so_many_may_wait_at_once() {
-        let flights = Flights::new();
+        let flights = InFlightRequests::new();
         let mut seats: Vec<_> = (0..MAX_WAITERS).map(|_| flights.find_seat(0).unwrap()).collect();
         assert!(flights.find_seat(0).is_none());
         seats.pop();
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn waiting_requests_hold_a_limited_number_of_bytes() {
-        let flights = Flights::new();
+        let flights = InFlightRequests::new();
         let most = flights.find_seat(MAX_WAITING_BYTES - 1).unwrap();
         assert!(flights.find_seat(2).is_none());
         assert!(flights.find_seat(1).is_some());

@@ -27,6 +27,8 @@ use crate::identity::Acting;
 use crate::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use crate::uploaded::{Uploaded, with_secrets};
 
+pub(crate) use change::{check_reason, with_reason};
+
 /// Stored part of a definition, without its name and its times.
 #[derive(Clone, Serialize, Deserialize)]
 struct DefinitionBody {

@@ -23,7 +23,7 @@ use crate::connection::Peer;
 use crate::console::SignedIn;
 use crate::identity::Identity;
 use crate::negotiate::check_json_accepted;
-use crate::trace_layer::AnsweredTo;
+use crate::trace_layer::CallerScope;
 
 /// Guard of one route. It is a layer of its own because axum's `from_fn` boxes all inner services
 /// for every request.
@@ -85,7 +85,7 @@ where
             request.extensions_mut().insert(caller.clone());
             request.extensions_mut().insert(identity);
             let mut response = ready.call(request).await?;
-            response.extensions_mut().insert(AnsweredTo(caller));
+            response.extensions_mut().insert(CallerScope(caller));
             Ok(response)
         })
     }

@@ -40,7 +40,7 @@ use crate::answer::{refuse_all_else, with_response_layers};
 use crate::app::App;
 use crate::console::ConsoleHost;
 use crate::guard::Guard;
-use crate::trace_layer::Observe;
+use crate::trace_layer::TraceLayer;
 use crate::{docs_page, error_pages};
 
 /// One route. It cannot be created without its access.
@@ -163,9 +163,12 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/keys/{scope}/{key}/release", Manage, keys::release),
         read("/api/v1/why", Read, why::show),
         read("/api/v1/doubts", Read, doubts::list),
+        read("/api/v1/doubts/{run}/{step}", Read, doubts::show),
         write("/api/v1/doubts/{run}/{step}/resolve", Operate, doubts::resolve),
         read("/api/v1/ledger", Read, ledger::list),
+        read("/api/v1/ledger/{key}", Read, ledger::show),
         read("/api/v1/audit", Read, audit::list),
+        read("/api/v1/audit/{id}", Read, audit::show),
         write("/api/v1/workspaces", Install, admin::create_workspace),
         read("/api/v1/workspaces", Install, admin::list_workspaces),
         read("/api/v1/workspaces/{id}", Read, admin::show_workspace),
@@ -192,6 +195,7 @@ pub(crate) fn table() -> Vec<Route> {
         remove("/api/v1/webhook-subscriptions/{id}", Administer, subscriptions::delete).on_the_version_seen(),
         write("/api/v1/webhook-subscriptions/{id}/test", Administer, subscriptions::test),
         read("/api/v1/webhook-deliveries", Read, deliveries::list),
+        read("/api/v1/webhook-deliveries/{id}", Read, deliveries::show),
         write("/api/v1/webhook-deliveries/{id}/redeliver", Operate, deliveries::redeliver),
         write("/api/v1/webhook-deliveries/redeliver", Operate, deliveries::redeliver_many),
         write("/api/v1/webhook-deliveries/discard", Operate, deliveries::discard),
@@ -202,6 +206,7 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/promises/{ref}/reject", Operate, promises::reject),
         write("/api/v1/promises/{ref}/tokens", Operate, settle_links::issue).answers_with_a_secret(),
         read("/api/v1/early-settlements", Read, promises::list_early_settlements),
+        read("/api/v1/early-settlements/{key}", Read, promises::show_early_settlement),
         read("/api/tenants/{slug}/promises/{ref}", Read, promises::show_of_tenant),
         write("/api/tenants/{slug}/promises/{ref}/resolve", Operate, promises::resolve_of_tenant),
         write("/api/tenants/{slug}/promises/{ref}/reject", Operate, promises::reject_of_tenant),
@@ -228,6 +233,7 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/entity-workflows/{name}", Read, entity_workflows::show),
         replace("/api/v1/entity-workflows/{name}", Administer, entity_workflows::replace)
             .on_the_version_seen(),
+        remove("/api/v1/entity-workflows/{name}", Administer, entity_workflows::delete).on_the_version_seen(),
         read("/api/v1/entity-workflows/{name}/diagram", Read, entity_workflows::draw),
         write("/api/v1/entities/{type}", Operate, entities::create),
         read("/api/v1/entities/{type}", Read, entities::list),
@@ -245,6 +251,7 @@ pub(crate) fn table() -> Vec<Route> {
         read("/schemas/entity-workflow.json", Open, meta::entity_schema),
         write("/api/v1/worker-sessions", Work, worker_sessions::open).without_request_keys(),
         read("/api/v1/worker-sessions", Read, worker_sessions::list),
+        read("/api/v1/worker-sessions/{id}", Read, worker_sessions::show),
         write("/api/v1/worker-sessions/{id}/poll", Work, worker_sessions::poll).without_request_keys(),
         write("/api/v1/worker-sessions/{id}/commit", Work, worker_sessions::commit).without_request_keys(),
         read("/api/v1/worker-sessions/{id}/runs/{run}/log", Work, worker_sessions::log),
@@ -263,7 +270,7 @@ pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer, console: Option<&A
     let pages = console.map(|host| hapax_console::router(host.clone(), api.clone()));
     let routes = api.merge(error_pages::routes()).merge(docs_page::assets()).merge(pages.unwrap_or_default());
     // The outermost layer, so that it also sees unknown routes and panics.
-    refuse_all_else(routes).layer(Observe(app.clone()))
+    refuse_all_else(routes).layer(TraceLayer(app.clone()))
 }
 
 /// The table of routes, each behind its guard.

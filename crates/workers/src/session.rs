@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use crate::calls::{CallResult, Calls, LateResult};
 use crate::items::{AttemptOutcome, EndedAttempt, Item, read_items};
 use crate::limits::{HOLD_CHECK_EVERY, MAX_LATE_ATTEMPTS};
-use crate::link::{RunLink, Severed};
+use crate::link::{LinkEnd, RunLink};
 use crate::mailbox::{CommitGate, Envelope, Lane, Mailbox, Taken, WorkId};
 
 /// Why a session is over.
@@ -52,7 +52,7 @@ pub(crate) struct LaneState {
     pub(crate) answer: Option<Bytes>,
 }
 
-struct Life {
+struct Liveness {
     heard_at: Duration,
     heard_at_wall: Timestamp,
     end: Option<SessionEnd>,
@@ -78,7 +78,7 @@ pub(crate) struct Session {
     mailbox: Mutex<Mailbox>,
     /// Notified when a poll may have something to say.
     news: Notify,
-    life: Mutex<Life>,
+    life: Mutex<Liveness>,
     links: Mutex<HashMap<String, Weak<RunLink>>>,
     late: Mutex<LateAttempts>,
     pub(crate) calls: Calls,
@@ -103,7 +103,7 @@ pub(crate) struct NewSession {
 impl Session {
     pub(crate) fn new(new: NewSession) -> Arc<Self> {
         let NewSession { id, workspace, facts, workflows, clock, longest_hold, now } = new;
-        let life = Life { heard_at: clock.monotonic(), heard_at_wall: now, end: None };
+        let life = Liveness { heard_at: clock.monotonic(), heard_at_wall: now, end: None };
         Arc::new(Session {
             id,
             workspace,
@@ -136,7 +136,7 @@ impl Session {
         self.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn life(&self) -> MutexGuard<'_, Life> {
+    fn life(&self) -> MutexGuard<'_, Liveness> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -180,7 +180,7 @@ impl Session {
         };
         if is_first {
             let links: Vec<_> = self.links().values().filter_map(Weak::upgrade).collect();
-            links.iter().for_each(|link| link.sever(Severed::SessionOver));
+            links.iter().for_each(|link| link.sever(LinkEnd::SessionOver));
             self.calls.sever();
             self.news.notify_waiters();
         }

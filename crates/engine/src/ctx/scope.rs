@@ -177,7 +177,7 @@ impl Ctx {
 
     /// Runs `body` to its end even if the run must cancel, pause or stop in between.
     pub async fn shield<F: Future>(&self, body: F) -> F::Output {
-        let _shield = Shield::new(&self.activation);
+        let _shield = ShieldGuard::new(&self.activation);
         body.await
     }
 }
@@ -195,16 +195,16 @@ impl Drop for NestedScope {
     }
 }
 
-struct Shield<'a>(&'a Activation);
+struct ShieldGuard<'a>(&'a Activation);
 
-impl<'a> Shield<'a> {
+impl<'a> ShieldGuard<'a> {
     fn new(activation: &'a Activation) -> Self {
         activation.replay().shields += 1;
-        Shield(activation)
+        ShieldGuard(activation)
     }
 }
 
-impl Drop for Shield<'_> {
+impl Drop for ShieldGuard<'_> {
     fn drop(&mut self) {
         self.0.replay().shields -= 1;
     }

@@ -104,6 +104,20 @@ pub(crate) async fn list(
     Ok(Json(api::Page { items, next_cursor }))
 }
 
+/// One open session of this node.
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+) -> Result<Json<api::WorkerSession>, Refused> {
+    let found = app.workers.list(&identity.workspace).into_iter().find(|session| session.session_id == id);
+    let absent = || {
+        let detail = "There is no such session on this node; list them with GET /api/v1/worker-sessions.";
+        Refused::new(Code::NotFound, detail)
+    };
+    Ok(Json(found.ok_or_else(absent)?))
+}
+
 fn messages(answer: Bytes) -> Response {
     let mut response = answer.into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

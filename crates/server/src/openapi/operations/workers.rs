@@ -24,6 +24,9 @@ pub(super) fn group() -> Group {
             .about("Lists the worker sessions of this node, the oldest first.")
             .query::<PageOf>()
             .answers_page::<api::WorkerSession>("One page of sessions."),
+        get("/api/v1/worker-sessions/{id}", "get_worker_session", "Get a worker session")
+            .about("Returns an open worker session of this node.")
+            .answers::<api::WorkerSession>(200, "The session."),
         post("/api/v1/worker-sessions/{id}/poll", "poll_worker_session", "Wait for messages")
             .about(
                 "Waits for messages to the worker and keeps its session alive. If no answer arrives, send the request again \
