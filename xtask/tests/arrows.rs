@@ -18,12 +18,14 @@ const OUTGOING: &str = "hapax-outgoing";
 const HTTP_IDEMPOTENCY: &str = "hapax-http-idempotency";
 const HTTP_CONFORMANCE: &str = "hapax-http-conformance";
 const CONSOLE: &str = "hapax-console";
+const GRPC: &str = "hapax-grpc";
 const SERVER: &str = "hapax-server";
 const FACADE: &str = "hapax";
 const CLI: &str = "hapax-cli";
 const STRIPE_ORDER: &str = "stripe-order";
 const STORM: &str = "hapax-storm";
 const WORKERS: &str = "hapax-workers";
+const REMOTE: &str = "hapax-remote";
 const XTASK: &str = "xtask";
 
 /// Allowed dependencies of one crate.
@@ -45,7 +47,7 @@ const ARROWS: &[Arrows] = &[
     Arrows { from: STORE_CONFORMANCE, to: &[ENGINE], in_tests_to: &[] },
     Arrows {
         from: FACADE,
-        to: &[ENGINE, STORE_SQLITE, STORE_POSTGRES],
+        to: &[ENGINE, STORE_SQLITE, STORE_POSTGRES, API, REMOTE],
         in_tests_to: &[ENGINE, STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, STORE_CONFORMANCE, CLI],
     },
     Arrows {
@@ -67,15 +69,19 @@ const ARROWS: &[Arrows] = &[
     Arrows { from: API, to: &[], in_tests_to: &[] },
     // It knows the server by the operations of the API alone, so that it can do nothing that the API cannot.
     Arrows { from: CONSOLE, to: &[API], in_tests_to: &[] },
+    // For the same reason.
+    Arrows { from: GRPC, to: &[API], in_tests_to: &[] },
     Arrows { from: DOCUMENTS, to: &[ENGINE, WEBHOOKS], in_tests_to: &[] },
     Arrows { from: WEBHOOKS, to: &[], in_tests_to: &[] },
     Arrows { from: WORKERS, to: &[ENGINE, API], in_tests_to: &[] },
+    // It knows the server by its API alone, and applies no rule of the engine.
+    Arrows { from: REMOTE, to: &[ENGINE, API], in_tests_to: &[] },
     Arrows { from: OUTGOING, to: &[], in_tests_to: &[] },
     Arrows { from: HTTP_IDEMPOTENCY, to: &[ENGINE], in_tests_to: &[STORE_SQLITE, HTTP_CONFORMANCE] },
     Arrows { from: HTTP_CONFORMANCE, to: &[], in_tests_to: &[] },
     Arrows {
         from: SERVER,
-        to: &[ENGINE, API, CONSOLE, DOCUMENTS, WEBHOOKS, OUTGOING, HTTP_IDEMPOTENCY, WORKERS],
+        to: &[ENGINE, API, CONSOLE, DOCUMENTS, GRPC, WEBHOOKS, OUTGOING, HTTP_IDEMPOTENCY, WORKERS],
         in_tests_to: &[STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, HTTP_CONFORMANCE],
     },
     Arrows { from: STRIPE_ORDER, to: &[FACADE, API, DOCUMENTS, OUTGOING, SERVER], in_tests_to: &[] },

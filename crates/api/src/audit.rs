@@ -28,6 +28,12 @@ pub enum JournalKind {
     Refused,
     /// A person decided about a doubt.
     Resolved,
+    /// A person proposed a ruling that takes a second person; `proposalId` names it.
+    RulingProposed,
+    /// A person looked at payloads that are hidden from others.
+    PayloadsRevealed,
+    /// Somebody could not sign in; `command` says how often, and `reason` who, from where and why.
+    SignInsRefused,
     /// A person answered an approval; `command` is the decision.
     ApprovalAnswered,
     /// A person settled a promise; `command` says how.
@@ -52,6 +58,8 @@ pub enum JournalKind {
     DefinitionUploaded,
     /// A subscription to webhooks was made or changed.
     SubscriptionChanged,
+    /// A push worker was registered or deleted.
+    PushWorkerChanged,
     /// A webhook source was made or changed.
     SourceChanged,
     /// A webhook that came in was processed once more.
@@ -156,6 +164,21 @@ pub struct JournalEntry {
     /// Why, or the text of a note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Names a proposed ruling, for whoever confirms it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal_id: Option<String>,
+    /// Version of the doubt that the proposal is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+}
+
+/// Asks to see what a run hides.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RevealRun {
+    /// Why; kept in the audit log.
+    #[schema(min_length = 1, max_length = 4096)]
+    pub reason: String,
 }
 
 /// Leaves a note on a run.

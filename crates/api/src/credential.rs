@@ -58,6 +58,13 @@ pub struct CreateCredential {
     /// Lifetime; absent: until revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<DurationText>,
+    /// Networks that the credential may be used from, such as `10.8.0.0/16`; any if absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 50)]
+    pub networks: Vec<String>,
+    /// Keeps inputs, outputs and other payloads from the credential.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hides_payloads: bool,
 }
 
 /// Gives a credential a new secret. The credential, its scope of keys and its role stay.
@@ -113,6 +120,12 @@ pub struct Credential {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub last_used_at: Option<String>,
+    /// Networks that it may be used from; any if absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<String>,
+    /// Inputs, outputs and other payloads are hidden from it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hides_payloads: bool,
 }
 
 /// A credential with its secret, shown this once.

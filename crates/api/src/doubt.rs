@@ -18,9 +18,15 @@ pub struct Actor {
     /// Id of the credential used. Two credentials may have the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_id: Option<String>,
-    /// The person that the request named.
+    /// The person: the one that the identity provider vouches for, or else the one that the request named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub person: Option<String>,
+    /// The identity provider that vouches for the person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// The person at that provider. Names may change; this does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
     /// The address that the request came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
@@ -66,6 +72,9 @@ pub struct Doubt {
     pub attempts: u32,
     /// Decisions that are possible now.
     pub resolutions: Vec<Resolution>,
+    /// Do all decisions but `happened` take two people here, managers included?
+    #[serde(default)]
+    pub takes_two_people: bool,
 }
 
 /// Decides a doubt. The credential says who decides and in which role. All resolutions but
@@ -87,6 +96,41 @@ pub struct ResolveDoubt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128)]
     pub by: Option<String>,
+}
+
+/// Confirms a proposed decision, as a second person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ConfirmRuling {
+    /// The proposal, as `proposalId` of the journal names it.
+    #[schema(min_length = 1, max_length = 255)]
+    pub proposal_id: String,
+    /// What you checked yourself.
+    #[schema(min_length = 1, max_length = 4096)]
+    pub reason: String,
+    /// Version of the run that you saw.
+    pub version: u64,
+}
+
+/// A proposed decision, which counts once somebody else confirms it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProposedRuling {
+    /// The run.
+    pub run_id: String,
+    /// The step.
+    pub step_id: String,
+    /// Names the proposal.
+    pub proposal_id: String,
+    /// The decision.
+    pub resolution: Resolution,
+    /// Who proposed it.
+    pub actor: Actor,
+    /// When.
+    #[schema(format = DateTime)]
+    pub proposed_at: String,
+    /// Version of the run that it is about.
+    pub version: u64,
 }
 
 /// The decision as recorded.

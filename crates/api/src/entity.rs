@@ -62,8 +62,23 @@ pub struct EntityDetail {
     /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_operation: Option<PendingOperation>,
+    /// The janitor of its workflow, if it runs on this node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub janitor: Option<Janitor>,
     /// Every step of the requester, by number, and whether it is allowed now.
     pub allowed_actions: Vec<AllowedAction>,
+}
+
+/// The loop that frees an entity whose holder vanished.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Janitor {
+    /// Its module.
+    pub module: String,
+    /// Longest time between two passes.
+    pub every: DurationText,
+    /// Silence after which it treats a holder as gone.
+    pub stale_after: DurationText,
 }
 
 /// An operation that blocks others.
@@ -99,7 +114,7 @@ pub struct AllowedAction {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Why the step is not allowed, in one word: `other_status`, `operation_pending`,
-    /// `operation_in_doubt`, `claimed`, `override_required`.
+    /// `operation_in_doubt`, `claimed`, `override_required`, `forbidden` (your role may only look).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// The operation that blocks the step.

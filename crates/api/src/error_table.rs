@@ -63,8 +63,18 @@ errors! {
         "The signature was missing, wrong or too old. Check the secret configured for the source, and that the body reaches this server unchanged. Nothing was stored.";
     Forbidden = "forbidden", 403, false, "The credential's role does not allow this",
         "The key is valid, but its role is too low for this route. `requiredRole` names the role you need. Use another key, or ask an admin for one.";
+    NoRole = "no_role", 403, false, "Nobody gave this person a role",
+        "The identity provider vouches for the person, and no rule of the settings gives them a role in a workspace. Ask an admin to put the person into one of the groups that the rules name, then sign in again.";
+    NetworkNotAllowed = "network_not_allowed", 403, false, "The credential may not be used from this address",
+        "The key is valid, but it is bound to networks, and the request came from elsewhere. Send the request from one of its networks, or ask an admin for another credential.";
     NeedsManager = "needs_manager", 403, false, "This decision is irreversible and needs a manager",
         "A decision that makes an effect run, or gives one up for good, needs a credential with the role manager; names in the request do not replace it. Ask a manager to decide.";
+    NeedsSecondPerson = "needs_second_person", 403, false, "This decision takes two people",
+        "Two different people stand behind this decision, and one of them is a manager. Propose it with `POST /api/v1/doubts/{run}/{step}/propose`; somebody else confirms it with `POST /api/v1/doubts/{run}/{step}/confirm`. Two names under one credential are one person.";
+    OwnApproval = "own_approval", 403, false, "Whoever had the run started does not approve it",
+        "You had this run started, so somebody else answers. A document allows it with `selfApproval: true` on the step.";
+    PayloadsHidden = "payloads_hidden", 403, false, "The credential sees no payloads",
+        "Inputs, outputs and other payloads are hidden from the credential, whatever its role. Ask an admin for a credential, or for a rule of the identity provider, that shows them.";
     ApprovalForOthers = "approval_for_others", 403, false, "The approval is for others to decide",
         "`by` names the roles and requesters whom the step asks. Use a credential that has one of the roles, or was made for one of the requesters.";
     RequesterNotAllowed = "requester_not_allowed", 403, false, "The credential may not ask as this requester",
@@ -149,6 +159,8 @@ errors! {
         "The key of this run was released when it ended, and now names another run, `holder`. Look at that run; this one cannot be reopened.";
     DoubtChanged = "doubt_changed", 409, false, "The doubt has changed",
         "The step is no longer in doubt, or is in doubt for a different reason. List the doubts again, and decide again.";
+    ApprovalNotAsked = "approval_not_asked", 409, true, "The step does not ask for an approval now",
+        "An answer counts only once the step has asked: nobody approves what they have not seen. Nothing was stored. Read the run, and answer when the step waits.";
     ApprovalOver = "approval_over", 409, false, "The approval is over",
         "Another person answered first, or the time for an answer has passed. Only the first answer counts. `decidedBy`, `decision` and `decidedAt` describe it.";
     DoubtResolved = "doubt_resolved", 409, false, "The doubt is already resolved",
@@ -231,6 +243,8 @@ errors! {
         "Nothing was written, and the same request will not succeed. Report `traceId` to the operator.";
     StoreUnavailable = "store_unavailable", 503, true, "The store is not available",
         "Nothing was written. Wait for `Retry-After` seconds and send the same request again, under the same key.";
+    IdentityProviderUnavailable = "identity_provider_unavailable", 503, true, "The identity provider does not answer as it should",
+        "The server could not read the provider's description or keys, or exchange the code of a sign-in. Wait as `Retry-After` says and try again; the operator's log has the cause.";
     OutcomeUnknown = "outcome_unknown", 503, true, "The store did not confirm the write",
         "The request may or may not have taken effect. Send the same request again under the same idempotency key: it converges on one result. Without a key, check whether it was done before you send it again.";
     TooManyConnections = "too_many_connections", 503, true, "The server has no room for another connection",
@@ -362,14 +376,15 @@ mod tests {
              <!-- made from the table of errors: HAPAX_UPDATE=1 cargo test -p hapax-api docs -->\n\n\
              Every error response is `application/problem+json` with `type`, `title`, `status`, `detail`, `code`, `retryable` and\n\
              `traceId`. Some codes add members of their own. Programs branch on `code`. A server explains each code at\n\
-             `/errors/<code>`.\n",
+             `/errors/<code>`. Over gRPC, `code` is metadata, and the status beside the HTTP status is the one of the call.\n",
         );
-        for kind in ERRORS {
+        for (code, kind) in Code::ALL.iter().zip(ERRORS) {
             let again = if kind.retryable { "yes" } else { "no" };
             page.push_str(&format!(
-                "\n## {}\n\n{} · {} · may succeed later: {again}\n\n{}\n",
+                "\n## {}\n\n{} · `{}` · {} · may succeed later: {again}\n\n{}\n",
                 kind.code,
                 kind.status,
+                code.grpc_status().as_str(),
                 kind.title,
                 wrapped(kind.remedy)
             ));

@@ -80,6 +80,12 @@ pub struct LedgerEntry {
     /// Run of the effect, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
+    /// Workflow that caused it, such as `order@2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<String>,
+    /// Host of the provider, if a document names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// Entity of the effect, if an operation caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity: Option<EntityName>,

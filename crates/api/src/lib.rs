@@ -4,6 +4,7 @@
 //! Users' values ([`RawJson`], [`JsonObject`]) keep their text, so stored values go out byte for
 //! byte.
 
+mod action_token;
 mod audit;
 #[cfg(feature = "client")]
 pub mod client;
@@ -17,15 +18,18 @@ mod entity;
 mod entity_workflow;
 mod error_table;
 mod event;
+pub mod grpc;
 mod health;
 mod json;
 mod key;
 mod ledger;
+mod node;
 mod operation;
 mod page;
 mod policy;
 mod problem;
 mod promise;
+mod push;
 mod received_webhook;
 mod run;
 mod step;
@@ -35,7 +39,8 @@ mod why;
 mod worker;
 mod workspace;
 
-pub use audit::{AddNote, JournalEntry, JournalKind, Occurrence};
+pub use action_token::{CreateActionToken, IssuedActionToken};
+pub use audit::{AddNote, JournalEntry, JournalKind, Occurrence, RevealRun};
 pub use credential::{
     CreateCredential, Credential, IssuedCredential, RevokeCredential, Role, RotateCredential,
 };
@@ -44,14 +49,14 @@ pub use definition::{
     KeyRule,
 };
 pub use delivery::{DeliveryStatus, DiscardWebhooks, RedeliverWebhook, RedeliverWebhooks, WebhookDelivery};
-pub use doubt::{Actor, Doubt, Resolution, ResolveDoubt, ResolvedDoubt};
+pub use doubt::{Actor, ConfirmRuling, Doubt, ProposedRuling, Resolution, ResolveDoubt, ResolvedDoubt};
 pub use durable_promise::{
     CompleteDurablePromise, CreateDurablePromise, DurableCompletion, DurablePromise, DurableState,
     DurableValue, NO_TIMEOUT,
 };
 pub use duration::{DurationText, NotADuration};
 pub use entity::{
-    AddEntityNote, AllowedAction, CreateEntity, CreatedEntity, Entity, EntityDetail, EntityName,
+    AddEntityNote, AllowedAction, CreateEntity, CreatedEntity, Entity, EntityDetail, EntityName, Janitor,
     PendingOperation,
 };
 pub use entity_workflow::{
@@ -63,6 +68,7 @@ pub use health::{Health, HealthStatus, Readiness, ReadinessCheck};
 pub use json::{JsonObject, RawJson};
 pub use key::{KeyHolder, KeyRecord, KeyScope, KeyStatus, ReleaseKey, StoredRequest};
 pub use ledger::{LedgerAttempt, LedgerClass, LedgerEntry, LedgerOutcome, LedgerRuling};
+pub use node::{Node, NodeLoop, NodeSetting, RunLease};
 pub use operation::{
     Operation, OperationDetail, OperationResolution, OperationStatus, OverrideStep, ResolveOperation,
     TakeStep, TakenStep,
@@ -74,6 +80,7 @@ pub use promise::{
     CreatePromise, CreateSettleToken, EarlySettlement, IssuedSettleToken, KeptSettlement, Promise,
     PromiseStatus, RejectPromise, ResolvePromise, SettleByToken, SettledByToken, SettledPromise,
 };
+pub use push::{CreatePushWorker, IssuedPushWorker, PushAnswer, PushWorker, PushedTurn, PushedWork};
 pub use received_webhook::{
     ReceiptStatus, ReceivedStatus, ReceivedWebhook, ReceivedWebhookSummary, ReprocessWebhooks,
     ReprocessedWebhooks, WebhookActionOutcome, WebhookActionStatus, WebhookChallenge, WebhookOutcome,

@@ -141,7 +141,14 @@ async fn what_will_not_pass_is_not_sent_again() {
 #[tokio::test]
 async fn what_answers_with_a_secret_is_sent_once() {
     let server = Scripted::new(vec![CUT]).await;
-    let asked = CreateCredential { name: "ci".into(), role: Role::Viewer, requester: None, expires_in: None };
+    let asked = CreateCredential {
+        name: "ci".into(),
+        role: Role::Viewer,
+        requester: None,
+        expires_in: None,
+        networks: vec!["10.8.0.0/16".into()],
+        hides_payloads: true,
+    };
     let cut = server.client.create_credential(None, &asked).await.unwrap_err();
     assert!(matches!(cut, ClientError::Unreachable { was_sent: true, .. }), "{cut:?}");
     assert_eq!((server.count(), server.sent("idempotency-key")), (1, vec![None]));

@@ -132,6 +132,7 @@ fn action_in_store(text: &str) -> Result<String> {
         JournalKind::WorkspaceChanged => "set_up:workspace".into(),
         JournalKind::DefinitionUploaded => "set_up:definition".into(),
         JournalKind::SubscriptionChanged => "set_up:subscription".into(),
+        JournalKind::PushWorkerChanged => "set_up:push_worker".into(),
         JournalKind::SourceChanged => "set_up:source".into(),
         JournalKind::WebhookReprocessed => "set_up:webhook-event".into(),
         JournalKind::WebhookDiscarded => "set_up:announcement".into(),
@@ -243,6 +244,13 @@ fn describe(what: &JournalEvent) -> (String, Option<&str>, &str) {
     match what {
         JournalEvent::Answered { decision, comment, .. } => {
             (format!("answered {decision}"), None, comment.as_deref().unwrap_or(""))
+        }
+        JournalEvent::RulingProposed { resolution, reason, .. } => {
+            (format!("proposed {}", resolution.as_str()), None, reason)
+        }
+        JournalEvent::PayloadsRevealed { reason } => ("revealed hidden values".into(), None, reason),
+        JournalEvent::SignInsRefused { times, examples } => {
+            (format!("refused {times} sign-ins"), None, examples.first().map_or("", String::as_str))
         }
         JournalEvent::Settled { promise, key, settlement } => {
             let named = promise.as_ref().or(key.as_ref()).map_or("", String::as_str);

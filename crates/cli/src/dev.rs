@@ -163,7 +163,7 @@ async fn admin_key(server: &Server, path: &Path) -> Result<String> {
     {
         return Ok(key.reveal().to_owned());
     }
-    let new = NewCredential { name: "hapax dev".into(), role: Role::Admin, requester: None, lives_for: None };
+    let new = NewCredential::new("hapax dev", Role::Admin);
     let (_, key) = server.directory().create_credential(&workspace, new, by).await?;
     let _ = fs::remove_file(path);
     let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
@@ -179,6 +179,10 @@ async fn upload_sample(server: &Server) -> Result<String> {
         name: "hapax dev".into(),
         role: Role::Admin,
         requester: None,
+        sees_payloads: true,
+        person: None,
+        acts_for: None,
+        ends_at: None,
     };
     let (definition, _) =
         server.definitions().upload(&Acting::locally(identity), Uploaded::json(SAMPLE)).await?;

@@ -30,6 +30,10 @@ pub(crate) const MAX_SECRET_BYTES: u64 = 64 * 1024;
 pub(crate) const MAX_SECRET_WARNINGS: usize = 1_000;
 /// Unbound secrets that one warning names.
 pub(crate) const MAX_SHOWN_SECRETS: usize = 20;
+/// Largest file with identity providers, in bytes.
+pub(crate) const MAX_IDENTITY_PROVIDERS_BYTES: u64 = 1024 * 1024;
+/// Largest file with the secret of a client of an identity provider, in bytes.
+pub(crate) const MAX_CLIENT_SECRET_BYTES: u64 = 16 * 1024;
 /// Largest file that holds a sealing key, in bytes.
 pub(crate) const MAX_SEALING_KEY_BYTES: u64 = 64 * 1024;
 

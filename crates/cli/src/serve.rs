@@ -4,6 +4,7 @@ pub(crate) mod assemble;
 pub(crate) mod bound;
 mod config_file;
 mod egress_policy;
+mod identity_providers;
 #[cfg(test)]
 mod reference;
 mod secrets;
@@ -14,13 +15,14 @@ mod waiting;
 use std::path::Path;
 
 use anyhow::{Context, Error, Result, bail};
+use hapax::NodeIdentity;
 use hapax_server::exposure::{Protection, check_exposure};
 use hapax_server::listen::ListenOptions;
 use hapax_server::tls::load_tls;
 
 use crate::key_file;
 use crate::output;
-use crate::store_url::{is_shared, without_secrets};
+use crate::store_url::{is_postgres, is_shared, without_secrets};
 use assemble::Assembly;
 use bound::BoundListeners;
 use secrets::NamedSecrets;
@@ -32,12 +34,13 @@ use waiting::{assemble_patiently, bootstrap_patiently};
 const CONFIG: &str = "hapax.toml";
 
 pub(crate) async fn run(options: ServeOptions) -> Result<()> {
-    let settings = Settings::gather(with_config_of_folder(options))?;
-    let Some(store) = &settings.store else {
+    let mut settings = Settings::gather(with_config_of_folder(options))?;
+    let Some(store) = settings.store.clone() else {
         bail!(
             "say which store: --store sqlite:PATH or --store postgres://… (or HAPAX_STORE, or `store` in the configuration)"
         );
     };
+    let store = store.as_str();
     // Before the store is opened: what is refused leaves nothing behind.
     let protection = Protection {
         has_authentication: true,
@@ -50,6 +53,14 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     }
     if store == "memory:" {
         output::say("hapax: memory: keeps nothing; use it to try things out only");
+    }
+    if let Some(path) = &settings.identity_file {
+        if !is_postgres(store) {
+            bail!(
+                "identity-file is for postgres://…; the process that opens an SQLite file knows that no other is left"
+            );
+        }
+        settings.identity = Some(NodeIdentity::take(path)?);
     }
     NamedSecrets::new(settings.secrets_dir.clone()).warn_of_unbound();
     let stopping = Stopping::listen()?;

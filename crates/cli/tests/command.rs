@@ -21,5 +21,6 @@ mod migrate;
 mod paused_nodes;
 mod recovery;
 mod remote;
+mod same_program;
 mod serve;
 mod starts_and_ends;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hapax::model::OutboxStatus;
-use hapax::{Ctx, Delivery, Failure, Hapax, RunId};
+use hapax::{Ctx, Delivery, Engine, Failure, Hapax, RunId};
 use hapax_postgres_fixture::Database;
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 /// A run whose wire is in doubt, and whose mail was given up.
-async fn prepare(program: &Hapax) -> RunId {
+async fn prepare(program: &Engine) -> RunId {
     let refuse = |_: Delivery, _: String| async { Err(Failure::permanent("no such address")) };
     program.register_target("mail", refuse).unwrap();
     program.register("sell", sell).unwrap();
@@ -96,7 +96,7 @@ fn decide<'a>(run: &str, seen: &'a str, decision: &[&'a str]) -> Vec<&'a str> {
 
 /// A doubt is seen, refused what does not count, decided once, and on record.
 async fn walk(store: &str) {
-    let program = Hapax::open(store).await.unwrap();
+    let program = Hapax::open(store).await.unwrap().into_engine().unwrap();
     let run_id = prepare(&program).await;
     let owner = program.owner().to_string();
     program.shutdown(PATIENCE).await.unwrap();
@@ -143,7 +143,7 @@ async fn walk(store: &str) {
 
     redeliver(store, &run).await;
 
-    let program = Hapax::open(store).await.unwrap();
+    let program = Hapax::open(store).await.unwrap().into_engine().unwrap();
     let received: Arc<Mutex<Vec<String>>> = Arc::default();
     let kept = received.clone();
     let receive = move |delivery: Delivery, _: String| {
@@ -257,7 +257,7 @@ async fn a_second_person_or_a_manager_decides_what_cannot_be_taken_back() {
     {
         let folder = tempfile::tempdir().unwrap();
         let store = url(folder.path());
-        let program = Hapax::open(&store).await.unwrap();
+        let program = Hapax::open(&store).await.unwrap().into_engine().unwrap();
         let run = prepare(&program).await;
         program.shutdown(PATIENCE).await.unwrap();
         let seen = objects(&["doubts", "list", "--json"], &store)[0]["seen"].to_string();
@@ -266,7 +266,7 @@ async fn a_second_person_or_a_manager_decides_what_cannot_be_taken_back() {
         let said = unasked(&arguments, &store);
         assert!(said.contains("run wire of") && said.contains("Nothing was done"), "{said}");
         printed(&[&arguments[..], &["--yes"]].concat(), &store);
-        let program = Hapax::open(&store).await.unwrap();
+        let program = Hapax::open(&store).await.unwrap().into_engine().unwrap();
         program.register("sell", sell).unwrap();
         assert_eq!(program.run(run).await.unwrap().result::<u32>().await.unwrap(), 2, "it is run");
         program.shutdown(PATIENCE).await.unwrap();
@@ -283,7 +283,7 @@ async fn a_second_person_or_a_manager_decides_what_cannot_be_taken_back() {
 async fn while_a_process_owns_the_file_it_can_be_read_and_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let store = url(folder.path());
-    let program = Hapax::open(&store).await.unwrap();
+    let program = Hapax::open(&store).await.unwrap().into_engine().unwrap();
     let run = prepare(&program).await.to_string();
     let seen = objects(&["doubts", "list", "--json"], &store)[0]["seen"].to_string();
     for reading in [&["ledger"][..], &["ledger", "--summary"], &["audit"], &["admin", "outbox", "list"]] {
@@ -305,7 +305,7 @@ async fn while_a_process_owns_the_file_it_can_be_read_and_not_written() {
 async fn a_shared_file_is_written_while_a_program_runs() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("{}?shared=true", url(folder.path()));
-    let program = Hapax::open(&store).await.unwrap();
+    let program = Hapax::open(&store).await.unwrap().into_engine().unwrap();
     let run = prepare(&program).await;
     let seen = objects(&["doubts", "list", "--json"], &store)[0]["seen"].to_string();
     printed(&decide(&run.to_string(), &seen, &["--happened", "--result", "5"]), &store);
@@ -319,7 +319,7 @@ async fn a_shared_file_is_written_while_a_program_runs() {
 async fn lists_are_cut_to_their_limit_and_say_so() {
     let folder = tempfile::tempdir().unwrap();
     let store = url(folder.path());
-    let program = Hapax::open(&store).await.unwrap();
+    let program = Hapax::open(&store).await.unwrap().into_engine().unwrap();
     program.register("sell", sell).unwrap();
     for _ in 0..3 {
         program.start("sell", &()).await.unwrap();

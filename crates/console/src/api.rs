@@ -9,9 +9,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower::ServiceExt;
 
-use crate::limits::MAX_ANSWER_BYTES;
+use crate::limits::{MAX_ANSWER_BYTES, MAX_STEP_WAIT};
 use crate::ops::Op;
-use crate::text;
+use crate::{ops, text};
 
 /// The API, as one caller asks it.
 #[derive(Clone)]
@@ -141,6 +141,10 @@ impl Api {
         }
         if body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
+        }
+        if [ops::TAKE_STEP.path, ops::OVERRIDE_STEP.path].contains(&op.path) {
+            // Its page says that it is in progress, and follows it.
+            request = request.header("prefer", format!("wait={}", MAX_STEP_WAIT.as_secs()));
         }
         let body = body.map_or_else(Body::empty, Body::from);
         let mut request = request.body(body).map_err(|error| {

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, StatusCode};
 use sha2::{Digest, Sha256};
 
@@ -54,7 +54,12 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
 pub(crate) const ELEMENT_PATH: &str = "/console/hapax-actions.js";
 
 async fn serve_element() -> Response {
-    let headers = [(CONTENT_TYPE, "text/javascript; charset=utf-8"), (CACHE_CONTROL, "public, max-age=300")];
+    // Pages of any origin may load it: it says nothing about anybody.
+    let headers = [
+        (CONTENT_TYPE, "text/javascript; charset=utf-8"),
+        (CACHE_CONTROL, "public, max-age=300"),
+        (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+    ];
     (headers, include_str!("assets/hapax-actions.js")).into_response()
 }
 

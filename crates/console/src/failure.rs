@@ -70,7 +70,7 @@ pub(crate) fn explain(problem: &Problem, back: Option<&str>) -> Markup {
         section.notice.refusal role="alert" {
             h1 { (title) }
             @if let Some(advice) = advice { p { (advice) } }
-            p { (problem.detail) }
+            p { (ui::sentence(&problem.detail)) }
             dl.facts {
                 div { dt { "Code" } dd { a href=(problem.kind) { code { (problem.code.to_string()) } } } }
                 @if let Some(id) = operation {

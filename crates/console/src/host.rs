@@ -61,6 +61,30 @@ pub struct NewSession {
     pub token: String,
 }
 
+/// A browser that leaves for an identity provider.
+#[derive(Debug)]
+pub struct Departure {
+    /// Where it goes.
+    pub url: String,
+    /// Value of the cookie that it brings back.
+    pub cookie: String,
+}
+
+/// What a browser brings back from an identity provider.
+#[derive(Debug, Default)]
+pub struct ProviderAnswer {
+    /// Value of the cookie of its departure.
+    pub cookie: String,
+    /// State of the sign-in.
+    pub state: String,
+    /// Code to exchange for tokens.
+    pub code: String,
+    /// Error, if nobody was let in.
+    pub error: String,
+    /// The issuer that answers, if it says so.
+    pub issuer: String,
+}
+
 /// The server around the console.
 #[async_trait]
 pub trait Host: Send + Sync + 'static {
@@ -70,8 +94,26 @@ pub trait Host: Send + Sync + 'static {
     /// Begins a session for a sign-in link. A link works once.
     async fn sign_in_by_link(&self, token: &str, visitor: &Visitor) -> Result<NewSession, Problem>;
 
-    /// Finds the session of a cookie; `None` if it ended, expired, or its credential no longer counts.
-    async fn find_session(&self, token: &str) -> Result<Option<Arc<Session>>, Problem>;
+    /// Names and labels of the identity providers that people can sign in with.
+    fn providers(&self) -> Vec<(String, String)>;
+
+    /// Begins a sign-in at a provider that leads to `next` in the end.
+    async fn leave_for_provider(&self, provider: &str, next: &str) -> Result<Departure, Problem>;
+
+    /// Finishes it: begins a session, and says where to go.
+    async fn return_from_provider(
+        &self,
+        answer: &ProviderAnswer,
+        visitor: &Visitor,
+    ) -> Result<(NewSession, String), Problem>;
+
+    /// Finds the session of a cookie for a request from this address; `None` if it ended, expired, or its credential no longer
+    /// counts there.
+    async fn find_session(
+        &self,
+        token: &str,
+        address: Option<IpAddr>,
+    ) -> Result<Option<Arc<Session>>, Problem>;
 
     /// Lists the sessions of the caller's credential.
     async fn list_sessions(&self, session: &Session) -> Result<Vec<SessionSummary>, Problem>;

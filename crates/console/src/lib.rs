@@ -13,6 +13,7 @@ mod failure;
 mod flash;
 mod form;
 mod host;
+mod json_diff;
 mod layout;
 pub mod limits;
 pub mod ops;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 
 use axum::Router;
 
-pub use host::{Host, NewSession, Session, SessionSummary, Visitor};
+pub use host::{Departure, Host, NewSession, ProviderAnswer, Session, SessionSummary, Visitor};
 pub use pages::PATHS;
 
 /// Where the console begins.

@@ -24,6 +24,8 @@ pub const SESSION_IDLE: Duration = Duration::from_secs(60 * 60);
 pub const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 /// Sessions of one credential; the one used longest ago ends for a new one.
 pub const MAX_SESSIONS_PER_CREDENTIAL: usize = 20;
+/// How long a sign-in at an identity provider may take.
+pub const SIGN_IN_AT_PROVIDER: Duration = Duration::from_secs(10 * 60);
 /// Longest description of a browser that is kept.
 pub const MAX_AGENT_CHARS: usize = 120;
 /// Shortest time between two updates of a live page.
@@ -32,6 +34,16 @@ pub const LIVE_PAUSE: Duration = Duration::from_millis(700);
 pub const LIVE_KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// Pages of the ledger that one look at the evidence reads.
 pub const MAX_EVIDENCE_PAGES: usize = 10;
+/// Bars in which the evidence is shown over time.
+pub const MAX_HISTORY_BARS: usize = 48;
+/// Commits of a run up to which its page shows each attempt; the page of a longer run shows steps alone.
+pub const MAX_COMMITS_WITH_ATTEMPTS: u64 = 2_000;
+/// Differences between two requests that are named.
+pub const MAX_DIFFERENCES: usize = 50;
+/// Runs of a search whose effects are listed.
+pub const MAX_SEARCHED_RUNS: usize = 10;
+/// Longest time that a form waits for the action of an entity's step.
+pub const MAX_STEP_WAIT: Duration = Duration::from_secs(2);
 /// Pages of open doubts that a lookup reads.
 pub const MAX_DOUBT_PAGES: usize = 10;
 /// Credentials under which a key of a request is looked for.

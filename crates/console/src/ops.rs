@@ -49,10 +49,12 @@ operations! {
     START_RUN = post("/api/v1/workflow-runs");
     LIST_RUNS = get("/api/v1/workflow-runs");
     SHOW_RUN = get("/api/v1/workflow-runs/{id}");
+    LIST_STEPS = get("/api/v1/workflow-runs/{id}/steps");
     CANCEL_RUN = post("/api/v1/workflow-runs/{id}/cancel");
     PAUSE_RUN = post("/api/v1/workflow-runs/{id}/pause");
     RESUME_RUN = post("/api/v1/workflow-runs/{id}/resume");
     RETRY_RUN = post("/api/v1/workflow-runs/{id}/retry");
+    REVEAL_RUN = post("/api/v1/workflow-runs/{id}/reveal");
     SHOW_RETRY_PLAN = get("/api/v1/workflow-runs/{id}/retry-plan");
     SEND_SIGNAL = post("/api/v1/workflow-runs/{id}/signals");
     ANSWER_APPROVAL = post("/api/v1/workflow-runs/{id}/approvals/{step}");
@@ -64,6 +66,8 @@ operations! {
     RELEASE_KEY = post("/api/v1/keys/{scope}/{key}/release");
     WHY = get("/api/v1/why");
     LIST_DOUBTS = get("/api/v1/doubts");
+    PROPOSE_RULING = post("/api/v1/doubts/{run}/{step}/propose");
+    CONFIRM_RULING = post("/api/v1/doubts/{run}/{step}/confirm");
     RESOLVE_DOUBT = post("/api/v1/doubts/{run}/{step}/resolve");
     SHOW_LEDGER = get("/api/v1/ledger");
     LIST_AUDIT = get("/api/v1/audit");
@@ -77,6 +81,9 @@ operations! {
     SHOW_POLICY = get("/api/v1/idempotency-policy");
     SHOW_HEALTH = get("/healthz");
     SHOW_READINESS = get("/readyz");
+    SHOW_NODE = get("/api/v1/node");
+    LIST_LEASES = get("/api/v1/leases");
+    LIST_WORKER_SESSIONS = get("/api/v1/worker-sessions");
     SHOW_METRICS = get("/metrics");
     CREATE_SUBSCRIPTION = post("/api/v1/webhook-subscriptions");
     LIST_SUBSCRIPTIONS = get("/api/v1/webhook-subscriptions");

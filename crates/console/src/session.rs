@@ -14,19 +14,26 @@ use serde::Deserialize;
 
 use crate::failure::Failure;
 use crate::form::{self, Submitted, check_origin, read_fields};
-use crate::limits::{MAX_AGENT_CHARS, MAX_NEXT_BYTES, SESSION_LIFETIME};
+use crate::limits::{MAX_AGENT_CHARS, MAX_NEXT_BYTES, SESSION_LIFETIME, SIGN_IN_AT_PROVIDER};
 use crate::visit::Visit;
-use crate::{Console, HOME, NewSession, Visitor, layout, ui};
+use crate::{Console, HOME, NewSession, ProviderAnswer, Visitor, layout, ui};
 
 /// The cookie of a session over an encrypted connection. A browser takes this name from this server alone.
 const COOKIE_ENCRYPTED: &str = "__Host-hapax_session";
 /// The same over plain HTTP, where browsers refuse the name above.
 const COOKIE_PLAIN: &str = "hapax_session";
 
+/// The cookie of a sign-in at an identity provider. The provider sends the browser back from another site, so it is `Lax`.
+const LEAVING_ENCRYPTED: &str = "__Host-hapax_sign_in";
+/// The same over plain HTTP.
+const LEAVING_PLAIN: &str = "hapax_sign_in";
+
 pub(crate) fn routes() -> Router<Arc<Console>> {
     Router::new()
         .route("/console/sign-in", get(show).post(sign_in))
         .route("/console/sign-in/link", get(show_link).post(sign_in_by_link))
+        .route("/console/sign-in/provider", get(leave))
+        .route("/console/sign-in/callback", get(come_back))
         .route("/console/sign-out", post(sign_out))
         .route("/console/sessions", get(list))
         .route("/console/sessions/end", post(end))
@@ -76,11 +83,13 @@ struct Next {
     next: String,
 }
 
-async fn show(Query(Next { next }): Query<Next>) -> Response {
-    layout::bare("", "Sign in", sign_in_form(next_of(&next), None))
+async fn show(State(console): State<Arc<Console>>, Query(Next { next }): Query<Next>) -> Response {
+    layout::bare("", "Sign in", sign_in_form(&console, next_of(&next), None))
 }
 
-fn sign_in_form(next: &str, refusal: Option<&Problem>) -> Markup {
+fn sign_in_form(console: &Console, next: &str, refusal: Option<&Problem>) -> Markup {
+    let providers = console.host.providers();
+    let tone = if providers.is_empty() { form::Tone::Primary } else { form::Tone::Plain };
     html! {
         section.sign-in {
             p.mark { (ui::logo()) "Hapax" }
@@ -93,13 +102,18 @@ fn sign_in_form(next: &str, refusal: Option<&Problem>) -> Markup {
                     }
                 }
             }
+            @for (name, label) in &providers {
+                @let query = crate::text::query(&[("name", Some(name)), ("next", Some(next))]);
+                a.button.primary.provider href={ "/console/sign-in/provider" (query) } { "Sign in with " (label) }
+            }
+            @if !providers.is_empty() { p.or { "or with a key" } }
             form method="post" action="/console/sign-in" {
                 input type="hidden" name="next" value=(next);
                 label.field {
                     span { "API key" }
-                    input type="password" name="api-key" required autofocus autocomplete="current-password" placeholder="hpx_…" spellcheck="false";
+                    input type="password" name="api-key" required autofocus[providers.is_empty()] autocomplete="current-password" placeholder="hpx_…" spellcheck="false";
                 }
-                (form::submit("Sign in", form::Tone::Primary))
+                (form::submit("Sign in", tone))
             }
             p.hint { "You see and do what the role of the key allows, under its name in the audit log. An admin of the workspace makes keys." }
         }
@@ -118,7 +132,8 @@ async fn sign_in(State(console): State<Arc<Console>>, request: Request) -> Resul
         Ok(new) => Ok(signed_in(&console, &parts, new, &next)),
         Err(problem) => {
             let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::UNAUTHORIZED);
-            Ok((status, layout::bare("", "Sign in", sign_in_form(&next, Some(&problem)))).into_response())
+            Ok((status, layout::bare("", "Sign in", sign_in_form(&console, &next, Some(&problem))))
+                .into_response())
         }
     }
 }
@@ -152,6 +167,96 @@ async fn sign_in_by_link(State(console): State<Arc<Console>>, request: Request) 
     let token = fields.iter().find(|(field, _)| field == "token").map_or("", |(_, value)| value);
     let new = console.host.sign_in_by_link(token, &visitor(&console, &parts)).await?;
     Ok(signed_in(&console, &parts, new, HOME))
+}
+
+#[derive(Debug, Deserialize)]
+struct Leaving {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    next: String,
+}
+
+fn leaving_cookie(is_encrypted: bool, value: &str, seconds: u64) -> HeaderValue {
+    let (name, secure) = match is_encrypted {
+        true => (LEAVING_ENCRYPTED, "; Secure"),
+        false => (LEAVING_PLAIN, ""),
+    };
+    let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
+    HeaderValue::try_from(text).expect("it is plain text")
+}
+
+/// Sends the browser to an identity provider. A link, because browsers let no form lead to another site.
+async fn leave(
+    State(console): State<Arc<Console>>,
+    Query(Leaving { name, next }): Query<Leaving>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (parts, _) = request.into_parts();
+    let departure = console.host.leave_for_provider(&name, next_of(&next)).await?;
+    let is_encrypted = is_encrypted(&console, &parts.extensions, &parts.headers);
+    let mut response = Redirect::to(&departure.url).into_response();
+    let cookie = leaving_cookie(is_encrypted, &departure.cookie, SIGN_IN_AT_PROVIDER.as_secs());
+    response.headers_mut().append(SET_COOKIE, cookie);
+    Ok(response)
+}
+
+#[derive(Debug, Deserialize)]
+struct CameBack {
+    #[serde(default)]
+    state: String,
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    error: String,
+    #[serde(default)]
+    iss: String,
+}
+
+/// The browser is back from the provider. The cookie of the departure counts once, whatever comes of it.
+async fn come_back(
+    State(console): State<Arc<Console>>,
+    Query(back): Query<CameBack>,
+    request: Request,
+) -> Response {
+    let (parts, _) = request.into_parts();
+    let is_encrypted = is_encrypted(&console, &parts.extensions, &parts.headers);
+    let name = if is_encrypted { LEAVING_ENCRYPTED } else { LEAVING_PLAIN };
+    let answer = ProviderAnswer {
+        cookie: read_cookie(&parts.headers, name).unwrap_or_default(),
+        state: back.state,
+        code: back.code,
+        error: back.error,
+        issuer: back.iss,
+    };
+    let finished = console.host.return_from_provider(&answer, &visitor(&console, &parts)).await;
+    let mut response = match finished {
+        Ok((new, next)) => {
+            // From this page, so that the browser sends the strict cookie along.
+            let mut response = layout::again(next_of(&next));
+            let cookie = cookie(is_encrypted, &new.token, SESSION_LIFETIME.as_secs());
+            response.headers_mut().append(SET_COOKIE, cookie);
+            response
+        }
+        Err(problem) => {
+            let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::UNAUTHORIZED);
+            (status, layout::bare("", "Sign in", not_let_in(&problem))).into_response()
+        }
+    };
+    response.headers_mut().append(SET_COOKIE, leaving_cookie(is_encrypted, "", 0));
+    response
+}
+
+fn not_let_in(problem: &Problem) -> Markup {
+    html! {
+        section.sign-in {
+            p.mark { (ui::logo()) "Hapax" }
+            h1 { "You are not signed in" }
+            p.wrong role="alert" { (problem.detail) }
+            @if let Some(id) = &problem.trace_id { p.hint { "Trace " code { (id) } } }
+            a.button.primary href="/console/sign-in" { "Back to sign-in" }
+        }
+    }
 }
 
 fn visitor(console: &Console, parts: &http::request::Parts) -> Visitor {
@@ -193,7 +298,7 @@ async fn list(visit: Visit) -> Result<Response, Failure> {
             html! { (ui::time(&session.signed_in_at)) @if is_own { " " (ui::tag("this one")) } },
             ui::time(&session.last_seen_at),
             ui::time(&session.expires_at),
-            html! { @match &session.address { Some(address) => code { (address) }, None => (ui::none()) } },
+            html! { @match &session.address { Some(address) => code.nowrap { (address) }, None => (ui::none()) } },
             html! { span.dim { (session.agent) } },
             form::form(
                 &visit,

@@ -72,6 +72,13 @@ pub(crate) fn sentence(text: &str) -> Markup {
     html! { @for (place, part) in parts { @if place % 2 == 1 { code { (part) } } @else { (part) } } }
 }
 
+/// A text of the API, in which instants are shown as everywhere else.
+pub(crate) fn told(text: &str) -> Markup {
+    let words = text.split(' ').enumerate();
+    let is_instant = |word: &str| word.ends_with('Z') && word.parse::<jiff::Timestamp>().is_ok();
+    html! { @for (place, word) in words { @if place > 0 { " " } @if is_instant(word) { (time(word)) } @else { (word) } } }
+}
+
 /// Turns an id inside a text into a link.
 pub(crate) fn linked(text: &str, id: &str, link: &Markup) -> Markup {
     match text.split_once(id) {

@@ -1,5 +1,6 @@
 //! A request of a signed-in caller.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
@@ -24,6 +25,8 @@ pub(crate) struct Visit {
     pub(crate) session: Arc<Session>,
     /// Value of the session cookie.
     pub(crate) token: String,
+    /// Address that the request came from.
+    pub(crate) address: Option<IpAddr>,
     api: Api,
     pub(crate) frame: Frame,
     /// The time now, in milliseconds.
@@ -62,7 +65,17 @@ impl Visit {
         op: &Op,
         query: &[(&str, Option<&str>)],
     ) -> Result<Option<T>, Failure> {
-        match self.api.read(op, &[], query).await {
+        self.look_up_at(op, &[], query).await
+    }
+
+    /// The same for an operation with arguments in its path.
+    pub(crate) async fn look_up_at<T: DeserializeOwned>(
+        &self,
+        op: &Op,
+        arguments: &[&str],
+        query: &[(&str, Option<&str>)],
+    ) -> Result<Option<T>, Failure> {
+        match self.api.read(op, arguments, query).await {
             Ok(found) => Ok(Some(found)),
             Err(problem) if problem.status == 404 => Ok(None),
             Err(problem) => Err(self.refuse(problem)),
@@ -115,7 +128,8 @@ impl FromRequestParts<Arc<Console>> for Visit {
         let host = &console.host;
         let is_encrypted = session::is_encrypted(console, &parts.extensions, &parts.headers);
         let token = session::token_in(&parts.headers, is_encrypted).ok_or_else(signed_out)?;
-        let session = host.find_session(&token).await?.ok_or_else(signed_out)?;
+        let address = host.address(&parts.extensions);
+        let session = host.find_session(&token, address).await?.ok_or_else(signed_out)?;
         let mut marks = Extensions::new();
         host.carry(&parts.extensions, &mut marks);
         marks.extend(session.marks.clone());
@@ -134,6 +148,6 @@ impl FromRequestParts<Arc<Console>> for Visit {
             refresh: false,
         };
         let now_ms = host.now_ms();
-        Ok(Visit { console: console.clone(), session, token, api, frame, now_ms })
+        Ok(Visit { console: console.clone(), session, token, address, api, frame, now_ms })
     }
 }

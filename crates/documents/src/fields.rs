@@ -10,6 +10,7 @@ pub(crate) const DOCUMENT: &[&str] = &[
     "fingerprint",
     "input",
     "output",
+    "sensitive",
     "steps",
 ];
 pub(crate) const FINGERPRINT: &[&str] = &["ignore"];
@@ -47,7 +48,10 @@ pub(crate) const KINDS: &[(&str, &[&[&str]])] = &[
     ("condition", &[&["if", "then", "else"]]),
     ("promise", &[&["timeout", "key", "keyTtl"]]),
     ("signal", &[&["signal", "timeout"]]),
-    ("approval", &[&["by", "decisions", "show", "fields", "timeout", "onReject", "onTimeout"]]),
+    (
+        "approval",
+        &[&["by", "decisions", "show", "fields", "timeout", "onReject", "onTimeout", "selfApproval"]],
+    ),
     ("child", &[&["workflow", "input", "onClose"]]),
     ("parallel", &[&["branches"]]),
     ("for_each", &[&["items", "steps", "concurrency", "maxItems", "result"]]),

@@ -1,5 +1,6 @@
 //! The input schema of a document: a JSON Schema that the input of every run must match.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,6 +16,9 @@ use crate::problem::{below, excerpt};
 
 /// The draft that input schemas are written in.
 pub(crate) const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+
+/// Keyword that marks a property as sensitive.
+const SENSITIVE: &str = "x-sensitive";
 
 /// A JSON Schema (draft 2020-12), compiled. Only checking a document creates one.
 #[derive(Clone)]
@@ -33,6 +37,26 @@ impl InputSchema {
     /// The source text of the schema.
     pub fn as_value(&self) -> &Value {
         &self.schema
+    }
+
+    /// Adds the names of properties that are marked with `x-sensitive: true`, at any depth.
+    pub(crate) fn find_sensitive(&self, names: &mut BTreeSet<String>) {
+        let mut left = vec![&self.schema];
+        while let Some(schema) = left.pop() {
+            match schema {
+                Value::Object(fields) => {
+                    for properties in ["properties", "patternProperties"] {
+                        let named = fields.get(properties).and_then(Value::as_object).into_iter().flatten();
+                        let marked =
+                            named.filter(|(_, schema)| schema.get(SENSITIVE) == Some(&Value::Bool(true)));
+                        names.extend(marked.map(|(name, _)| name.clone()));
+                    }
+                    left.extend(fields.values());
+                }
+                Value::Array(items) => left.extend(items),
+                _ => {}
+            }
+        }
     }
 
     /// Checks an input. All problems are returned, up to a limit.

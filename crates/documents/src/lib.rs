@@ -13,6 +13,7 @@ pub mod limits;
 pub mod model;
 mod node;
 mod problem;
+mod provider;
 mod run;
 mod schema;
 mod scope;

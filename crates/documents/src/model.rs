@@ -5,6 +5,8 @@
 
 mod effect;
 
+use std::collections::BTreeSet;
+
 use hapax_engine::model::{ClosePolicy, IgnorePaths, KeyOnFailure};
 use serde::{Serialize, Serializer};
 
@@ -44,11 +46,23 @@ pub struct Document {
     /// Output of the run; the final state if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Template>,
+    /// Names of fields that only those see who ask for them, wherever the fields are in what a run takes and gives.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sensitive: Vec<String>,
     /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
 impl Document {
+    /// Names of all sensitive fields: those in `sensitive`, and the properties of the input schema with `x-sensitive: true`.
+    pub fn sensitive_names(&self) -> BTreeSet<String> {
+        let mut names: BTreeSet<String> = self.sensitive.iter().cloned().collect();
+        if let Some(input) = &self.input {
+            input.find_sensitive(&mut names);
+        }
+        names
+    }
+
     /// Fields of the input to ignore when two starts under one key are compared.
     pub fn ignored(&self) -> IgnorePaths {
         let ignored = self.fingerprint.iter().flat_map(|print| print.ignore.iter().cloned());
@@ -227,6 +241,9 @@ pub struct Approval {
     /// True if the run continues after a timeout. It fails otherwise.
     #[serde(rename = "onTimeout", skip_serializing_if = "is_false", serialize_with = "goes_on")]
     pub continue_on_timeout: bool,
+    /// True if whoever had the run started may decide as well.
+    #[serde(skip_serializing_if = "is_false")]
+    pub self_approval: bool,
 }
 
 impl Approval {

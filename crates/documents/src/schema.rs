@@ -47,6 +47,11 @@ pub fn json_schema() -> Value {
                 "description": "JSON Schema (draft 2020-12) that the input of every run must match. $ref leads only inside it.",
             },
             "output": reference("template"),
+            "sensitive": {
+                "type": "array",
+                "description": "Names of fields that are masked wherever they are in what a run takes and gives.",
+                "items": { "type": "string", "minLength": 1 },
+            },
             "steps": reference("steps"),
         },
         "$defs": {
@@ -139,7 +144,9 @@ fn field(of: &str, name: &str) -> Value {
         (_, "effect") => json!({ "enum": ["idempotent", "claimed"], "default": "idempotent" }),
         (_, "onDoubt") => json!({ "enum": ["hold", "retry", "fail"], "default": "hold" }),
         (_, "onExhausted") => json!({ "enum": ["fail", "pause"], "default": "fail" }),
-        (_, "nonIdempotent" | "rejectsStaleFences") => json!({ "type": "boolean", "default": false }),
+        (_, "nonIdempotent" | "rejectsStaleFences" | "selfApproval") => {
+            json!({ "type": "boolean", "default": false })
+        }
         (_, "retry" | "probe" | "compensate" | "by") => reference(name),
         (_, "method") => json!({ "enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] }),
         (_, "url" | "keyHeader") => json!({ "type": "string", "minLength": 1 }),

@@ -19,6 +19,7 @@ mod step;
 mod transaction;
 mod value;
 mod while_held;
+mod worker;
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -35,10 +36,14 @@ pub use remote::{RecordedStep, ReturnHandle};
 pub use signal::SignalBuilder;
 pub use step::{Attempt, Step};
 
-pub(crate) use scope::{Scope, undo_all};
+pub(crate) use scope::{Scope, Undo, undo_all};
+pub(crate) use worker::{attempt_of, caught};
 
 use crate::hold::Hold;
-use crate::model::{EffectClass, Failure, Name, Payload, RunId, StepId, StepState, Timestamp, WorkspaceId};
+use crate::model::{
+    EffectClass, Failure, Name, Payload, RunId, StepId, StepState, Timestamp, WorkflowRef, WorkspaceId,
+};
+use crate::remote::WorkerCtx;
 use crate::runtime::{Activation, ComputationGuard};
 
 /// Boxed future of a step.
@@ -47,28 +52,56 @@ pub type StepFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + S
 /// Context of a workflow: gives its code access to steps, waits and child runs. Clones are cheap.
 #[derive(Clone)]
 pub struct Ctx {
-    pub(crate) activation: Arc<Activation>,
-    pub(crate) scope: Arc<Scope>,
+    home: Home,
+}
+
+/// Where the records of the run are, and the rules.
+#[derive(Clone)]
+enum Home {
+    /// In the engine of this process.
+    Engine(EngineCtx),
+    /// On a server. This process runs the code and makes the attempts.
+    Server(WorkerCtx),
+}
+
+/// Context of code that the engine of this process drives.
+#[derive(Clone)]
+struct EngineCtx {
+    activation: Arc<Activation>,
+    scope: Arc<Scope>,
 }
 
 impl Ctx {
     pub(crate) fn new(activation: Arc<Activation>, scope: Arc<Scope>) -> Self {
-        Ctx { activation, scope }
+        Ctx { home: Home::Engine(EngineCtx { activation, scope }) }
+    }
+
+    pub(crate) fn in_worker(worker: WorkerCtx) -> Self {
+        Ctx { home: Home::Server(worker) }
     }
 
     /// Id of the run.
     pub fn run_id(&self) -> RunId {
-        self.activation.facts.id
+        match &self.home {
+            Home::Engine(engine) => engine.activation.facts.id,
+            Home::Server(worker) => worker.machine.facts.run,
+        }
     }
 
     /// Right to send effects of the run, for requests outside an attempt, such as a probe.
     pub fn hold(&self) -> Hold {
-        self.activation.slot().hold.clone()
+        match &self.home {
+            Home::Engine(engine) => engine.activation.slot().hold.clone(),
+            Home::Server(worker) => worker.machine.hold.clone(),
+        }
     }
 
     /// Workspace of the run.
     pub fn workspace(&self) -> &WorkspaceId {
-        &self.activation.facts.workspace
+        match &self.home {
+            Home::Engine(engine) => &engine.activation.facts.workspace,
+            Home::Server(worker) => &worker.machine.facts.workspace,
+        }
     }
 
     /// Announces a computation that depends only on the run's own data.
@@ -76,37 +109,60 @@ impl Ctx {
     /// Until the guard is dropped, the run receives no outcome and does not park. A replay therefore takes
     /// the same path, however long the computation takes.
     pub fn begin_computation(&self) -> ComputationGuard<'_> {
-        self.activation.begin_computation()
+        match &self.home {
+            Home::Engine(engine) => engine.activation.begin_computation(),
+            // The server gives nothing to code that has not said how far it went.
+            Home::Server(_) => ComputationGuard::of_nothing(),
+        }
     }
 
     /// Fence of the lease that the run is driven under.
     pub fn fence(&self) -> u64 {
-        self.activation.slot().fence.get()
+        match &self.home {
+            Home::Engine(engine) => engine.activation.slot().fence.get(),
+            Home::Server(worker) => worker.machine.facts.fence.get(),
+        }
     }
 
-    /// Time of the store, not recorded. Code of a workflow uses [`Ctx::now`].
+    /// Time of the store, not recorded; in a program that is remote, the time of this machine. Code of a workflow uses
+    /// [`Ctx::now`].
     pub fn current_time(&self) -> Timestamp {
-        self.activation.now()
+        match &self.home {
+            Home::Engine(engine) => engine.activation.now(),
+            Home::Server(worker) => worker.machine.clock.now(),
+        }
     }
 
     /// Name of the workflow.
     pub fn workflow_name(&self) -> &str {
-        self.activation.facts.workflow.name.as_str()
+        self.workflow().name.as_str()
     }
 
     /// Version of the workflow that this run is pinned to.
     pub fn workflow_version(&self) -> u32 {
-        self.activation.facts.workflow.version
+        self.workflow().version
+    }
+
+    fn workflow(&self) -> &WorkflowRef {
+        match &self.home {
+            Home::Engine(engine) => &engine.activation.facts.workflow,
+            Home::Server(worker) => &worker.machine.facts.workflow,
+        }
     }
 
     /// Blocks all further effects. For replays that only check a recorded history.
     pub(crate) fn hold_effects(&self) {
-        self.activation.replay().effects_blocked = true;
+        if let Home::Engine(engine) = &self.home {
+            engine.activation.replay().effects_blocked = true;
+        }
     }
 
     /// Checks the effect class of a step against the declarations of the step and its workflow.
     fn check_effect(&self, step: &Name, class: EffectClass, non_idempotent: bool) -> Result<(), Failure> {
-        let declared = self.activation.declared.get(step.as_str());
+        let declared = match &self.home {
+            Home::Engine(engine) => engine.activation.declared.get(step.as_str()),
+            Home::Server(worker) => worker.machine.facts.declared.get(step.as_str()),
+        };
         if let Some(declared) = declared
             && declared.class != class
         {
@@ -129,7 +185,10 @@ impl Ctx {
     /// Return its result: `return ctx.continue_as_new(&next);`
     pub fn continue_as_new<I: Serialize + ?Sized, T>(&self, input: &I) -> Result<T, Failure> {
         let input = Payload::of(input).map_err(invalid_failure)?;
-        self.activation.replay().continue_with = Some(input);
+        match &self.home {
+            Home::Engine(engine) => engine.activation.replay().continue_with = Some(input),
+            Home::Server(worker) => worker.continue_as_new(input),
+        }
         Err(Failure::permanent("the run continues as new").with_code("continue_as_new"))
     }
 
@@ -195,7 +254,7 @@ fn recorded_value<T: DeserializeOwned>(
     }
 }
 
-fn decoded<T: DeserializeOwned>(what: &str, value: &Payload) -> Result<T, Failure> {
+pub(crate) fn decoded<T: DeserializeOwned>(what: &str, value: &Payload) -> Result<T, Failure> {
     value.to().map_err(|error| {
         let text = format!("the recorded value of {what} does not fit the type the code asks for: {error}");
         Failure::permanent(text).with_code("output_mismatch")

@@ -37,8 +37,8 @@ impl Eq for Hold {}
 
 struct Right {
     clock: Arc<dyn Clock>,
-    /// Deadline by [`Clock::monotonic`], in milliseconds. `u64::MAX` means never.
-    deadline_ms: AtomicU64,
+    /// Deadline by [`Clock::monotonic`], in milliseconds. `u64::MAX` means never. Rights of one [`HoldSource`] share it.
+    deadline_ms: Arc<AtomicU64>,
     /// Deadline of an additional external lease.
     outside_deadline_ms: AtomicU64,
     lost: watch::Sender<bool>,
@@ -54,9 +54,13 @@ struct Watched {
 impl Hold {
     /// A right that ends at `deadline` by [`Clock::monotonic`], unless it is extended.
     pub fn until(clock: Arc<dyn Clock>, deadline: Duration) -> Self {
+        Hold::sharing(clock, Arc::new(AtomicU64::new(millis(deadline))))
+    }
+
+    fn sharing(clock: Arc<dyn Clock>, deadline_ms: Arc<AtomicU64>) -> Self {
         let right = Right {
             clock,
-            deadline_ms: AtomicU64::new(millis(deadline)),
+            deadline_ms,
             outside_deadline_ms: AtomicU64::new(u64::MAX),
             lost: watch::Sender::new(false),
         };
@@ -126,9 +130,45 @@ impl Hold {
         self.right.outside_deadline_ms.store(millis(deadline), Ordering::Release);
     }
 
-    /// Ends the right for good.
-    pub(crate) fn lose(&self) {
+    /// Ends the right for good. For whoever granted it.
+    pub fn lose(&self) {
         self.right.lost.send_replace(true);
+    }
+}
+
+/// Rights that end together and are renewed together, such as those of everything that one session with a server
+/// covers. Each is lost for itself.
+#[derive(Debug, Clone)]
+pub struct HoldSource {
+    clock: Arc<dyn Clock>,
+    deadline_ms: Arc<AtomicU64>,
+}
+
+impl HoldSource {
+    /// Rights that do not hold until they are extended.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        HoldSource { clock, deadline_ms: Arc::default() }
+    }
+
+    /// Time by which the rights end.
+    pub fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    /// A right of its own, which ends with the others.
+    pub fn hold(&self) -> Hold {
+        Hold::sharing(self.clock.clone(), self.deadline_ms.clone())
+    }
+
+    /// Extends the rights to `deadline`, if they do not last longer. Returns true if they had passed before.
+    pub fn extend(&self, deadline: Duration) -> bool {
+        let before = self.deadline_ms.fetch_max(millis(deadline), Ordering::AcqRel);
+        before <= millis(self.clock.monotonic())
+    }
+
+    /// Ends the rights. They may be extended again.
+    pub fn end(&self) {
+        self.deadline_ms.store(0, Ordering::Release);
     }
 }
 

@@ -36,6 +36,7 @@ pub mod lease;
 pub mod limits;
 pub mod memory;
 pub mod model;
+pub mod remote;
 pub mod runtime;
 pub mod store;
 pub mod testing;

@@ -128,6 +128,12 @@ pub const MAX_PROBE_PAUSE: Duration = Duration::from_secs(3600);
 /// How often releasing a run whose driver panicked is retried if an operator changes it at the same time.
 /// After that its lease expires.
 pub const RELEASE_TRIES: u32 = 5;
+/// Pause before a background loop is restarted after its first panic.
+pub const FIRST_LOOP_RESTART: Duration = Duration::from_millis(100);
+/// Longest pause before a background loop is restarted.
+pub const MAX_LOOP_RESTART: Duration = Duration::from_secs(30);
+/// A background loop that ran this long without a panic is restarted after the first pause again.
+pub const LOOP_CALM_AFTER: Duration = Duration::from_secs(60);
 /// Longest pause before a run whose driver panicked is driven again.
 pub const MAX_STALLED_PAUSE: Duration = Duration::from_secs(60);
 /// Leases in a row that may end without progress before a run is quarantined.
@@ -155,3 +161,5 @@ pub const MAX_VIOLATIONS: usize = 1_000;
 
 /// Maximum number of steps in doubt scanned for one list of runs that need attention.
 pub const MAX_DOUBTS_SCANNED: usize = 10_000;
+/// Polls of the code of a remote run, before other runs get a turn.
+pub const MAX_POLLS_IN_A_ROW: u32 = 64;

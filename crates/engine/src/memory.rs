@@ -27,8 +27,8 @@ use async_trait::async_trait;
 
 use crate::clock::Clock;
 use crate::model::{
-    IdempotencyKey, JournalEntry, KeyKind, KeyRecord, NewRun, OutboxMessage, Promise, PromiseId, RunCommit,
-    RunEvent, RunId, TallyCount, Timestamp, Version, WorkspaceId,
+    IdempotencyKey, JournalEntry, KeyKind, KeyRecord, NewRun, OutboxMessage, OwnerId, Promise, PromiseId,
+    RunCommit, RunEvent, RunId, TallyCount, Timestamp, Version, WorkspaceId,
 };
 use crate::store::{
     Catalog, ClaimOutbox, ClaimRuns, ClaimedOutbox, ClaimedRuns, CommandRun, CommitOutcome, EntityStore,
@@ -55,6 +55,12 @@ impl MemoryStore {
     /// Imports a run with its history, ready to be driven. For replays.
     pub(crate) fn adopt(&self, history: RunLog) {
         self.state().adopt(history, self.now());
+    }
+
+    /// Ends the leases of an owner that is known to be dead, so that its runs can be claimed at once. Returns
+    /// their number.
+    pub fn end_leases(&self, owner: OwnerId) -> usize {
+        self.state().end_leases(owner, self.now())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -25,6 +25,7 @@ mod ids;
 mod inbound_event;
 mod journal;
 mod key;
+mod keyed_start;
 mod leaf_digests;
 mod ledger;
 mod name;
@@ -41,6 +42,7 @@ mod retention;
 mod retry;
 mod run;
 mod run_transition;
+mod second_person;
 mod served_workflows;
 mod settle_time;
 mod signal;
@@ -63,7 +65,7 @@ pub use commit::{CANCEL_TOO_LATE, CommitBuilder, IllegalChange, RunCommit, StepC
 use doubt::check_authority;
 pub use doubt::{
     Actor, DoubtRef, DoubtedAttempt, OnDoubt, Origin, ProbeAnswer, RecordedDecision, Resolution, Role,
-    Ruling, RulingError, can_be_carried_out, check_ruling,
+    Ruling, RulingError, can_be_carried_out, check_ruling, check_two_people,
 };
 pub use effect::EffectClass;
 pub use effect_key::EffectKey;
@@ -88,6 +90,7 @@ pub use ids::{
 pub use inbound_event::{InboundEvent, InboundEventId, InboundEventStatus};
 pub use journal::{AuditSubject, JournalEntry, JournalEvent};
 pub use key::{EntityId, IdempotencyKey, KeyKind, KeyRecord, KeyTarget, SignalId, Subject};
+pub use keyed_start::{KeyedStart, KeyedStartDecision, KeyedStartOutcome, WriteAnswer, decide_keyed_start};
 pub use leaf_digests::LeafDigests;
 pub use ledger::{
     ClassCount, LedgerAttempt, LedgerEntity, LedgerEntry, LedgerOutcome, LedgerRuling, build_ledger,
@@ -116,6 +119,7 @@ pub use run::{
     RunStatus, RunningState,
 };
 pub use run_transition::{RUN_TRANSITIONS, RunTransition, draw_run_lifecycle};
+pub use second_person::{ProposedRuling, START_COMMAND, decide_confirmation, find_starter};
 pub use served_workflows::{ServedWorkflows, ServedWorkspaces};
 pub use settle_time::{Denial, SettleTime, decide_denial};
 pub use signal::Signal;

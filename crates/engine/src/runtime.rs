@@ -4,6 +4,7 @@ mod activation;
 mod announcer;
 mod approvals;
 mod attention;
+mod background;
 mod child_rate_limit;
 mod crash_point;
 mod doubts;
@@ -41,8 +42,9 @@ pub use activation::ComputationGuard;
 pub use announcer::Announcer;
 pub use approvals::ApprovalAnswer;
 pub use attention::AttentionPage;
+pub use background::{BackgroundLoop, BackgroundLoops, LoopReporter};
 pub use crash_point::{CrashPoint, CrashPointWatcher};
-pub use doubts::{AuditEntry, Doubt, DoubtPage};
+pub use doubts::{AuditEntry, Doubt, DoubtPage, fresh_request};
 pub use engine::Engine;
 pub use entities::{
     ActionAnswer, ActionsElsewhere, CONCURRENCY_ERROR, CodeOnlyHost, EntityHost, EntityView, JanitorReport,
@@ -55,9 +57,11 @@ pub use options::EngineOptions;
 pub use promises::{CreatePromiseOutcome, NewPromise, SettlePromiseOutcome};
 pub use registry::{KeyRequirement, WorkflowOptions};
 pub use run_handle::RunHandle;
-pub use start::{PreparedStart, Start};
+pub use start::{AnsweredRequest, PreparedStart, Start};
 pub use stats::Stats;
 pub use targets::{Delivery, TargetOptions};
 
 pub(crate) use activation::Activation;
+pub(crate) use drive::UserCode;
 pub(crate) use inner::Inner;
+pub(crate) use registry::{Declared, Workflow};

@@ -33,7 +33,7 @@ async fn run() -> std::result::Result<String, Box<dyn std::error::Error>> {
     for (cents, decision) in [(500, None), (5_000, Some(true)), (6_000, Some(false)), (7_000, None)] {
         let run = hapax.start("refund", &cents).subject(format!("order-{cents}")).await?;
         if cents >= 1_000 {
-            while run.view().await?.head.status() != RunStatus::Waiting {
+            while run.status().await? != RunStatus::Waiting {
                 tokio::task::yield_now().await;
             }
             let promise = format!("{}:approved", run.id());

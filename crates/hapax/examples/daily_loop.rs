@@ -28,13 +28,13 @@ async fn run() -> std::result::Result<String, Box<dyn std::error::Error>> {
     // A day passes whenever the job sleeps.
     let ended = tokio::spawn(async move { first.result::<u32>().await });
     while !ended.is_finished() {
-        if again.view().await?.head.status() == hapax::RunStatus::Waiting {
+        if again.status().await? == hapax::RunStatus::Waiting {
             clock.advance(days(1));
         }
         tokio::task::yield_now().await;
     }
     let reports = ended.await??;
-    let log = hapax.get_log(again.id()).await?;
+    let log = hapax.engine()?.get_log(again.id()).await?;
     Ok(format!(
         "{reports} reports over {} days; started again: {}; steps in its history now: {}\n",
         clock.now().since(began).as_secs() / 86_400,

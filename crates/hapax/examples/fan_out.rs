@@ -36,7 +36,7 @@ async fn run() -> std::result::Result<String, Box<dyn std::error::Error>> {
         (1..=20).map(|n| (0..5).map(|_| vec!["word"; n].join(" ")).collect()).collect();
     let run = hapax.start("count-library", &library).idempotency_key("library-2026").await?;
     let words: usize = run.result().await?;
-    let runs = hapax.list(hapax::store::ListRuns {
+    let runs = hapax.engine()?.list(hapax::store::ListRuns {
         workspace: None,
         statuses: vec![hapax::RunStatus::Completed],
         workflow: None,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use hapax::sqlite::TransactionAction;
 use hapax::sqlite::rusqlite::Connection;
 use hapax::{
-    Action, ActionAnswer, ClaimTo, CodeOnlyHost, EntityStep, EntityStorage, EntityWorkflow, Hapax, Result,
-    StepCall, TableRef, TransitionOutcome, minutes,
+    Action, ActionAnswer, ClaimTo, CodeOnlyHost, Engine, EntityStep, EntityStorage, EntityWorkflow, Hapax,
+    Result, StepCall, TableRef, TransitionOutcome, minutes,
 };
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +84,7 @@ fn apply_payment(connection: &Connection, call: &StepCall) -> Result<ActionAnswe
 
 /// Two callers ask for the same at once.
 async fn by_two(
-    hapax: &Hapax,
+    hapax: &Engine,
     id: &str,
     step: &str,
     input: &impl Serialize,
@@ -113,7 +113,7 @@ fn show(connection: &Connection, select: &str) -> Result<String, Box<dyn Error>>
 async fn run() -> Result<String, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("billing.db");
-    let hapax = Hapax::open(&format!("sqlite:{}", path.display())).await?;
+    let hapax = Hapax::open(&format!("sqlite:{}", path.display())).await?.into_engine()?;
     Connection::open(&path)?.execute_batch(TABLES)?;
     hapax.register_action_in_transaction("RegenerateInvoiceUseCase", regenerate)?;
     hapax.register_action_in_transaction("ApplyPaymentUseCase", apply_payment)?;

@@ -15,14 +15,14 @@ async fn run() -> std::result::Result<String, Box<dyn std::error::Error>> {
     let hapax = Hapax::open("memory:").await?;
     let (sent, mut mails) = tokio::sync::mpsc::unbounded_channel();
     hapax.register("pay", pay)?;
-    hapax.register_target("mail", move |_: Delivery, body: String| {
+    hapax.engine()?.register_target("mail", move |_: Delivery, body: String| {
         std::future::ready(sent.send(body).map_err(Failure::permanent))
     })?;
     let run = hapax.start("pay", &500u64).idempotency_key("invoice-17").await?;
 
     // Nobody knows whether the money is gone, so it is not sent again: people see it.
     let doubt = loop {
-        match hapax.list_doubts(None, 10).await?.doubts.into_iter().next() {
+        match hapax.list_doubts(10).await?.into_iter().next() {
             Some(doubt) => break doubt,
             None => tokio::task::yield_now().await,
         }
@@ -39,7 +39,7 @@ async fn run() -> std::result::Result<String, Box<dyn std::error::Error>> {
     hapax.resolve_doubt(&doubt.as_seen(), ruling).await?;
     said += &format!("paid: {}\n", run.result::<String>().await?);
     said += &format!("mailed: {}\n", mails.recv().await.ok_or("no mail came")?);
-    let known: u64 = hapax.count_repeats().await?.values().map(|count| count.happened_twice).sum();
+    let known: u64 = hapax.engine()?.count_repeats().await?.values().map(|count| count.happened_twice).sum();
     said += &format!("effects that happened twice: {known}\n");
     Ok(said)
 }

@@ -1,5 +1,6 @@
 //! All tests of the library over its stores, as one program: each program would be linked for itself.
 
+mod identity;
 mod killed;
 mod killed_effects;
 mod postgres_entities;

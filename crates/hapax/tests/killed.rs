@@ -66,7 +66,7 @@ fn kill_at(point: String, nth: u32) -> CrashPointWatcher {
 async fn work(folder: &Path, watcher: Option<CrashPointWatcher>) {
     let options = EngineOptions { watcher, ..EngineOptions::default() };
     let url = format!("sqlite:{}/orders.db", folder.display());
-    let hapax = Hapax::builder(&url).options(options).open().await.unwrap();
+    let hapax = Hapax::builder(&url).options(options).open().await.unwrap().into_engine().unwrap();
     hapax.register("order", order).unwrap();
     let starts = (0..RUNS).map(|n| {
         let hapax = hapax.clone();
@@ -178,7 +178,7 @@ async fn share(folder: &Path, name: String) {
         ..EngineOptions::default()
     };
     let url = format!("sqlite:{}/orders.db?shared=true", folder.display());
-    let hapax = Hapax::builder(&url).options(options).open().await.unwrap();
+    let hapax = Hapax::builder(&url).options(options).open().await.unwrap().into_engine().unwrap();
     let (tell, told) = tokio::sync::watch::channel(false);
     let (who, place) = (name.clone(), folder.to_path_buf());
     hapax

@@ -18,7 +18,7 @@ use hapax::fsck::fsck;
 use hapax::model::{Actor, EffectClass, Resolution, Role, Ruling};
 use hapax::store::ListRuns;
 use hapax::{
-    CrashPoint, CrashPointWatcher, Ctx, EngineOptions, Failure, Hapax, Result, RunStatus, open_store,
+    CrashPoint, CrashPointWatcher, Ctx, Engine, EngineOptions, Failure, Hapax, Result, RunStatus, open_store,
 };
 use rustix::process::{Signal, kill_process};
 
@@ -98,10 +98,10 @@ fn kill_at(point: String, nth: u32) -> CrashPointWatcher {
     })
 }
 
-async fn open(url: &str, watcher: Option<CrashPointWatcher>) -> Hapax {
+async fn open(url: &str, watcher: Option<CrashPointWatcher>) -> Engine {
     let poll_every = Duration::from_millis(50);
     let options = EngineOptions { watcher, lease_for: LEASE, poll_every, ..EngineOptions::default() };
-    let hapax = Hapax::builder(url).options(options).open().await.unwrap();
+    let hapax = Hapax::builder(url).options(options).open().await.unwrap().into_engine().unwrap();
     match url.starts_with("sqlite:") {
         true => hapax.register("order", order_on_sqlite).unwrap(),
         #[cfg(feature = "postgres")]
@@ -200,7 +200,7 @@ async fn kill_and_recover(url: &str, point: &str, nth: u32, folder: &Path, ledge
 }
 
 /// Waits until every run has ended or is in doubt; answers with the doubts.
-async fn until_all_stand_still(hapax: &Hapax, runs: &[hapax::RunId]) -> Vec<hapax::Doubt> {
+async fn until_all_stand_still(hapax: &Engine, runs: &[hapax::RunId]) -> Vec<hapax::Doubt> {
     for _ in 0..2_000 {
         let doubts = hapax.list_doubts(None, 100).await.unwrap().doubts;
         let list = ListRuns {
@@ -248,7 +248,7 @@ async fn killed_at_every_point_on_sqlite() {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("orders.db");
             let url = format!("sqlite:{}", path.display());
-            let first = Hapax::open(&url).await.unwrap();
+            let first = Hapax::open(&url).await.unwrap().into_engine().unwrap();
             first.shutdown(Duration::from_secs(1)).await.unwrap();
             drop(first);
             let connection = hapax::sqlite::rusqlite::Connection::open(&path).unwrap();

@@ -62,7 +62,7 @@ async fn node_process() {
     let options = EngineOptions { lease_for: LEASE, poll_every: POLL, max_active: 400, ..Default::default() };
     let hapax = loop {
         match Hapax::builder(&url).options(options.clone()).open().await {
-            Ok(hapax) => break hapax,
+            Ok(hapax) => break hapax.into_engine().unwrap(),
             // The server may be on its way back.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }

@@ -116,7 +116,7 @@ async fn a_standby_that_takes_over_has_everything_that_was_acknowledged() {
     let standby = tokio::task::block_in_place(|| primary.standby()).unwrap();
     let hapax = Hapax::builder(&either(&primary.tcp_url("postgres"), &standby.tcp_url("postgres")))
         .options(options());
-    let hapax = hapax.open().await.unwrap();
+    let hapax = hapax.open().await.unwrap().into_engine().unwrap();
     let refused = Hapax::open(&standby.tcp_url("postgres")).await.unwrap_err();
     assert!(matches!(refused, OpenError::Postgres(postgres::OpenError::ReadOnly { .. })), "{refused}");
 

@@ -3,7 +3,7 @@
 
 use hapax::postgres::TransactionStep;
 use hapax::postgres::tokio_postgres::Client;
-use hapax::{CrashPoint, CrashPointWatcher, Ctx, EngineOptions, Failure, Hapax, Result};
+use hapax::{CrashPoint, CrashPointWatcher, Ctx, Engine, EngineOptions, Failure, Hapax, Result};
 use hapax_postgres_fixture::Database;
 
 struct Bank {
@@ -20,9 +20,15 @@ impl Bank {
         Bank { database, admin }
     }
 
-    async fn open(&self, watcher: Option<CrashPointWatcher>) -> Hapax {
+    async fn open(&self, watcher: Option<CrashPointWatcher>) -> Engine {
         let options = EngineOptions { watcher, lease_for: hapax::seconds(1), ..Default::default() };
-        let hapax = Hapax::builder(&self.database.url()).options(options).open().await.unwrap();
+        let hapax = Hapax::builder(&self.database.url())
+            .options(options)
+            .open()
+            .await
+            .unwrap()
+            .into_engine()
+            .unwrap();
         hapax.register("pay", pay).unwrap();
         hapax
     }
@@ -109,7 +115,11 @@ async fn a_crash_around_the_commit_books_once() {
 #[tokio::test]
 async fn a_store_of_another_kind_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let hapax = Hapax::open(&format!("sqlite:{}", folder.path().join("pay.db").display())).await.unwrap();
+    let hapax = Hapax::open(&format!("sqlite:{}", folder.path().join("pay.db").display()))
+        .await
+        .unwrap()
+        .into_engine()
+        .unwrap();
     hapax.register("pay", pay).unwrap();
     let run = hapax.start("pay", &1i64).await.unwrap();
     let error = run.result::<i64>().await.unwrap_err().to_string();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hapax::model::{PromiseId, WorkspaceId};
 use hapax::sqlite::TransactionStep;
 use hapax::sqlite::rusqlite::Connection;
-use hapax::{CrashPoint, CrashPointWatcher, Ctx, Failure, Hapax, Result};
+use hapax::{CrashPoint, CrashPointWatcher, Ctx, Engine, Failure, Hapax, Result};
 
 fn booked(path: &std::path::Path) -> i64 {
     let connection = Connection::open(path).unwrap();
@@ -24,10 +24,16 @@ async fn pay(ctx: Ctx, cents: i64) -> Result<i64> {
     Ok(rows)
 }
 
-async fn open(folder: &std::path::Path, watcher: Option<CrashPointWatcher>) -> Hapax {
+async fn open(folder: &std::path::Path, watcher: Option<CrashPointWatcher>) -> Engine {
     let path = folder.join("pay.db");
     let options = hapax::EngineOptions { watcher, ..Default::default() };
-    let hapax = Hapax::builder(&format!("sqlite:{}", path.display())).options(options).open().await.unwrap();
+    let hapax = Hapax::builder(&format!("sqlite:{}", path.display()))
+        .options(options)
+        .open()
+        .await
+        .unwrap()
+        .into_engine()
+        .unwrap();
     let connection = Connection::open(&path).unwrap();
     connection
         .execute_batch("CREATE TABLE IF NOT EXISTS ledger (cents INTEGER NOT NULL CHECK (cents > 0))")
@@ -97,7 +103,7 @@ async fn a_crash_around_the_commit_books_once() {
 
 #[tokio::test]
 async fn a_store_without_transactions_says_so() {
-    let hapax = Hapax::open("memory:").await.unwrap();
+    let hapax = Hapax::open("memory:").await.unwrap().into_engine().unwrap();
     hapax
         .register("pay", |ctx: Ctx, (): ()| async move { ctx.transaction("ledger", |_| Ok(())).await })
         .unwrap();

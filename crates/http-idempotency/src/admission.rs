@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hapax_engine::model::{
     BeginOutcome, BeginRequest, IdempotencyKey, RequestRecord, RequestScope, RequestState, Timestamp,
+    decide_begin_request,
 };
 use hapax_engine::store::{KeyRef, StoreError, StoreResult};
 use http::Response;
@@ -15,6 +16,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::answer;
+use crate::fresh_key::Fresh;
 use crate::hold::{self, Hold};
 use crate::limits::{FIRST_POLL, LONGEST_POLL, RETRY_IN_PROGRESS_AFTER, RETRY_STORE_AFTER};
 use crate::observe::Event;
@@ -49,27 +51,62 @@ impl From<Problem> for EarlyAnswer {
     }
 }
 
-/// Admits a request, after waiting for an identical one in progress.
+/// How a request was admitted.
+pub(crate) enum Admitted {
+    /// It is held.
+    Held(Hold),
+    /// Its key is free and nothing is stored under it.
+    Fresh(Fresh),
+}
+
+/// Admits a request, after waiting for an identical one in progress. If `may_be_fresh`, a request under a free key is
+/// not held.
 pub(crate) async fn admit(
     shared: &Arc<Shared>,
-    keyed: Keyed,
-    request: BeginRequest,
-) -> Result<Hold, EarlyAnswer> {
+    keyed: &Keyed,
+    request: Arc<BeginRequest>,
+    may_be_fresh: bool,
+) -> Result<Admitted, EarlyAnswer> {
     let scope = keyed.scope.clone();
-    let is_late = is_too_late(shared, &keyed);
-    if is_late && !is_known(shared, &keyed).await? {
-        return Err(window_passed(shared, &keyed).into());
+    let is_late = is_too_late(shared, keyed);
+    if is_late && !is_known(shared, keyed).await? {
+        return Err(window_passed(shared, keyed).into());
     }
     let place = (keyed.scope.clone(), keyed.key.clone());
     let deadline = Instant::now() + keyed.wait_for;
-    let mut beginning = BeginInProgress { shared: shared.clone(), request: Arc::new(request), asking: None };
+    let may_be_fresh = may_be_fresh && !is_late;
+    let mut beginning = BeginInProgress { shared: shared.clone(), request, asking: None };
     let mut seat = None;
     let mut pause = FIRST_POLL;
     loop {
-        match beginning.ask().await.map_err(|error| store_away(shared, &scope, &error))? {
+        let mut read = None;
+        let now = shared.store.now();
+        if may_be_fresh
+            && let Some(flight) = shared.flights.take_off_fresh(&place, (beginning.request.clone(), now))
+        {
+            let Some(record) = find_known(shared, keyed).await? else {
+                let (begin, keep) = (beginning.request.clone(), keyed.keep);
+                return Ok(Admitted::Fresh(Fresh { begin, keep, flight }));
+            };
+            // As the stores do: what needs no write is decided by what was read.
+            let decision = decide_begin_request(Some(&record), &beginning.request, shared.store.now());
+            read = decision.write.is_none().then_some(decision.answer);
+        }
+        let begun = match (read, shared.flights.find_fresh(&place)) {
+            (Some(answer), _) => answer,
+            // The store does not know the first request yet.
+            (None, Some((first, since))) => match decide_begin_request(None, &first, since).write {
+                Some(record) if record.fingerprint != beginning.request.fingerprint => {
+                    BeginOutcome::Conflict(record)
+                }
+                _ => BeginOutcome::InFlight { since, until: since },
+            },
+            (None, None) => beginning.ask().await.map_err(|error| store_away(shared, &scope, &error))?,
+        };
+        match begun {
             BeginOutcome::Acquired { id, is_taken_over } => {
                 let hold = Hold::new(shared.clone(), &beginning.request, id, is_taken_over, keyed.keep);
-                return check_beginning(shared, &keyed, is_late, hold).await;
+                return check_beginning(shared, keyed, is_late, hold).await.map(Admitted::Held);
             }
             BeginOutcome::Answered(record) => return Err(replay(shared, record)),
             BeginOutcome::Conflict(record) => return Err(conflict(shared, &beginning.request, record).into()),
@@ -140,9 +177,14 @@ fn is_too_late(shared: &Shared, keyed: &Keyed) -> bool {
 }
 
 async fn is_known(shared: &Shared, keyed: &Keyed) -> Result<bool, Problem> {
+    Ok(find_known(shared, keyed).await?.is_some())
+}
+
+/// The record of a key that is not free.
+async fn find_known(shared: &Shared, keyed: &Keyed) -> Result<Option<RequestRecord>, Problem> {
     let found = within_store_wait(shared.book().find_request(&keyed.scope, &keyed.key)).await;
     let found = found.map_err(|error| store_away(shared, &keyed.scope, &error))?;
-    Ok(found.is_some_and(|record| !record.is_free(shared.store.now())))
+    Ok(found.filter(|record| !record.is_free(shared.store.now())))
 }
 
 fn window_passed(shared: &Shared, keyed: &Keyed) -> Problem {

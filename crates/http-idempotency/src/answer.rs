@@ -64,6 +64,12 @@ pub enum Outcome {
     Store,
     /// Nothing began: the key is free at once, and the body is passed on without buffering.
     Release,
+    /// The answer is stored already, in the write of the effect ([`FreshKey`](crate::FreshKey)). Without a fresh key it
+    /// means the same as `Store`.
+    Stored,
+    /// Nothing began, and the service was called with a [`FreshKey`](crate::FreshKey) that it cannot use: the layer
+    /// holds the key and calls the service again. Without a fresh key it means the same as `Store`.
+    Hold,
     /// The outcome is unknown: nothing is stored. The next identical request continues under the same
     /// [`OperationId`](crate::OperationId), and finds the result or produces it.
     Unknown,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hapax_engine::model::{IdempotencyKey, RequestScope};
+use hapax_engine::model::{BeginRequest, IdempotencyKey, RequestScope, Timestamp};
 use tokio::sync::watch;
 
 use crate::limits::{MAX_WAITERS, MAX_WAITING_BYTES};
@@ -12,9 +12,20 @@ pub(crate) type RequestKey = (RequestScope, IdempotencyKey);
 
 #[derive(Debug)]
 pub(crate) struct InFlightRequests {
-    here: Mutex<HashMap<RequestKey, watch::Receiver<()>>>,
+    here: Mutex<HashMap<RequestKey, Landing>>,
     count: watch::Sender<usize>,
     waiting: Mutex<Waiting>,
+}
+
+/// A request that the store does not know yet, and when it came.
+type FreshRequest = (Arc<BeginRequest>, Timestamp);
+
+/// What this process knows of a request in flight.
+#[derive(Debug, Clone)]
+struct Landing {
+    landed: watch::Receiver<()>,
+    /// The request and when it came, if the store does not know it yet.
+    fresh: Option<FreshRequest>,
 }
 
 /// A request in flight in this process. Dropping it wakes the waiters.
@@ -46,20 +57,42 @@ impl InFlightRequests {
         Arc::new(InFlightRequests { here: Mutex::default(), count, waiting: Mutex::default() })
     }
 
-    fn here(&self) -> MutexGuard<'_, HashMap<RequestKey, watch::Receiver<()>>> {
+    fn here(&self) -> MutexGuard<'_, HashMap<RequestKey, Landing>> {
         self.here.lock().expect("no holder panics")
     }
 
     pub(crate) fn take_off(self: &Arc<Self>, place: RequestKey) -> InFlightRequest {
         let (end, landed) = watch::channel(());
         self.count.send_modify(|count| *count += 1);
-        self.here().insert(place.clone(), landed);
+        self.here().insert(place.clone(), Landing { landed, fresh: None });
         InFlightRequest { flights: self.clone(), place, end }
+    }
+
+    /// Takes off with a request that the store does not know, unless this process has one in flight under `place`.
+    pub(crate) fn take_off_fresh(
+        self: &Arc<Self>,
+        place: &RequestKey,
+        request: FreshRequest,
+    ) -> Option<InFlightRequest> {
+        let mut here = self.here();
+        if here.contains_key(place) {
+            return None;
+        }
+        let (end, landed) = watch::channel(());
+        here.insert(place.clone(), Landing { landed, fresh: Some(request) });
+        drop(here);
+        self.count.send_modify(|count| *count += 1);
+        Some(InFlightRequest { flights: self.clone(), place: place.clone(), end })
+    }
+
+    /// The request in flight here under `place`, if the store does not know it yet.
+    pub(crate) fn find_fresh(&self, place: &RequestKey) -> Option<FreshRequest> {
+        self.here().get(place).and_then(|landing| landing.fresh.clone())
     }
 
     /// Completes when this process has finished the request under `place`; `None` if it works on none.
     pub(crate) fn find(&self, place: &RequestKey) -> Option<watch::Receiver<()>> {
-        self.here().get(place).cloned()
+        self.here().get(place).map(|landing| landing.landed.clone())
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -91,7 +124,7 @@ impl Drop for InFlightRequest {
     fn drop(&mut self) {
         let mut here = self.flights.here();
         // An identical request may have begun after this one lost its hold.
-        if here.get(&self.place).is_some_and(|landed| landed.same_channel(&self.end.subscribe())) {
+        if here.get(&self.place).is_some_and(|landing| landing.landed.same_channel(&self.end.subscribe())) {
             here.remove(&self.place);
         }
         drop(here);

@@ -71,6 +71,13 @@ impl IdempotencyLayer {
         self.with(|shared| shared.is_confidential = true)
     }
 
+    /// Lets services store their answer in the write of their effect, with a [`FreshKey`](crate::FreshKey) in the
+    /// extensions of the request. Only for services whose every effect goes through it or is refused, because nothing
+    /// is stored under the key while they run. Has no effect on a confidential layer.
+    pub fn in_one_write(self) -> Self {
+        self.with(|shared| shared.is_in_one_write = true)
+    }
+
     fn with(self, change: impl FnOnce(&mut Shared)) -> Self {
         let mut shared = Arc::unwrap_or_clone(self.shared);
         change(&mut shared);

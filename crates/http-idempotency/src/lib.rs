@@ -5,6 +5,7 @@ mod answer;
 mod body_pieces;
 mod caller;
 mod flights;
+mod fresh_key;
 mod header;
 mod hold;
 mod keyed_request;
@@ -21,6 +22,7 @@ mod uses;
 pub use answer::{AnswerBody, KEPT_HEADERS, Outcome, RELEASING};
 pub use body_pieces::BodyPieces;
 pub use caller::{ByHeader, FromExtensions, IdentifyCaller, OneCaller};
+pub use fresh_key::FreshKey;
 pub use header::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENCY_FIRST_SENT, IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, IDEMPOTENCY_STORED,
     read_key, read_wait,

@@ -115,7 +115,7 @@ async fn carry_out<S, Q, B>(
             // A released key begins anew under another id. That must not happen while the first operation may have
             // taken effect.
             Outcome::Unknown => hold.let_go().await,
-            Outcome::Release | Outcome::Store => {
+            Outcome::Release | Outcome::Store | Outcome::Stored | Outcome::Hold => {
                 shared.saw(&hold.begin.scope, Event::Released);
                 hold.give_back().await;
             }
@@ -163,7 +163,7 @@ where
     let response = service.call(request).await.map_err(Into::into)?;
     let keep = response.extensions().get().copied();
     let outcome = Outcome::of(&response);
-    if outcome != Outcome::Store {
+    if matches!(outcome, Outcome::Release | Outcome::Unknown) {
         return Ok(Answered { response: response.map(AnswerBody::passed), answer: None, outcome, keep });
     }
     let (parts, body) = response.into_parts();

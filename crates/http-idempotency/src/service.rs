@@ -1,5 +1,6 @@
 //! The wrapped service: requests with a key follow the contract, all others pass through.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -10,8 +11,9 @@ use http_body::Body;
 use tower_service::Service;
 
 use crate::BoxError;
-use crate::admission::{EarlyAnswer, Keyed, admit};
+use crate::admission::{Admitted, EarlyAnswer, Keyed, admit};
 use crate::answer::AnswerBody;
+use crate::fresh_key;
 use crate::keyed_request::{beginning, read_body, read_head};
 use crate::operation;
 use crate::shared::Shared;
@@ -74,19 +76,37 @@ where
         Box::pin(async move {
             let admitted = async {
                 let body = read_body(&shared, body).await?;
-                let begin = beginning(&shared, &keyed, &parts, &body);
+                let begin = Arc::new(beginning(&shared, &keyed, &parts, &body));
                 let keyed = Keyed { body_bytes: body.len(), ..keyed };
-                Ok((admit(&shared, keyed, begin).await?, body))
+                let may_be_fresh = shared.is_in_one_write && !shared.is_confidential;
+                Ok((admit(&shared, &keyed, begin.clone(), may_be_fresh).await?, keyed, begin, body))
             };
-            Ok(match admitted.await {
-                Ok((hold, body)) => {
-                    operation::run(shared, hold, ready, Request::from_parts(parts, Q::from(body))).await
+            let tell = |told, extensions: &_| match told {
+                EarlyAnswer::Answer(response) => response.map(AnswerBody::whole),
+                EarlyAnswer::Problem(problem) => shared.write(&problem, extensions).map(AnswerBody::whole),
+            };
+            let (admitted, keyed, begin, body) = match admitted.await {
+                Ok(admitted) => admitted,
+                Err(told) => return Ok(tell(told, &parts.extensions)),
+            };
+            let request = || Request::from_parts(parts.clone(), Q::from(body.clone()));
+            let hold = match admitted {
+                Admitted::Held(hold) => hold,
+                Admitted::Fresh(fresh) => {
+                    let mut again = ready.clone();
+                    if let Some(response) = fresh_key::run(shared.clone(), fresh, ready, request()).await {
+                        return Ok(response);
+                    }
+                    poll_fn(|context| again.poll_ready(context)).await?;
+                    ready = again;
+                    match admit(&shared, &keyed, begin, false).await {
+                        Ok(Admitted::Held(hold)) => hold,
+                        Ok(Admitted::Fresh(_)) => unreachable!("it may not be fresh"),
+                        Err(told) => return Ok(tell(told, &parts.extensions)),
+                    }
                 }
-                Err(EarlyAnswer::Answer(response)) => response.map(AnswerBody::whole),
-                Err(EarlyAnswer::Problem(problem)) => {
-                    shared.write(&problem, &parts.extensions).map(AnswerBody::whole)
-                }
-            })
+            };
+            Ok(operation::run(shared, hold, ready, request()).await)
         })
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) need_of: Option<Arc<KeyNeedRule>>,
     /// True if answers contain secrets that must not be stored.
     pub(crate) is_confidential: bool,
+    /// True if services store their answer in the write of their effect ([`crate::FreshKey`]).
+    pub(crate) is_in_one_write: bool,
     pub(crate) counters: Arc<Counters>,
     pub(crate) flights: Arc<InFlightRequests>,
     pub(crate) uses: Arc<UseCounts>,
@@ -46,6 +48,7 @@ impl Shared {
             observe: None,
             need_of: None,
             is_confidential: false,
+            is_in_one_write: false,
             counters: Arc::default(),
             flights: InFlightRequests::new(),
             uses: UseCounts::new(store.clone()),

@@ -13,6 +13,8 @@ pub enum Access {
     Operate,
     /// To release keys, and to make irreversible decisions.
     Manage,
+    /// To see fields that documents mark as sensitive, on request and with a reason.
+    Reveal,
     /// To set up the workspace: definitions, credentials.
     Administer,
     /// To carry out runs, tasks and actions as a worker.
@@ -26,11 +28,12 @@ pub enum Access {
 
 impl Access {
     /// Every kind.
-    pub const ALL: [Access; 8] = [
+    pub const ALL: [Access; 9] = [
         Access::Open,
         Access::Read,
         Access::Operate,
         Access::Manage,
+        Access::Reveal,
         Access::Administer,
         Access::Work,
         Access::Watch,
@@ -44,7 +47,7 @@ impl Access {
             Access::Open => true,
             Access::Read => matches!(role, Role::Viewer | Role::Operator | Role::Manager | Role::Admin),
             Access::Operate => matches!(role, Role::Operator | Role::Manager | Role::Admin),
-            Access::Manage => matches!(role, Role::Manager | Role::Admin),
+            Access::Manage | Access::Reveal => matches!(role, Role::Manager | Role::Admin),
             Access::Administer => role == Role::Admin,
             Access::Work => matches!(role, Role::Worker | Role::Admin),
             Access::Watch => Access::Read.allows(role, is_installation) && is_installation,
@@ -57,7 +60,7 @@ impl Access {
         match self {
             Access::Open | Access::Read => "viewer",
             Access::Operate => "operator",
-            Access::Manage => "manager",
+            Access::Manage | Access::Reveal => "manager",
             Access::Administer => "admin",
             Access::Work => "worker",
             Access::Watch => "viewer of the installation",
@@ -73,7 +76,7 @@ mod tests {
     #[test]
     fn each_role_may_do_what_it_is_for_and_no_more() {
         let may = |role| Access::ALL.into_iter().filter(|access| access.allows(role, false)).count();
-        assert_eq!(Role::ALL.map(may), [2, 2, 3, 4, 6], "viewer, worker, operator, manager, admin");
+        assert_eq!(Role::ALL.map(may), [2, 2, 3, 5, 7], "viewer, worker, operator, manager, admin");
         assert!(Access::Watch.allows(Role::Viewer, true));
         assert!(!Access::Watch.allows(Role::Worker, true));
         assert!(

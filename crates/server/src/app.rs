@@ -6,6 +6,7 @@ use hapax_engine::Engine;
 use hapax_engine::store::{RequestKeyStore, Store};
 use hapax_workers::Workers;
 
+use crate::action_token::ActionTokens;
 use crate::authenticate::Authenticator;
 use crate::cursor::Cursors;
 use crate::definitions::Definitions;
@@ -16,6 +17,8 @@ use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::pages::List;
+use crate::people::People;
+use crate::push_workers::PushWorkers;
 use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::store_probe::StoreProbe;
 use crate::webhooks::inbound::InboundWebhooks;
@@ -32,6 +35,8 @@ pub struct App {
     pub directory: Directory,
     /// Authenticates callers.
     pub authenticator: Authenticator,
+    /// Identity providers, if people can sign in with one.
+    pub(crate) people: Option<Arc<People>>,
     /// Rate limits of credentials.
     pub request_rate: RequestRate,
     /// Limits callers that sent an invalid settle token.
@@ -44,12 +49,16 @@ pub struct App {
     pub(crate) inbound: Arc<InboundWebhooks>,
     /// Workers that are connected to this node.
     pub(crate) workers: Arc<Workers>,
+    /// Functions that work is sent to.
+    pub(crate) push_workers: Arc<PushWorkers>,
     /// Names that workers have offered.
     pub(crate) worker_names: Arc<WorkerNames>,
     /// Entity workflows.
     pub(crate) entities: Arc<Entities>,
     /// Signs cursors.
     pub cursors: Cursors,
+    /// Signs action tokens.
+    pub(crate) action_tokens: ActionTokens,
     /// Live streams that are open.
     pub streams: Streams,
     /// Probe that checks if the store takes writes.

@@ -1,4 +1,5 @@
-//! Authentication: keys are looked up by id, compared by hash, and cached for a moment.
+//! Authentication: keys are looked up by id, compared by hash, and cached for a moment. Tokens of identity providers are
+//! verified each time.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,12 +16,17 @@ use crate::credentials::key::{ApiKey, KeyId, SecretHash};
 use crate::directory::{Directory, StoredCredential};
 use crate::identity::Identity;
 use crate::limits::{CREDENTIAL_CACHE_FOR, LAST_USED_RESOLUTION, MAX_CACHED_CREDENTIALS};
+use crate::people::{People, Refusal, looks_like_token};
 use crate::rate_limit::FailedAuth;
+use crate::refused_sign_ins::RefusedSignIns;
 
 /// Authenticates callers.
 pub struct Authenticator {
     directory: Directory,
+    /// Identity providers whose tokens count, if there are any.
+    people: Option<Arc<People>>,
     failures: FailedAuth,
+    refused: Arc<RefusedSignIns>,
     known: Mutex<Known>,
     /// Changes whenever a credential is changed on this node.
     changed: watch::Sender<u64>,
@@ -46,9 +52,15 @@ type Found = (Arc<StoredCredential>, Arc<Identity>);
 
 impl Authenticator {
     /// Creates an authenticator for the credentials of `directory`.
-    pub fn new(directory: Directory) -> Self {
+    pub(crate) fn new(
+        directory: Directory,
+        people: Option<Arc<People>>,
+        refused: Arc<RefusedSignIns>,
+    ) -> Self {
         Authenticator {
             directory,
+            people,
+            refused,
             failures: FailedAuth::default(),
             known: Mutex::default(),
             changed: watch::Sender::new(0),
@@ -65,7 +77,16 @@ impl Authenticator {
         address: Option<IpAddr>,
         now: Timestamp,
     ) -> Result<Arc<Identity>, Problem> {
-        let Some(key) = given_key(headers) else { return Err(self.refuse(address, None)) };
+        let key = match (given(headers), &self.people) {
+            (Some(Given::Key(key)), _) => key,
+            (Some(Given::Token(token)), Some(people)) => {
+                return match people.identify(token, now).await {
+                    Ok(identity) => Ok(Arc::new(identity)),
+                    Err(refusal) => Err(self.refuse_person(address, refusal)),
+                };
+            }
+            (Some(Given::Token(_)) | None, _) => return Err(self.refuse(address, None)),
+        };
         let mut found = self.find(&key).await?;
         if found.as_ref().is_some_and(|(credential, _)| !credential.admits(&key, now)) {
             // Another node may have rotated it after it was cached here.
@@ -74,16 +95,41 @@ impl Authenticator {
         }
         match found {
             Some((credential, identity)) if credential.admits(&key, now) => {
+                if !credential.admits_address(address) {
+                    let from = address.map_or("nowhere".to_owned(), |address| address.to_string());
+                    let detail = format!(
+                        "The credential may not be used from {from}. Use it from one of its networks."
+                    );
+                    let problem = Problem::new(Code::NetworkNotAllowed, detail);
+                    let why = format!("the credential {} may not be used from there", credential.id);
+                    return Err(self.refuse_person(address, Refusal { problem, why }));
+                }
                 self.note_use(&credential, now);
                 Ok(identity)
             }
-            Some(_) => Err(self.refuse(address, Some(&key))),
+            Some((credential, _)) => {
+                self.refused.note(address, format!("a key of {} that does not count", credential.id));
+                Err(self.refuse(address, Some(&key)))
+            }
             None => {
                 // Takes as long as for an existing id.
                 std::hint::black_box(SecretHash::unmatchable().matches(&key.hash()));
+                self.refused.note(address, "a key that nobody has".into());
                 Err(self.refuse(address, Some(&key)))
             }
         }
+    }
+
+    /// Whom the credential identifies at `now`, without its key; `None` if it is revoked or expired. As old as the answer of
+    /// [`Authenticator::identify`].
+    pub(crate) async fn find_identity(
+        &self,
+        credential: &Name,
+        now: Timestamp,
+    ) -> Result<Option<Arc<Identity>>, Problem> {
+        let Some(id) = KeyId::from_credential(credential) else { return Ok(None) };
+        let found = self.find_by_id(&id).await?;
+        Ok(found.and_then(|(credential, identity)| credential.is_alive(now).then_some(identity)))
     }
 
     /// Removes the key's credential from the cache. Other callers may cache it again at once: their
@@ -120,8 +166,21 @@ impl Authenticator {
         self.changed.subscribe()
     }
 
+    /// Counts somebody who was not let in, for the audit log and against their address.
+    pub(crate) fn refuse_person(&self, address: Option<IpAddr>, refusal: Refusal) -> Problem {
+        self.refused.note(address, refusal.why);
+        // A provider that is away is not the caller's fault.
+        if refusal.problem.status >= 500 {
+            return refusal.problem;
+        }
+        match address.map(|it| self.failures.count(it, None, Instant::now())) {
+            Some(Err(too_often)) => too_often.problem().clone(),
+            Some(Ok(())) | None => refusal.problem,
+        }
+    }
+
     /// Rejects a caller without a valid key, or asks it to wait after too many failures.
-    fn refuse(&self, address: Option<IpAddr>, key: Option<&ApiKey>) -> Problem {
+    pub(crate) fn refuse(&self, address: Option<IpAddr>, key: Option<&ApiKey>) -> Problem {
         let id = key.map(|key| key.id().as_str());
         if let Some(Err(too_often)) = address.map(|it| self.failures.count(it, id, Instant::now())) {
             return too_often.problem().clone();
@@ -133,9 +192,13 @@ impl Authenticator {
     }
 
     async fn find(&self, key: &ApiKey) -> Result<Option<Found>, Problem> {
+        self.find_by_id(key.id()).await
+    }
+
+    async fn find_by_id(&self, id: &KeyId) -> Result<Option<Found>, Problem> {
         let changes = {
             let known = self.known.lock().expect("no holder panics");
-            let remembered = known.credentials.get(key.id());
+            let remembered = known.credentials.get(id);
             if let Some(it) = remembered.filter(|it| it.since.elapsed() < CREDENTIAL_CACHE_FOR) {
                 return Ok(Some(it.found.clone()));
             }
@@ -143,7 +206,9 @@ impl Authenticator {
         };
         // Measured from before the query: the store's answer may be as old as that.
         let since = Instant::now();
-        let Some(credential) = self.directory.find_credential_of(key).await? else { return Ok(None) };
+        let Some(credential) = self.directory.find_credential(&id.credential()).await? else {
+            return Ok(None);
+        };
         let found = with_identity(credential);
         let mut known = self.known.lock().expect("no holder panics");
         if known.changes != changes {
@@ -156,7 +221,7 @@ impl Authenticator {
                 remembered.clear();
             }
         }
-        remembered.insert(key.id().clone(), CachedCredential { found: found.clone(), since });
+        remembered.insert(id.clone(), CachedCredential { found: found.clone(), since });
         Ok(Some(found))
     }
 
@@ -177,8 +242,21 @@ fn with_identity(credential: StoredCredential) -> Found {
     (Arc::new(credential), Arc::new(identity))
 }
 
-/// The key in the headers; `None` if there is none, more than one, or a malformed one.
+/// What a caller sent to say who they are.
+enum Given<'a> {
+    Key(ApiKey),
+    Token(&'a str),
+}
+
 fn given_key(headers: &HeaderMap) -> Option<ApiKey> {
+    match given(headers)? {
+        Given::Key(key) => Some(key),
+        Given::Token(_) => None,
+    }
+}
+
+/// The key or token in the headers; `None` if there is none, more than one, or a malformed one.
+fn given(headers: &HeaderMap) -> Option<Given<'_>> {
     let bearer = headers.get_all(AUTHORIZATION).iter().map(|value| {
         let text = value.to_str().ok()?;
         let (scheme, key) = text.split_once(' ')?;
@@ -187,7 +265,8 @@ fn given_key(headers: &HeaderMap) -> Option<ApiKey> {
     let plain = headers.get_all("x-api-key").iter().map(|value| value.to_str().ok());
     let mut given = bearer.chain(plain);
     match (given.next(), given.next()) {
-        (Some(Some(key)), None) => ApiKey::parse(key).ok(),
+        (Some(Some(token)), None) if looks_like_token(token) => Some(Given::Token(token)),
+        (Some(Some(key)), None) => ApiKey::parse(key).ok().map(Given::Key),
         _ => None,
     }
 }

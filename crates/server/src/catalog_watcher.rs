@@ -60,7 +60,7 @@ pub(crate) async fn learn_changes<L: CatalogWatcher>(learner: &L) -> Result<(), 
 }
 
 /// Reads changes again and again, for as long as the cache lives.
-pub(crate) async fn keep_learning<L: CatalogWatcher>(this: Weak<L>) {
+pub(crate) async fn keep_learning<L: CatalogWatcher>(this: Weak<L>, pass: impl Fn()) {
     loop {
         tokio::time::sleep(CATALOG_POLL).await;
         let Some(learner) = this.upgrade() else { return };
@@ -69,6 +69,7 @@ pub(crate) async fn keep_learning<L: CatalogWatcher>(this: Weak<L>) {
             tracing::warn!(kind, %problem, "looking for what other nodes were given failed; trying again");
         }
         learner.after_read();
+        pass();
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hapax_api::{Code, Problem};
-use hapax_console::{Host, NewSession, Session, SessionSummary, Visitor};
+use hapax_console::{Departure, Host, NewSession, ProviderAnswer, Session, SessionSummary, Visitor};
 use http::header::AUTHORIZATION;
 use http::{Extensions, HeaderMap, HeaderValue, Method};
 
@@ -17,15 +17,15 @@ use crate::access::Access;
 use crate::app::App;
 use crate::connection::Peer;
 use crate::credentials::key::ApiKey;
-use crate::directory::StoredCredential;
 use crate::identity::{Acting, Identity};
+use crate::people::{Begun, People, Returned};
 use crate::routes::list_routes;
 use crate::trace::TraceId;
 
 pub(crate) use sessions::KeptSession;
 
 use links::Links;
-use sessions::Sessions;
+use sessions::{Proof, Sessions};
 
 /// Who a request inside this process speaks for. It cannot come from the network, so the guard asks for no key.
 #[derive(Clone)]
@@ -44,7 +44,7 @@ impl ConsoleHost {
     pub(crate) fn new(app: Arc<App>) -> Self {
         let access = list_routes().into_iter().map(|(method, path, access)| ((method, path), access));
         ConsoleHost {
-            sessions: Sessions::new(app.directory.clone()),
+            sessions: Sessions::new(app.directory.clone(), app.people.clone()),
             links: Links::default(),
             access: access.collect(),
             app,
@@ -61,8 +61,23 @@ impl ConsoleHost {
         let now = self.app.store.now();
         let found = self.app.directory.find_credential_of(key).await?;
         let credential = found.filter(|credential| credential.admits(key, now)).ok_or_else(unknown_key)?;
-        let acting = acting(&credential, visitor.address);
-        self.sessions.begin(&credential, key, visitor, acting.actor(None), now).await
+        self.begin_as(credential.identity(), Proof::Key(key), visitor).await
+    }
+
+    async fn begin_as(
+        &self,
+        identity: Identity,
+        proof: Proof<'_>,
+        visitor: &Visitor,
+    ) -> Result<NewSession, Problem> {
+        let acting = acting(identity, visitor.address);
+        self.sessions.begin(&acting.identity, proof, visitor, acting.actor(None), self.app.store.now()).await
+    }
+
+    fn people(&self) -> Result<&People, Problem> {
+        let absent =
+            || Problem::new(Code::NotFound, "This server has no identity provider. Sign in with an API key.");
+        self.app.people.as_deref().ok_or_else(absent)
     }
 }
 
@@ -78,9 +93,9 @@ fn identity_of(session: &Session) -> Result<Arc<Identity>, Problem> {
     marked.ok_or_else(|| Problem::new(Code::Unauthorized, "Sign in again."))
 }
 
-/// The caller behind a credential and an address.
-fn acting(credential: &StoredCredential, address: Option<IpAddr>) -> Acting {
-    Acting { identity: Arc::new(credential.identity()), address, trace_id: TraceId::current() }
+/// The caller at an address.
+fn acting(identity: Identity, address: Option<IpAddr>) -> Acting {
+    Acting { identity: Arc::new(identity), address, trace_id: TraceId::current() }
 }
 
 #[async_trait]
@@ -107,8 +122,39 @@ impl Host for ConsoleHost {
         self.begin(&key, visitor).await
     }
 
-    async fn find_session(&self, token: &str) -> Result<Option<Arc<Session>>, Problem> {
-        self.sessions.find(token, self.app.store.now()).await
+    fn providers(&self) -> Vec<(String, String)> {
+        self.app.people.as_ref().map(|people| people.list()).unwrap_or_default()
+    }
+
+    async fn leave_for_provider(&self, provider: &str, next: &str) -> Result<Departure, Problem> {
+        let Begun { url, cookie } = self.people()?.begin(provider, next, self.app.store.now()).await?;
+        Ok(Departure { url, cookie })
+    }
+
+    async fn return_from_provider(
+        &self,
+        answer: &ProviderAnswer,
+        visitor: &Visitor,
+    ) -> Result<(NewSession, String), Problem> {
+        let returned = Returned {
+            cookie: &answer.cookie,
+            state: &answer.state,
+            code: &answer.code,
+            error: &answer.error,
+            issuer: &answer.issuer,
+        };
+        let finished = self.people()?.finish(&returned, self.app.store.now()).await;
+        let (person, identity, next) =
+            finished.map_err(|refusal| self.app.authenticator.refuse_person(visitor.address, refusal))?;
+        Ok((self.begin_as(identity, Proof::Person(person), visitor).await?, next))
+    }
+
+    async fn find_session(
+        &self,
+        token: &str,
+        address: Option<IpAddr>,
+    ) -> Result<Option<Arc<Session>>, Problem> {
+        self.sessions.find(token, address, self.app.store.now()).await
     }
 
     async fn list_sessions(&self, session: &Session) -> Result<Vec<SessionSummary>, Problem> {

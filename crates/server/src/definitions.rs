@@ -3,7 +3,7 @@
 
 mod change;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
@@ -159,6 +159,8 @@ pub struct Definitions {
     services: Arc<HostServices>,
     limits: DefinitionLimits,
     known: RwLock<HashMap<Name, Arc<Definition>>>,
+    /// Names of sensitive fields by workspace, of all documents that ever were there: their runs stay.
+    sensitive: RwLock<HashMap<WorkspaceId, Arc<BTreeSet<String>>>>,
     last_read: LastRead,
 }
 
@@ -185,8 +187,8 @@ impl Definitions {
         services: Arc<HostServices>,
         limits: DefinitionLimits,
     ) -> Arc<Self> {
-        let (known, last_read) = (RwLock::default(), LastRead::default());
-        Arc::new(Definitions { engine, store, services, limits, known, last_read })
+        let (known, sensitive, last_read) = (RwLock::default(), RwLock::default(), LastRead::default());
+        Arc::new(Definitions { engine, store, services, limits, known, sensitive, last_read })
     }
 
     fn catalog(&self) -> &dyn Catalog {
@@ -380,6 +382,21 @@ impl Definitions {
         self.find_known(&definition_id(workspace, workflow.name.as_str(), workflow.version))
     }
 
+    /// Names of fields that documents of the workspace mark as sensitive; `None` if there is none.
+    pub(crate) fn sensitive_names(&self, workspace: &WorkspaceId) -> Option<Arc<BTreeSet<String>>> {
+        self.sensitive.read().expect("no holder panics").get(workspace).cloned()
+    }
+
+    fn learn_sensitive(&self, definition: &Definition) {
+        let names = definition.document().sensitive_names();
+        if names.is_empty() {
+            return;
+        }
+        let mut sensitive = self.sensitive.write().expect("no holder panics");
+        let all = sensitive.entry(definition.workspace.clone()).or_default();
+        Arc::make_mut(all).extend(names);
+    }
+
     /// Number of definitions known here, without deleted ones.
     pub fn count(&self) -> usize {
         self.known.read().expect("no holder panics").values().filter(|one| !one.is_deleted()).count()
@@ -435,6 +452,8 @@ impl Definitions {
         let workflow = WorkflowRef { name: definition.selector().name, version: definition.version() };
         engine.set_archived(&workflow, !definition.lifecycle.is_active());
         known.insert(item.id.clone(), definition.clone());
+        drop(known);
+        self.learn_sensitive(&definition);
         Ok(definition)
     }
 

@@ -21,6 +21,11 @@ impl EgressPolicy {
         self.own.get(workspace).unwrap_or(&self.common)
     }
 
+    /// Sender of the installation itself.
+    pub(crate) fn common(&self) -> &Outgoing {
+        &self.common
+    }
+
     /// Opens these destinations to each of these workspaces, in addition to the common ones.
     pub fn opening(self, places: BTreeMap<WorkspaceId, Vec<Place>>) -> Result<Self, Unusable> {
         let open = |(workspace, places): (WorkspaceId, Vec<Place>)| {

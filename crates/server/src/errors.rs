@@ -31,6 +31,11 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::ApprovalClosed { decided, .. } => {
             with_decision(Problem::new(Code::ApprovalOver, detail), decided.as_deref())
         }
+        Error::ApprovalNotAsked { .. } => Problem::new(Code::ApprovalNotAsked, detail),
+        Error::OwnApproval { .. } => Problem::new(Code::OwnApproval, detail),
+        Error::Ruling(RulingError::SamePerson) => Problem::new(Code::NeedsSecondPerson, detail),
+        Error::Ruling(RulingError::NoSuchProposal) => Problem::new(Code::DoubtChanged, detail),
+        Error::Ruling(RulingError::NeedsSecondPerson(_)) => Problem::new(Code::NeedsSecondPerson, detail),
         Error::RulingNotPossible { .. } => Problem::new(Code::NobodyActs, detail),
         Error::Ruling(RulingError::NeedsManager(decided)) => {
             let detail = format!("{decided} is irreversible: it needs a credential with the role manager.");

@@ -9,16 +9,19 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream;
 use hapax_api::{Code, Problem};
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{Name, RunId, Version};
+use hapax_engine::model::{Name, RunId, Timestamp, Version};
 use hapax_engine::{Engine, Error};
+use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::app::App;
 use crate::credentials::key::ApiKey;
 use crate::drain::Draining;
+use crate::identity::Identity;
 use crate::limits::{
     MAX_STREAMS, MAX_STREAMS_PER_CREDENTIAL, STREAM_KEEP_ALIVE, STREAM_LIFETIME, STREAM_POLL, STREAM_POLL_MAX,
 };
+use crate::mask::Hidden;
 use crate::translate::{event_to_api, run_to_api, steps_to_api};
 
 /// Open streams, by credential.
@@ -65,11 +68,13 @@ impl Drop for StreamPermit {
     }
 }
 
-/// Right to follow a run. It ends with the caller's key.
+/// Right to follow a run. It ends with the caller's key or token.
 struct Right {
     app: Arc<App>,
     /// Absent for a session of the console, which looks by itself.
     key: Option<ApiKey>,
+    /// When the caller's token ends, if they came with one.
+    ends_at: Option<Timestamp>,
     changes: watch::Receiver<u64>,
 }
 
@@ -77,14 +82,19 @@ impl Right {
     /// If the key cannot be checked, the right counts as lost, and the client reconnects.
     async fn is_lost(&mut self) -> bool {
         self.changes.mark_unchanged();
-        let Some(key) = &self.key else { return false };
         let now = self.app.store.now();
+        if self.ends_at.is_some_and(|at| now >= at) {
+            return true;
+        }
+        let Some(key) = &self.key else { return false };
         !self.app.authenticator.still_admits(key, now).await.unwrap_or(false)
     }
 }
 
 struct Follower {
     engine: Engine,
+    /// What the caller may not see.
+    hidden: Option<Hidden>,
     right: Right,
     run: RunId,
     seen: Version,
@@ -103,14 +113,21 @@ pub(crate) fn stream_run(
     app: Arc<App>,
     engine: Engine,
     key: Option<ApiKey>,
+    identity: &Identity,
     run: RunId,
     seen: Version,
     seat: StreamPermit,
 ) -> impl IntoResponse {
     let (draining, changes) = (app.options.draining.clone(), app.authenticator.changes());
+    let ends_at = identity.ends_at;
+    let hidden = match identity.sees_payloads {
+        true => app.definitions.sensitive_names(&identity.workspace).map(Hidden::Fields),
+        false => Some(Hidden::Payloads),
+    };
     let follower = Follower {
         engine,
-        right: Right { app, key, changes },
+        hidden,
+        right: Right { app, key, ends_at, changes },
         run,
         seen,
         queue: std::collections::VecDeque::new(),
@@ -150,6 +167,15 @@ pub(crate) fn stream_run(
 }
 
 impl Follower {
+    /// Data of one event, without what the caller may not see.
+    fn data<T: Serialize>(&self, value: &T) -> String {
+        let text = serde_json::to_string(value).unwrap_or_default();
+        match &self.hidden {
+            Some(hidden) => hidden.text(text),
+            None => text,
+        }
+    }
+
     /// Reads new events of the run, and queues them.
     async fn look(&mut self) -> Result<(), Error> {
         let view = self.engine.get(self.run).await?;
@@ -166,12 +192,12 @@ impl Follower {
             };
             let mut told: Vec<(u64, Event)> = Vec::new();
             for event in events.iter().filter(|event| event.version <= upto) {
-                let data = serde_json::to_string(&event_to_api(event)).unwrap_or_default();
+                let data = self.data(&event_to_api(event));
                 told.push((event.version.get(), Event::default().event("run").data(data)));
             }
             for step in steps_to_api(&log) {
                 if step.changed_version > self.seen.get() && step.changed_version <= upto.get() {
-                    let data = serde_json::to_string(&step).unwrap_or_default();
+                    let data = self.data(&step);
                     told.push((step.changed_version, Event::default().event("step").data(data)));
                 }
             }
@@ -189,7 +215,7 @@ impl Follower {
             }
         }
         if view.head.status().is_closed() {
-            let data = serde_json::to_string(&run_to_api(&view, None)).unwrap_or_default();
+            let data = self.data(&run_to_api(&view, None));
             self.queue.push_back(Event::default().event("end").id(version.to_string()).data(data));
             self.is_over = true;
         }

@@ -4,8 +4,10 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use hapax_api::{Problem, Role};
-use hapax_engine::model::{Actor, HumanText, Name, Origin, RequestScope, Role as Rank, WorkspaceId};
+use hapax_api::{Code, Problem, Role};
+use hapax_engine::model::{
+    Actor, HumanText, Name, Origin, RequestScope, Role as Rank, Timestamp, WorkspaceId,
+};
 
 use crate::errors::problem_of_invalid;
 use crate::trace::TraceId;
@@ -26,6 +28,23 @@ pub struct Identity {
     pub role: Role,
     /// Requester that it acts for.
     pub requester: Option<String>,
+    /// May it see inputs, outputs and other payloads?
+    pub sees_payloads: bool,
+    /// The person, if an identity provider vouches for one.
+    pub person: Option<KnownPerson>,
+    /// The person that its holder named when it gave out an action token. It is in the audit log whatever a request says.
+    pub acts_for: Option<String>,
+    /// When the token that proves all this ends, if one does.
+    pub ends_at: Option<Timestamp>,
+}
+
+/// A person whom an identity provider vouches for. Their name may change; these two never do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownPerson {
+    /// The provider.
+    pub issuer: String,
+    /// The person at the provider.
+    pub subject: String,
 }
 
 impl Identity {
@@ -66,12 +85,24 @@ impl Acting {
         Acting { identity: Arc::new(identity), address: None, trace_id: None }
     }
 
+    /// The person that a request names in `by`. Nobody speaks for others once an identity provider vouches for who they are.
+    pub fn speaks_for<'a>(&self, by: Option<&'a str>) -> Result<Option<Person<'a>>, Problem> {
+        match (&self.person, by) {
+            (Some(_), Some(_)) => {
+                let detail = "You are signed in as a person, and decide under your own name. Omit `by`.";
+                Err(Problem::new(Code::InvalidRequest, detail).with("path", "/by"))
+            }
+            _ => Person::named(by),
+        }
+    }
+
     /// Name for the audit log: the person it speaks for, or the credential.
     pub fn actor(&self, speaks_for: Option<Person<'_>>) -> Actor {
         let role = match self.role {
             Role::Manager | Role::Admin => Rank::Manager,
             Role::Viewer | Role::Worker | Role::Operator => Rank::Operator,
         };
+        let speaks_for = self.acts_for.as_deref().map(Person).or(speaks_for);
         let name = match speaks_for {
             Some(Person(person)) => format!("{person} ({})", self.name),
             None => self.name.clone(),
@@ -79,7 +110,12 @@ impl Acting {
         let origin = Origin {
             credential: self.credential.to_string(),
             role: self.role.as_str().to_owned(),
-            person: speaks_for.map(|Person(person)| person.to_owned()),
+            person: match &self.person {
+                Some(_) => Some(self.name.clone()),
+                None => speaks_for.map(|Person(person)| person.to_owned()),
+            },
+            issuer: self.person.as_ref().map(|person| person.issuer.clone()),
+            subject: self.person.as_ref().map(|person| person.subject.clone()),
             address: self.address.map(|address| address.to_string()),
             trace_id: self.trace_id.map(|trace_id| trace_id.to_string()),
         };
@@ -95,6 +131,8 @@ pub(crate) fn holder_of_token(digest: &[u8], address: Option<IpAddr>, trace_id: 
         credential: format!("settle_{start}"),
         role: "none".into(),
         person: None,
+        issuer: None,
+        subject: None,
         address: address.map(|address| address.to_string()),
         trace_id: trace_id.map(|trace_id| trace_id.to_string()),
     };

@@ -7,11 +7,13 @@
 //! next page.
 
 pub mod access;
+mod action_token;
 pub mod answer;
 pub mod authenticate;
 pub mod body_budget;
 pub mod connection;
 pub mod credentials;
+mod cross_origin;
 pub mod cursor;
 pub mod definitions;
 pub mod directory;
@@ -54,11 +56,15 @@ mod home;
 mod idle_tracked_io;
 mod idle_tracker;
 mod installation_secret;
+mod mask;
 mod metrics;
 mod options;
 mod paced_streams;
 mod pages;
+mod people;
 mod problems;
+mod push_workers;
+mod refused_sign_ins;
 mod request_body;
 mod routes;
 mod server;
@@ -71,7 +77,10 @@ mod why;
 mod worker_calls;
 mod worker_names;
 
+pub use cross_origin::ActionOrigins;
 pub use hapax_http_idempotency as http_idempotency;
+pub use mask::PAYLOADS;
 pub use options::{EntityTables, ModuleOptions, ServerOptions};
+pub use people::settings::{PeopleOptions, ProviderOptions, RoleRule, UnusablePeople};
 pub use routes::list_routes;
 pub use server::{LaunchError, Server};

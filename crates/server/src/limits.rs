@@ -18,6 +18,8 @@ pub const MAX_WHY_EXCERPT_CHARS: usize = 160;
 pub const MAX_WHY_JOURNAL_ENTRIES: usize = 1_000;
 /// Longest query of an explanation, in characters.
 pub const MAX_WHY_QUERY_CHARS: usize = 512;
+/// More than a run takes in JSON, in bytes, without its input.
+pub const MAX_RUN_WITHOUT_INPUT: usize = 16 * 1024;
 /// Most connections at once.
 pub const MAX_CONNECTIONS: usize = 4_096;
 /// Most connections at once from one address (one /64 network of IPv6).
@@ -78,6 +80,20 @@ pub const MAX_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Largest JSON body, in bytes: the largest payload of the engine plus its envelope.
 pub const MAX_BODY_BYTES: usize = hapax_engine::limits::MAX_PAYLOAD_BYTES + 64 * 1024;
+/// Most push workers of a workspace.
+pub const MAX_PUSH_WORKERS_PER_WORKSPACE: usize = 100;
+/// Requests to a push worker at once from one node, if it does not say how many.
+pub const DEFAULT_PUSH_CONCURRENCY: u32 = 16;
+/// Most requests to a push worker at once from one node.
+pub const MAX_PUSH_CONCURRENCY: u32 = 256;
+/// Longest time that a request to a push worker may take, if it does not say how long.
+pub const PUSH_TIMEOUT: Duration = Duration::from_secs(60);
+/// Shortest time limit of requests to a push worker.
+pub const MIN_PUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest time limit of requests to a push worker.
+pub const MAX_PUSH_TIMEOUT: Duration = Duration::from_secs(900);
+/// How much larger than the JSON a message of gRPC may be.
+pub const MAX_GRPC_OVERHEAD_BYTES: usize = 64 * 1024;
 /// Largest body that settles a promise by a token, in bytes; the caller has no credential.
 pub const MAX_SETTLE_BODY_BYTES: usize = 64 * 1024;
 /// Default for the most bytes of request bodies in memory at once; one address may use a quarter of
@@ -123,6 +139,12 @@ pub const SHOW_TRIES: u32 = 5;
 pub const SETTLE_TOKEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Longest lifetime of a settle token.
 pub const MAX_SETTLE_TOKEN_FOR: Duration = Duration::from_secs(90 * 24 * 3600);
+/// Default lifetime of an action token.
+pub const ACTION_TOKEN_FOR: Duration = Duration::from_secs(10 * 60);
+/// Longest lifetime of an action token.
+pub const MAX_ACTION_TOKEN_FOR: Duration = Duration::from_secs(3600);
+/// Longest action token.
+pub const MAX_ACTION_TOKEN_CHARS: usize = 4_096;
 /// Wait before a retry if the store is unreachable.
 pub const STORE_RETRY_AFTER_SECONDS: u64 = 1;
 /// Interval between probe writes to the store.
@@ -276,3 +298,46 @@ pub const SIGN_IN_LINK_LIFETIME: Duration = Duration::from_secs(60 * 60);
 pub const MAX_SIGN_IN_LINKS: usize = 100;
 /// How exactly it is written down when a session of the console was last used.
 pub const SESSION_SEEN_RESOLUTION: Duration = Duration::from_secs(60);
+
+/// Most identity providers.
+pub const MAX_IDENTITY_PROVIDERS: usize = 20;
+/// Most rules of one identity provider.
+pub const MAX_PEOPLE_RULES: usize = 500;
+/// Most keys of an identity provider that are read.
+pub const MAX_IDENTITY_KEYS: usize = 50;
+/// Largest response of an identity provider, in bytes.
+pub const MAX_IDENTITY_ANSWER_BYTES: usize = 512 * 1024;
+/// Longest request to an identity provider.
+pub const IDENTITY_PROVIDER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Age at which the keys of an identity provider are read again.
+pub const IDENTITY_KEYS_REFRESHED_AFTER: Duration = Duration::from_secs(10 * 60);
+/// How long they count if the provider does not answer.
+pub const IDENTITY_KEYS_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Shortest time between two attempts to read them, and between two searches for an unknown key.
+pub const IDENTITY_RETRY_PAUSE: Duration = Duration::from_secs(10);
+/// Difference between the clocks of this server and of an identity provider that is tolerated.
+pub const TOKEN_CLOCK_SKEW: Duration = Duration::from_secs(60);
+/// Longest token, in bytes.
+pub const MAX_TOKEN_BYTES: usize = 14 * 1024;
+/// Longest subject of a token, in characters.
+pub const MAX_SUBJECT_CHARS: usize = 255;
+/// Most values of a person's role claim that are kept.
+pub const MAX_CLAIM_VALUES: usize = 50;
+/// Longest of them, in characters.
+pub const MAX_CLAIM_VALUE_CHARS: usize = 256;
+/// How long a sign-in at an identity provider may take.
+pub const SIGN_IN_FOR: Duration = Duration::from_secs(10 * 60);
+/// Largest cookie of a sign-in that is read, in bytes.
+pub const MAX_SIGN_IN_COOKIE_BYTES: usize = 8 * 1024;
+/// Longest code of an identity provider, in bytes.
+pub const MAX_CODE_BYTES: usize = 4 * 1024;
+/// Most used states of sign-ins that a node remembers.
+pub const MAX_USED_STATES: usize = 1_000;
+/// Shortest time between two entries of the audit log about refused sign-ins; one entry covers all in between.
+pub const REFUSED_SIGN_INS_EVERY: Duration = Duration::from_secs(60);
+/// Most refused sign-ins that one entry describes; it counts the others.
+pub const MAX_REFUSED_SIGN_INS_DESCRIBED: usize = 5;
+/// Largest response that is masked, in bytes: a page of runs, each with the largest payloads.
+pub const MAX_MASKED_BYTES: usize = 512 * 1024 * 1024;
+/// Most networks that a credential is bound to.
+pub const MAX_NETWORKS_PER_CREDENTIAL: usize = 50;

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hapax_engine::Error;
 use hapax_engine::model::{IdempotencyKey, PromiseRef, RepeatCount, RequestScope, Timestamp, WorkspaceId};
-use hapax_engine::runtime::{SettlePromiseOutcome, Stats};
+use hapax_engine::runtime::{BackgroundLoop, SettlePromiseOutcome, Stats};
 use hapax_engine::store::{KeyRef, KeyUsage, KeyUsageDelta, Store};
 use hapax_http_idempotency::{Event, Observe};
 use http::{Method, StatusCode};
@@ -161,11 +161,12 @@ impl Metrics {
     }
 
     /// Writes the use of keys at most once a second, for as long as the metrics are in use.
-    pub(crate) async fn keep_flushing(metrics: Weak<Metrics>) {
+    pub(crate) async fn keep_flushing(metrics: Weak<Metrics>, pass: impl Fn()) {
         loop {
             tokio::time::sleep(KEY_USES_FLUSHED_EVERY).await;
             let Some(metrics) = metrics.upgrade() else { return };
             metrics.flush().await;
+            pass();
         }
     }
 
@@ -179,6 +180,7 @@ impl Metrics {
         self.settlements.write(&mut out);
         self.webhooks.write(&mut out);
         write_engine(&mut out, &app.engine.stats());
+        write_loops(&mut out, &app.engine.background_loops().list(), app.engine.clock().now());
         out.gauge("hapax_active_runs", "Runs this process drives now.", app.engine.active_runs() as f64);
         out.gauge(
             "hapax_retention_behind_seconds",
@@ -213,6 +215,28 @@ impl Metrics {
             "Spans that were not exported: too many at once, or the receiver rejected them.",
             otlp::count_dropped(),
         );
+    }
+}
+
+/// Background loops: how often each panicked, and when it last finished a pass.
+fn write_loops(out: &mut Exposition, loops: &[BackgroundLoop], now: Timestamp) {
+    let mut panics = out.family(
+        "hapax_background_loop_panics_total",
+        "counter",
+        "Panics of a background loop; each was followed by a restart.",
+    );
+    for each in loops {
+        panics.sample(&[("loop", &each.name)], each.panics as f64);
+    }
+    let mut pass = out.family(
+        "hapax_background_loop_last_pass_seconds",
+        "gauge",
+        "Time since a background loop last finished a pass.",
+    );
+    for each in loops {
+        if let Some(at) = each.last_pass_at {
+            pass.sample(&[("loop", &each.name)], now.since(at).as_secs_f64());
+        }
     }
 }
 

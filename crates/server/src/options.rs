@@ -11,8 +11,10 @@ use hapax_http_idempotency::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENCY_FIRST_SENT, IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, Policy, RELEASING,
 };
 
+use crate::cross_origin::ActionOrigins;
 use crate::drain::Draining;
 use crate::egress_policy::EgressPolicy;
+use crate::people::settings::PeopleOptions;
 use crate::sealing::SealingKey;
 
 /// Options of a server.
@@ -40,8 +42,16 @@ pub struct ServerOptions {
     pub modules: Vec<ModuleOptions>,
     /// The tables that entity workflows may use.
     pub entity_tables: EntityTables,
+    /// How people sign in with an identity provider, if they can.
+    pub people: Option<PeopleOptions>,
+    /// Longest life of a new credential, if each must end.
+    pub longest_credential_life: Option<Duration>,
     /// Are the pages of the console served?
     pub console: bool,
+    /// The settings in force, by name, as people read them. They hold no secrets.
+    pub settings: Vec<(String, String)>,
+    /// Origins of pages that may use action tokens.
+    pub action_origins: ActionOrigins,
 }
 
 /// The module that every server has.

@@ -1,5 +1,6 @@
 //! The table of all routes: method and path, required access, and support for request keys.
 
+pub(crate) mod action_tokens;
 pub(crate) mod admin;
 pub(crate) mod approvals;
 pub(crate) mod audit;
@@ -14,9 +15,11 @@ pub(crate) mod events;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod meta;
+pub(crate) mod nodes;
 pub(crate) mod notes;
 pub(crate) mod operations;
 pub(crate) mod promises;
+pub(crate) mod push_workers;
 pub(crate) mod request;
 pub(crate) mod runs;
 pub(crate) mod settle_links;
@@ -31,15 +34,20 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::handler::Handler;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use hapax_http_idempotency::IdempotencyLayer;
+use hapax_workers::limits::MAX_COMMIT_BYTES;
 use http::Method;
 
 use crate::access::Access;
 use crate::answer::{refuse_all_else, with_response_layers};
 use crate::app::App;
 use crate::console::ConsoleHost;
+use crate::cross_origin::{allow_origins, takes_action_tokens};
 use crate::guard::Guard;
+use crate::limits::{MAX_GRPC_OVERHEAD_BYTES, MAX_URI_BYTES};
+use crate::strict_json::unreadable;
 use crate::trace_layer::TraceLayer;
 use crate::{docs_page, error_pages};
 
@@ -55,6 +63,8 @@ pub(crate) struct Route {
     pub(crate) takes_keys: bool,
     /// Does its response hold a secret, which must not be stored?
     is_confidential: bool,
+    /// Does it store its answer in the write of its effect?
+    is_in_one_write: bool,
     /// Does it change a resource with a version, and honour `If-Match`?
     pub(crate) is_versioned: bool,
     handler: MethodRouter<Arc<App>>,
@@ -102,7 +112,16 @@ where
 
 impl Route {
     fn new(method: Method, path: &'static str, access: Access, handler: MethodRouter<Arc<App>>) -> Self {
-        Route { method, path, access, takes_keys: true, is_confidential: false, is_versioned: false, handler }
+        Route {
+            method,
+            path,
+            access,
+            takes_keys: true,
+            is_confidential: false,
+            is_in_one_write: false,
+            is_versioned: false,
+            handler,
+        }
     }
 
     /// Does it require callers to accept JSON? Providers that send webhooks may put any value in
@@ -116,6 +135,12 @@ impl Route {
     /// Marks a response that holds a secret: it is sent once, and not stored under a key.
     fn answers_with_a_secret(mut self) -> Self {
         self.is_confidential = true;
+        self
+    }
+
+    /// Marks a handler whose only effect is one write, which can store its answer as well.
+    fn answering_in_one_write(mut self) -> Self {
+        self.is_in_one_write = true;
         self
     }
 
@@ -135,17 +160,18 @@ impl Route {
 
 /// The table.
 pub(crate) fn table() -> Vec<Route> {
-    use Access::{Administer, Install, Manage, Open, Operate, Read, Watch, Work};
+    use Access::{Administer, Install, Manage, Open, Operate, Read, Reveal, Watch, Work};
     vec![
         write("/api/v1/workflow-definitions", Administer, definitions::upload),
         read("/api/v1/workflow-definitions", Read, definitions::list),
         read("/api/v1/workflow-definitions/{id}", Read, definitions::show),
         change("/api/v1/workflow-definitions/{id}", Administer, definitions::change).on_the_version_seen(),
         remove("/api/v1/workflow-definitions/{id}", Administer, definitions::delete).on_the_version_seen(),
-        write("/api/v1/workflow-runs", Operate, runs::starting::create),
+        write("/api/v1/workflow-runs", Operate, runs::starting::create).answering_in_one_write(),
         write("/api/v1/workflow-runs/batch", Operate, runs::starting::create_batch),
         read("/api/v1/workflow-runs", Read, runs::showing::list),
         read("/api/v1/workflow-runs/{id}", Read, runs::showing::show),
+        write("/api/v1/workflow-runs/{id}/reveal", Reveal, runs::showing::reveal).answers_with_a_secret(),
         write("/api/v1/workflow-runs/{id}/cancel", Operate, runs::steering::cancel).on_the_version_seen(),
         write("/api/v1/workflow-runs/{id}/pause", Operate, runs::steering::pause).on_the_version_seen(),
         write("/api/v1/workflow-runs/{id}/resume", Operate, runs::steering::resume).on_the_version_seen(),
@@ -153,6 +179,7 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/workflow-runs/{id}/retry-plan", Read, runs::retry_plan::show),
         write("/api/v1/workflow-runs/{id}/signals", Operate, runs::steering::signal),
         write("/api/v1/workflow-runs/{id}/approvals/{step}", Operate, approvals::answer),
+        read("/api/v1/workflow-runs/{id}/steps", Read, runs::showing::steps),
         read("/api/v1/workflow-runs/{id}/result", Read, runs::showing::result),
         read("/api/v1/workflow-runs/{id}/events", Read, events::list),
         read("/api/v1/workflow-runs/{id}/events/stream", Read, events::stream),
@@ -165,6 +192,8 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/doubts", Read, doubts::list),
         read("/api/v1/doubts/{run}/{step}", Read, doubts::show),
         write("/api/v1/doubts/{run}/{step}/resolve", Operate, doubts::resolve),
+        write("/api/v1/doubts/{run}/{step}/propose", Operate, doubts::propose),
+        write("/api/v1/doubts/{run}/{step}/confirm", Operate, doubts::confirm),
         read("/api/v1/ledger", Read, ledger::list),
         read("/api/v1/ledger/{key}", Read, ledger::show),
         read("/api/v1/audit", Read, audit::list),
@@ -178,6 +207,8 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/credentials/{id}/rotate", Administer, admin::rotate_credential)
             .answers_with_a_secret(),
         write("/api/v1/credentials/{id}/revoke", Administer, admin::revoke_credential),
+        read("/api/v1/node", Administer, nodes::show),
+        read("/api/v1/leases", Read, nodes::leases),
         read("/api/v1/idempotency-policy", Open, meta::policy),
         read("/", Open, meta::home),
         read("/healthz", Open, meta::health),
@@ -242,6 +273,8 @@ pub(crate) fn table() -> Vec<Route> {
             .on_the_version_seen(),
         write("/api/v1/entities/{type}/{id}/steps/{stepKey}/override", Manage, entity_steps::take_overriding)
             .on_the_version_seen(),
+        write("/api/v1/entities/{type}/{id}/action-tokens", Operate, action_tokens::issue)
+            .answers_with_a_secret(),
         read("/api/v1/entities/{type}/{id}/notes", Read, entities::notes),
         write("/api/v1/entities/{type}/{id}/notes", Operate, entities::add_note),
         read("/api/v1/entities/{type}/{id}/operations", Read, entities::operations),
@@ -256,6 +289,9 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/worker-sessions/{id}/commit", Work, worker_sessions::commit).without_request_keys(),
         read("/api/v1/worker-sessions/{id}/runs/{run}/log", Work, worker_sessions::log),
         remove("/api/v1/worker-sessions/{id}", Work, worker_sessions::close).without_request_keys(),
+        write("/api/v1/push-workers", Administer, push_workers::create).answers_with_a_secret(),
+        read("/api/v1/push-workers", Read, push_workers::list),
+        remove("/api/v1/push-workers/{id}", Administer, push_workers::delete),
     ]
 }
 
@@ -268,21 +304,45 @@ pub fn list_routes() -> Vec<(Method, &'static str, Access)> {
 pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer, console: Option<&Arc<ConsoleHost>>) -> Router {
     let api = guarded(app, keys);
     let pages = console.map(|host| hapax_console::router(host.clone(), api.clone()));
-    let routes = api.merge(error_pages::routes()).merge(docs_page::assets()).merge(pages.unwrap_or_default());
+    let calls = hapax_grpc::router(api.clone(), GRPC);
+    let routes = api
+        .merge(calls)
+        .merge(error_pages::routes())
+        .merge(docs_page::assets())
+        .merge(pages.unwrap_or_default());
+    let mut routes = refuse_all_else(routes);
+    if !app.options.action_origins.is_empty() {
+        routes = routes.layer(from_fn_with_state(app.clone(), allow_origins));
+    }
     // The outermost layer, so that it also sees unknown routes and panics.
-    refuse_all_else(routes).layer(TraceLayer(app.clone()))
+    routes.layer(TraceLayer(app.clone()))
 }
+
+/// Limits of gRPC. A commit of a worker is the largest message.
+const GRPC: hapax_grpc::Options = hapax_grpc::Options {
+    max_message_bytes: MAX_COMMIT_BYTES + MAX_GRPC_OVERHEAD_BYTES,
+    max_uri_bytes: MAX_URI_BYTES,
+    unreadable: |error| unreadable(error).problem().clone(),
+};
 
 /// The table of routes, each behind its guard.
 fn guarded(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
-    let confidential = keys.clone().confidential();
+    let (confidential, in_one_write) = (keys.clone().confidential(), keys.clone().in_one_write());
     let mut router = Router::new();
     for route in table() {
         let answers_json = route.is_negotiated();
         let refuses_versions = route.method != Method::GET && !route.is_versioned;
-        let guard = Guard { app: app.clone(), access: route.access, answers_json, refuses_versions };
+        let takes_action_tokens = takes_action_tokens(&route.method, route.path);
+        let guard = Guard {
+            app: app.clone(),
+            access: route.access,
+            answers_json,
+            refuses_versions,
+            takes_action_tokens,
+        };
         let mut handler = route.handler;
         handler = match (route.takes_keys, route.is_confidential) {
+            (true, false) if route.is_in_one_write => handler.layer(in_one_write.clone()),
             (true, false) => handler.layer(keys.clone()),
             (true, true) => handler.layer(confidential.clone()),
             (false, _) => handler,
@@ -303,5 +363,5 @@ pub(crate) fn metrics_router(app: &Arc<App>) -> Router {
 pub(crate) fn templates() -> impl Iterator<Item = &'static str> {
     let pages = error_pages::PATHS.into_iter().chain(docs_page::ASSET_PATHS);
     let console = hapax_console::PATHS.iter().copied();
-    table().into_iter().map(|route| route.path).chain(pages).chain(console)
+    table().into_iter().map(|route| route.path).chain(pages).chain(console).chain(hapax_grpc::paths())
 }

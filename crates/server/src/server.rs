@@ -1,6 +1,6 @@
 //! A server, from launch to shutdown.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use hapax_api::{Problem, Role};
 use hapax_documents::HostServices;
@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::action_token::ActionTokens;
 use crate::app::App;
 use crate::authenticate::Authenticator;
 use crate::catalog_watcher::{keep_learning, learn_changes};
@@ -29,8 +30,12 @@ use crate::limits::{MAX_BODY_BYTES, MAX_CLOSING_TIME, MIN_CLOSING_TIME};
 use crate::listen::{Drained, ListenOptions, serve};
 use crate::metrics::{KeysObserved, Metrics};
 use crate::options::ServerOptions;
+use crate::people::People;
+use crate::people::settings::UnusablePeople;
 use crate::problems::ServerProblems;
+use crate::push_workers::PushWorkers;
 use crate::rate_limit::{FailedAuth, RequestRate};
+use crate::refused_sign_ins::RefusedSignIns;
 use crate::routes::{metrics_router, router, templates};
 use crate::sealing::{Sealer, SealingKey};
 use crate::store_probe::StoreProbe;
@@ -54,6 +59,12 @@ pub enum LaunchError {
     /// The engine rejected the setup: a claim without a janitor, or an invalid module.
     #[error(transparent)]
     Engine(#[from] hapax_engine::Error),
+    /// The identity providers cannot be used as they are set up.
+    #[error(transparent)]
+    People(#[from] UnusablePeople),
+    /// The rules for outgoing requests cannot be used.
+    #[error(transparent)]
+    Outgoing(#[from] hapax_outgoing::Unusable),
     /// Stored setup could not be read or written.
     #[error("{0}")]
     Problem(Problem),
@@ -66,6 +77,22 @@ impl From<Problem> for LaunchError {
     fn from(problem: Problem) -> Self {
         LaunchError::Problem(problem)
     }
+}
+
+/// Starts a background loop that lives as long as `this`.
+fn keep<T, Fut>(
+    engine: &Engine,
+    name: &str,
+    this: &Arc<T>,
+    run: impl Fn(Weak<T>, Box<dyn Fn() + Send>) -> Fut + Send + 'static,
+) where
+    T: Send + Sync + 'static,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let this = Arc::downgrade(this);
+    engine
+        .background_loops()
+        .spawn(name, move |reporter| run(this.clone(), Box::new(move || reporter.pass())));
 }
 
 /// A server over an engine. Cheap to clone.
@@ -87,23 +114,24 @@ impl Server {
         let store = engine.store();
         let directory = Directory::new(store.clone()).ok_or(LaunchError::NoCatalog)?;
         let metrics = Arc::new(Metrics::new(store.clone(), templates()));
-        tokio::spawn(Metrics::keep_flushing(Arc::downgrade(&metrics)));
+        keep(&engine, "use of keys", &metrics, Metrics::keep_flushing);
         // The size limit is the same with and without a key.
         let policy = Policy { max_body_bytes: MAX_BODY_BYTES, ..options.keys.clone() };
         let keys = IdempotencyLayer::new(store.clone(), policy)?
             .refusing_with(ServerProblems)
             .observed_by(KeysObserved(metrics.clone()));
         let cursors = Cursors::new(installation_secret(&*store, "cursor-secret").await?);
-        let sealer = sealer(&*store, &options.sealing_keys).await?;
+        let action_tokens = ActionTokens::new(installation_secret(&*store, "action-token-secret").await?);
+        let sealer = Arc::new(sealer_of(&*store, &options.sealing_keys).await?);
         // Before any run can be driven here, so that every end of a run is announced.
         let subscriptions =
-            Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer);
+            Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer.clone());
         learn_changes(&*subscriptions).await?;
-        tokio::spawn(keep_learning(Arc::downgrade(&subscriptions)));
+        keep(&engine, "catalog of subscriptions", &subscriptions, keep_learning);
         let workers = Workers::new(engine.clone());
         let worker_names = WorkerNames::new(workers.clone(), store.clone());
         learn_changes(&*worker_names).await?;
-        tokio::spawn(keep_learning(Arc::downgrade(&worker_names)));
+        keep(&engine, "catalog of worker names", &worker_names, keep_learning);
         let worker_calls = Arc::new(WorkerCalls::new(&worker_names));
         engine.set_actions_elsewhere(worker_calls.clone());
         let services = Arc::new(services.tasks_elsewhere(worker_calls));
@@ -113,7 +141,7 @@ impl Server {
         };
         let definitions = Definitions::new(engine.clone(), store.clone(), services.clone(), limits);
         learn_changes(&*definitions).await?;
-        tokio::spawn(keep_learning(Arc::downgrade(&definitions)));
+        keep(&engine, "catalog of definitions", &definitions, keep_learning);
         for module in options.modules_in_force() {
             engine.module(&module.name).janitor(module.every, module.stale_after)?;
         }
@@ -123,7 +151,7 @@ impl Server {
         learn_changes(&*entities).await?;
         // A claim without a janitor is detected now, not after a crash.
         engine.check_coverage().await?;
-        tokio::spawn(keep_learning(Arc::downgrade(&entities)));
+        keep(&engine, "catalog of entity workflows", &entities, keep_learning);
         let inbound = InboundWebhooks::new(
             engine.clone(),
             store.clone(),
@@ -132,29 +160,52 @@ impl Server {
             metrics.clone(),
         );
         learn_changes(&*inbound).await?;
-        tokio::spawn(keep_learning(Arc::downgrade(&inbound)));
-        tokio::spawn(InboundWebhooks::keep_sweeping(Arc::downgrade(&inbound)));
-        let authenticator = Authenticator::new(directory.clone());
+        keep(&engine, "catalog of webhook sources", &inbound, keep_learning);
+        keep(&engine, "unprocessed webhooks", &inbound, InboundWebhooks::keep_sweeping);
+        let push_workers = PushWorkers::new(
+            engine.background_loops().clone(),
+            workers.clone(),
+            worker_names.clone(),
+            store.clone(),
+            options.outgoing.clone(),
+            sealer.clone(),
+        );
+        learn_changes(&*push_workers).await?;
+        keep(&engine, "catalog of push workers", &push_workers, keep_learning);
+        let people = match options.people.clone() {
+            Some(people) => {
+                people.check()?;
+                let outgoing = options.outgoing.common();
+                Some(Arc::new(People::new(people, outgoing, directory.clone(), sealer)?))
+            }
+            None => None,
+        };
+        let refused = Arc::new(RefusedSignIns::new(store.clone()));
+        keep(&engine, "refused sign-ins", &refused, RefusedSignIns::keep_writing);
+        let authenticator = Authenticator::new(directory.clone(), people.clone(), refused);
         let streams = Streams::default();
         let request_rate = RequestRate::per_second(options.requests_per_second);
         let strangers = FailedAuth::default();
         let store_probe = StoreProbe::new(store.clone());
-        tokio::spawn(StoreProbe::keep_probing(Arc::downgrade(&store_probe)));
+        keep(&engine, "store probe", &store_probe, StoreProbe::keep_probing);
         let app = App {
             engine,
             store,
             store_probe,
             directory,
             authenticator,
+            people,
             request_rate,
             strangers,
             definitions,
             inbound,
             workers,
+            push_workers,
             worker_names,
             entities,
             subscriptions,
             cursors,
+            action_tokens,
             streams,
             metrics,
             options,
@@ -222,8 +273,7 @@ impl Server {
         let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
         let by = Actor::new("first start", Rank::Manager);
         self.app.directory.ensure_workspace(&workspace, None, by.clone()).await?;
-        let new =
-            NewCredential { name: "first admin".into(), role: Role::Admin, requester: None, lives_for: None };
+        let new = NewCredential::new("first admin", Role::Admin);
         let (_, key) = self.app.directory.create_credential(&workspace, new, by).await?;
         Ok(Some(key))
     }
@@ -285,7 +335,7 @@ impl std::fmt::Debug for Server {
 
 /// Seals with the operator's newest key, if there is one; opens with all of them and with the key
 /// in the store.
-async fn sealer(store: &dyn Store, keys: &[SealingKey]) -> Result<Sealer, LaunchError> {
+async fn sealer_of(store: &dyn Store, keys: &[SealingKey]) -> Result<Sealer, LaunchError> {
     let own = installation_secret(store, "sealing-secret").await?;
     let own = SealingKey::from_secret(&own).expect("it is long enough");
     let mut keys = keys.iter().cloned().chain([own]);

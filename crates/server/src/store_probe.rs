@@ -39,11 +39,12 @@ impl StoreProbe {
     }
 
     /// Probes every few seconds, for as long as the probe is in use.
-    pub(crate) async fn keep_probing(this: Weak<Self>) {
+    pub(crate) async fn keep_probing(this: Weak<Self>, pass: impl Fn()) {
         loop {
             tokio::time::sleep(STORE_PROBE_EVERY).await;
             let Some(probe) = this.upgrade() else { return };
             probe.probe().await;
+            pass();
         }
     }
 

@@ -9,6 +9,7 @@ use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
 use futures_util::future::BoxFuture;
 use hapax_engine::model::RequestScope;
+use hapax_grpc::RouteStatus;
 use http::Method;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -117,7 +118,9 @@ impl Seen {
     }
 
     fn tell(&self, app: &App, span: &Span, response: &mut Response) {
-        let (took, status) = (self.began.elapsed(), response.status());
+        // A call of gRPC is 200 over HTTP, whatever became of it.
+        let status = response.extensions().get::<RouteStatus>().map_or(response.status(), |told| told.0);
+        let took = self.began.elapsed();
         app.metrics.answered(&self.method, self.route(), status, took);
         let caller = response.extensions_mut().remove::<CallerScope>().map(|CallerScope(scope)| scope);
         let workspace = caller.as_ref().map_or("", |scope| scope.workspace.as_str());

@@ -12,7 +12,7 @@ mod runs;
 mod steps;
 
 pub(crate) use deliveries::{delivery_to_api, parse_delivery_status};
-pub(crate) use doubts::{actor_to_api, doubt_to_api, ruling};
+pub(crate) use doubts::{actor_to_api, doubt_to_api, resolution_to_api, ruling};
 pub(crate) use durable_promises::{completion, durable_promise_to_api, new_promise};
 pub(crate) use entities::{
     entity_entry_to_api, entity_to_api, entity_view_to_api, history_to_api, operation_to_api,

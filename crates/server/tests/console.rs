@@ -8,18 +8,28 @@ mod admin;
 mod browser;
 #[path = "console/chromium.rs"]
 mod chromium;
+#[path = "console/elements.rs"]
+mod elements;
 #[path = "console/escaping.rs"]
 mod escaping;
 #[path = "console/forms.rs"]
 mod forms;
+#[path = "console/large_runs.rs"]
+mod large_runs;
+#[path = "console/looks.rs"]
+mod looks;
 #[path = "console/pages.rs"]
 mod pages;
+#[path = "console/people.rs"]
+mod people;
 #[path = "console/records.rs"]
 mod records;
 #[path = "console/roles.rs"]
 mod roles;
 #[path = "console/sessions.rs"]
 mod sessions;
+#[path = "console/tasks.rs"]
+mod tasks;
 #[path = "console/webdriver.rs"]
 mod webdriver;
 #[path = "console/webhooks.rs"]

@@ -24,5 +24,7 @@ mod described;
 mod field_names;
 #[path = "routes/permissions.rs"]
 mod permissions;
+#[path = "routes/tokens.rs"]
+mod tokens;
 
 const RUNS: &str = "/api/v1/workflow-runs";

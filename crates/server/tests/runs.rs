@@ -16,6 +16,8 @@ mod families;
 mod input_schemas;
 #[path = "runs/lists.rs"]
 mod lists;
+#[path = "runs/masking.rs"]
+mod masking;
 #[path = "runs/nodes.rs"]
 mod nodes;
 #[path = "runs/reference_pages.rs"]

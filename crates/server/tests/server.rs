@@ -11,5 +11,6 @@ mod observed;
 mod outbound_webhooks;
 mod routes;
 mod runs;
+mod transports;
 mod wire;
 mod workers;

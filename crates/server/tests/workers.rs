@@ -6,6 +6,8 @@ use crate::support;
 mod attempts;
 #[path = "workers/calls.rs"]
 mod calls;
+#[path = "workers/push.rs"]
+mod push;
 #[path = "workers/replays.rs"]
 mod replays;
 #[path = "workers/runs.rs"]
@@ -13,4 +15,4 @@ mod runs;
 #[path = "workers/sessions.rs"]
 mod sessions;
 #[path = "workers/worker.rs"]
-mod worker;
+pub mod worker;

@@ -21,6 +21,7 @@ mod finishing;
 mod inbound_events;
 mod janitors;
 mod journal;
+mod keyed_starts;
 mod keys;
 mod leases;
 mod listing;
@@ -391,6 +392,16 @@ macro_rules! with_every_case {
                 an_abandoned_request_is_purged
                 the_longest_free_are_purged_first
                 the_oldest_request_is_known
+            }
+            keyed_starts {
+                the_key_the_run_and_the_answer_are_one_write
+                sent_again_it_finds_its_own_run_and_answer
+                a_request_key_in_use_is_left_as_it_is
+                a_run_that_may_not_start_leaves_the_request_key_free
+                a_free_key_starts_a_new_run
+                of_many_at_once_one_starts
+                of_many_for_one_run_key_one_starts
+                a_run_of_another_request_is_refused
             }
             catalog {
                 an_item_is_made_once

@@ -159,6 +159,8 @@ fn size_of_note(what: &JournalEvent) -> usize {
             failure.message().len()
         }
         JournalEvent::Resolved { reason, .. }
+        | JournalEvent::RulingProposed { reason, .. }
+        | JournalEvent::PayloadsRevealed { reason }
         | JournalEvent::RepeatAllowed { reason, .. }
         | JournalEvent::Commanded { reason, .. }
         | JournalEvent::Redelivered { reason }
@@ -172,6 +174,7 @@ fn size_of_note(what: &JournalEvent) -> usize {
         | JournalEvent::Superseded { .. }
         | JournalEvent::Probed { .. }
         | JournalEvent::Refused { .. }
+        | JournalEvent::SignInsRefused { .. }
         | JournalEvent::SetUp { .. }
         | JournalEvent::Settled { .. }
         | JournalEvent::TokenIssued { .. }

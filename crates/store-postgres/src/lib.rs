@@ -48,6 +48,7 @@ mod connection_cap;
 mod create_entity;
 mod create_promise;
 mod encryption;
+mod end_leases;
 mod ending;
 mod entities;
 mod entity_notes;

@@ -53,3 +53,7 @@ pub(crate) const SESSION_PROBES: usize = 24;
 
 /// Runs whose steps one query of a filtered list looks at.
 pub(crate) const RUNS_SCANNED_AT_ONCE: usize = 500;
+/// Longest time to its end of a lease that is ended because its owner is dead. A longer one ends by itself.
+pub(crate) const LONGEST_ENDED_LEASE: Duration = Duration::from_secs(3600);
+/// Most workflow versions and priorities that are searched for leases of a dead owner.
+pub(crate) const MAX_ENDED_QUEUES: i64 = 10_000;

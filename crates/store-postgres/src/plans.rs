@@ -108,7 +108,9 @@ async fn check_all(client: &Client, rows: i32) {
 }
 
 /// Index of each statement, and its condition in it.
-const GOES_BY: [(&str, &str, &str); 46] = [
+const GOES_BY: [(&str, &str, &str); 48] = [
+    ("end_leases", "runs_due", "> ROW("),
+    ("end_leases", "runs_due", "wake_at > "),
     ("list_runs_with_subject", "run_facts_subjects", "id <= "),
     ("list_runs_awaiting_promise", "promise_waiters_pkey", "run <= "),
     // S4.12: promises by key.

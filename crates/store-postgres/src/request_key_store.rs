@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hapax_engine::limits::{ABANDONED_REQUEST_FOR, MAX_PURGE};
 use hapax_engine::model::{
-    BeginOutcome, BeginRequest, FinishRequest, IdempotencyKey, RequestRecord, RequestScope, Timestamp,
-    decide_begin_request,
+    BeginOutcome, BeginRequest, FinishRequest, IdempotencyKey, KeyedStart, KeyedStartOutcome, RequestRecord,
+    RequestScope, Timestamp, decide_begin_request,
 };
 use hapax_engine::store::{
     KeyRef, KeyUsage, KeyUsageDelta, ReleaseKey, ReleaseOutcome, RequestKeyStore, Store, StoreResult,
@@ -39,6 +39,10 @@ impl RequestKeyStore for PostgresStore {
 
     async fn finish_request(&self, request: FinishRequest) -> StoreResult<bool> {
         self.write_request(request).await
+    }
+
+    async fn start_keyed_run(&self, start: KeyedStart) -> StoreResult<KeyedStartOutcome> {
+        self.write_request(start).await
     }
 
     async fn find_request(

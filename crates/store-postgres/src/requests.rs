@@ -172,8 +172,6 @@ pub(crate) async fn answer_request(session: &mut Session<'_>, record: RequestRec
         return Err(Fault::Broken("a request was to be answered without an answer".into()));
     };
     let workspace = session.get_workspace(&record.scope.workspace).await?;
-    let headers = serde_json::to_string(&answer.headers)
-        .map_err(|error| Fault::Refused(format!("headers cannot be kept: {error}")))?;
     let answered = params![
         workspace.0,
         record.scope.caller.as_str().to_owned(),
@@ -183,12 +181,50 @@ pub(crate) async fn answer_request(session: &mut Session<'_>, record: RequestRec
         millis(*expires_at),
         millis(*free_at),
         i32::from(answer.status),
-        headers,
+        headers(answer)?,
         answer.body.as_ref().map(|body| body.to_vec()),
     ];
     session.keep_back(include_str!("../sql/answer_request.sql"), answered);
     session.requests.insert((record.scope.clone(), record.key.clone()), Some(record));
     Ok(())
+}
+
+/// Writes a request with its answer under a key that has no row. If another transaction is faster, the
+/// write fails, and the retry finds the other request.
+pub(crate) fn keep_answered(
+    session: &mut Session<'_>,
+    workspace: WorkspaceRowId,
+    record: RequestRecord,
+) -> Result<(), Fault> {
+    let RequestState::Answered { answer, at, expires_at, free_at } = &record.state else {
+        return Err(Fault::Broken("a request was to be kept answered without an answer".into()));
+    };
+    let kept = params![
+        workspace.0,
+        record.scope.caller.as_str().to_owned(),
+        record.key.as_str().to_owned(),
+        Uuid::from_u128(record.id.as_u128()),
+        record.fingerprint.as_bytes().to_vec(),
+        millis(record.first_seen_at),
+        RequestStatus::Answered.code(),
+        millis(*at),
+        millis(*expires_at),
+        millis(*free_at),
+        record.summary.method.clone(),
+        record.summary.path.clone(),
+        outline(&record)?,
+        i32::from(answer.status),
+        headers(answer)?,
+        answer.body.as_ref().map(|body| body.to_vec()),
+    ];
+    session.keep_back(include_str!("../sql/insert_answered_request.sql"), kept);
+    session.requests.insert((record.scope.clone(), record.key.clone()), Some(record));
+    Ok(())
+}
+
+fn headers(answer: &StoredAnswer) -> Result<String, Fault> {
+    serde_json::to_string(&answer.headers)
+        .map_err(|error| Fault::Refused(format!("headers cannot be kept: {error}")))
 }
 
 /// Deletes a locked request.

@@ -90,6 +90,18 @@ pub(crate) fn ask_key(record: RunKey, facts: &RunFacts) -> KeyMatch {
     }
 }
 
+/// Returns true if the key and the subject of a new run are free. If its id is taken, the insert fails.
+pub(crate) async fn may_start(
+    session: &mut Session<'_>,
+    workspace: WorkspaceRowId,
+    workflow: WorkflowRowId,
+    facts: &RunFacts,
+) -> Result<bool, Fault> {
+    check_key(facts)?;
+    Ok(same_key(session, workspace, facts).await?.is_none()
+        && subject_holder(session, workspace, workflow, facts).await?.is_none())
+}
+
 async fn same_key(
     session: &mut Session<'_>,
     workspace: WorkspaceRowId,

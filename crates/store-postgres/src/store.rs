@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use hapax_engine::clock::Clock;
 use hapax_engine::model::{
-    IdempotencyKey, JournalEntry, KeyKind, KeyRecord, NewRun, OutboxMessage, Promise, PromiseId, RunCommit,
-    RunEvent, RunId, TallyCount, Timestamp, Version, WorkspaceId,
+    IdempotencyKey, JournalEntry, KeyKind, KeyRecord, NewRun, OutboxMessage, OwnerId, Promise, PromiseId,
+    RunCommit, RunEvent, RunId, TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
     Catalog, ClaimOutbox, ClaimRuns, ClaimedOutbox, ClaimedRuns, CommandRun, CommitOutcome, EntityStore,
@@ -26,6 +26,7 @@ use crate::append_journal::AppendJournal;
 use crate::batch::{HotOp, Move, Start, size_of_write};
 use crate::claim_runs::{self, Rotation};
 use crate::committer::Committer;
+use crate::end_leases;
 use crate::fault::Fault;
 use crate::hints::Hints;
 use crate::interned_names::InternedNames;
@@ -177,6 +178,20 @@ impl PostgresStore {
     /// The clock for leases, timers and deadlines: the server's, unless the options set another.
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.clock.clone()
+    }
+
+    /// Ends the leases of an owner whose process is dead, so that its runs can be claimed at once. Returns their
+    /// number. A process that is only silent must keep its leases: it may be about to send an effect.
+    pub async fn end_leases(&self, owner: OwnerId) -> StoreResult<u64> {
+        let mut ended = 0;
+        loop {
+            let now = self.now();
+            match self.maintain(|held| end_leases::end_leases(held, owner, now)).await? {
+                0 => return Ok(ended),
+                some => ended += some,
+            }
+            self.hints.note();
+        }
     }
 
     /// Creates a run in the caller's transaction, by the rules of [`Store::start_run`], so that it

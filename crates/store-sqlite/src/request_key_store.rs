@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use hapax_engine::model::{
-    BeginOutcome, BeginRequest, FinishRequest, IdempotencyKey, RequestRecord, RequestScope, Timestamp,
-    decide_begin_request,
+    BeginOutcome, BeginRequest, FinishRequest, IdempotencyKey, KeyedStart, KeyedStartOutcome, RequestRecord,
+    RequestScope, Timestamp, decide_begin_request,
 };
 use hapax_engine::store::{
     KeyRef, KeyUsage, KeyUsageDelta, ReleaseKey, ReleaseOutcome, RequestKeyStore, Store, StoreResult,
@@ -38,6 +38,10 @@ impl RequestKeyStore for SqliteStore {
 
     async fn finish_request(&self, request: FinishRequest) -> StoreResult<bool> {
         self.write(request).await
+    }
+
+    async fn start_keyed_run(&self, start: KeyedStart) -> StoreResult<KeyedStartOutcome> {
+        self.write(start).await
     }
 
     async fn find_request(

@@ -91,8 +91,6 @@ pub(crate) fn hold_request(
     let RequestState::InFlight { token, until } = record.state else {
         return Err(Fault::Broken("a request was to be held that is answered".into()));
     };
-    let outline = serde_json::to_string(&record.summary.outline)
-        .map_err(|error| Fault::Refused(format!("an outline cannot be kept: {error}")))?;
     session.prepare(include_str!("../sql/hold_request.sql"))?.execute(params![
         workspace.0,
         record.scope.caller.as_str(),
@@ -105,7 +103,7 @@ pub(crate) fn hold_request(
         millis(until),
         record.summary.method,
         record.summary.path,
-        outline,
+        outline(record)?,
     ])?;
     // The earlier response under the key was for another operation.
     match found {
@@ -118,6 +116,46 @@ pub(crate) fn hold_request(
     }
 }
 
+/// Writes a request with its answer, in place of `found`, whose key is free.
+pub(crate) fn insert_answered(
+    session: &Session<'_, '_>,
+    workspace: WorkspaceRowId,
+    found: Option<&StoredRequest>,
+    record: &RequestRecord,
+) -> Result<(), Fault> {
+    let RequestState::Answered { answer, at, expires_at, free_at } = &record.state else {
+        return Err(Fault::Broken("a request was to be kept answered without an answer".into()));
+    };
+    if let Some(found) = found {
+        delete_request(session, found.number)?;
+    }
+    let mut insert = session.prepare(include_str!("../sql/insert_answered_request.sql"))?;
+    let number = insert.query_row(
+        params![
+            workspace.0,
+            record.scope.caller.as_str(),
+            record.key.as_str(),
+            record.id.as_u128().to_be_bytes(),
+            record.fingerprint.as_bytes(),
+            millis(record.first_seen_at),
+            RequestStatus::Answered.code(),
+            millis(*at),
+            millis(*expires_at),
+            millis(*free_at),
+            record.summary.method,
+            record.summary.path,
+            outline(record)?,
+        ],
+        |row| row.get(0).map(RequestRowId),
+    )?;
+    insert_answer(session, number, answer)
+}
+
+fn outline(record: &RequestRecord) -> Result<String, Fault> {
+    serde_json::to_string(&record.summary.outline)
+        .map_err(|error| Fault::Refused(format!("an outline cannot be kept: {error}")))
+}
+
 /// Writes the answer of a request.
 pub(crate) fn answer_request(
     session: &Session<'_, '_>,
@@ -127,8 +165,6 @@ pub(crate) fn answer_request(
     let RequestState::Answered { answer, at, expires_at, free_at } = state else {
         return Err(Fault::Broken("a request was to be answered without an answer".into()));
     };
-    let headers = serde_json::to_string(&answer.headers)
-        .map_err(|error| Fault::Refused(format!("headers cannot be kept: {error}")))?;
     session.prepare(include_str!("../sql/answer_request.sql"))?.execute(params![
         number.0,
         RequestStatus::Answered.code(),
@@ -136,6 +172,16 @@ pub(crate) fn answer_request(
         millis(*expires_at),
         millis(*free_at),
     ])?;
+    insert_answer(session, number, answer)
+}
+
+fn insert_answer(
+    session: &Session<'_, '_>,
+    number: RequestRowId,
+    answer: &StoredAnswer,
+) -> Result<(), Fault> {
+    let headers = serde_json::to_string(&answer.headers)
+        .map_err(|error| Fault::Refused(format!("headers cannot be kept: {error}")))?;
     session.prepare(include_str!("../sql/insert_answer.sql"))?.execute(params![
         number.0,
         answer.status,

@@ -18,9 +18,7 @@ impl Verb for NewRun {
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<StartOutcome, Fault> {
         let facts = &*self.facts;
-        if facts.key.is_some() != facts.fingerprint.is_some() {
-            return Err(Fault::Refused("a key and its fingerprint come together".into()));
-        }
+        check_key(facts)?;
         if let Some(head) = find_own(session, facts)? {
             return Ok(StartOutcome::Created(head));
         }
@@ -46,6 +44,21 @@ pub(crate) fn find_own(session: &mut Session<'_, '_>, facts: &RunFacts) -> Resul
         (None, _) => Ok(None),
         (Some(taken), Some(own)) if taken == own => session.find_head(own, facts.id),
         (Some(_), _) => Err(Fault::Refused(format!("{} names a run of another workspace", facts.id))),
+    }
+}
+
+/// Returns true if the id, the key and the subject of a new run are free.
+pub(crate) fn may_start(session: &mut Session<'_, '_>, facts: &RunFacts) -> Result<bool, Fault> {
+    check_key(facts)?;
+    Ok(find_own(session, facts)?.is_none()
+        && same_key(session, facts)?.is_none()
+        && subject_holder(session, facts)?.is_none())
+}
+
+fn check_key(facts: &RunFacts) -> Result<(), Fault> {
+    match facts.key.is_some() == facts.fingerprint.is_some() {
+        true => Ok(()),
+        false => Err(Fault::Refused("a key and its fingerprint come together".into())),
     }
 }
 

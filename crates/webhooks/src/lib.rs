@@ -22,5 +22,5 @@ pub use reply::{Reply, Verdict, judge};
 pub use schedule::{SCHEDULE, wait_after};
 pub use scheme::{Algorithm, Encoding, HmacScheme, Scheme};
 pub use secret::{BadSecret, NoRandomness, SigningSecret};
-pub use sign::{SignedHeaders, Unsignable, sign};
+pub use sign::{SignedHeaders, Unsignable, sign, sign_any};
 pub use verify::{BadSecrets, Verifier};

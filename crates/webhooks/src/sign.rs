@@ -47,13 +47,23 @@ pub fn sign(
     now: SystemTime,
     body: &[u8],
 ) -> Result<SignedHeaders, Unsignable> {
+    if body.len() > MAX_SENT_BYTES {
+        return Err(Unsignable::TooLarge);
+    }
+    sign_any(secrets, id, now, body)
+}
+
+/// Like [`sign`], for a body of any size: for receivers that agreed to take larger ones.
+pub fn sign_any(
+    secrets: &[SigningSecret],
+    id: &MessageId,
+    now: SystemTime,
+    body: &[u8],
+) -> Result<SignedHeaders, Unsignable> {
     match secrets.len() {
         0 => return Err(Unsignable::NoSecret),
         1..=MAX_SECRETS => {}
         _ => return Err(Unsignable::TooManySecrets),
-    }
-    if body.len() > MAX_SENT_BYTES {
-        return Err(Unsignable::TooLarge);
     }
     let timestamp = now.duration_since(UNIX_EPOCH).map_err(|_| Unsignable::Clock)?.as_secs();
     let before_body = format!("{id}.{timestamp}.");

@@ -162,6 +162,9 @@ struct WireItem {
     name: Option<String>,
     retry: Option<WireRetry>,
     timeout: Option<DurationText>,
+    /// The seed's spelling of `timeout` of a promise.
+    #[serde(alias = "timeout_ms")]
+    timeout_ms: Option<u64>,
     claimed: bool,
     probe: bool,
     probe_timeout: Option<DurationText>,
@@ -171,7 +174,9 @@ struct WireItem {
     non_idempotent: bool,
     compensate: bool,
     compensate_retry: Option<WireRetry>,
+    #[serde(alias = "idempotency_key")]
     idempotency_key: Option<String>,
+    #[serde(alias = "idempotency_key_ttl_seconds")]
     idempotency_key_ttl_seconds: Option<u64>,
     id: Option<String>,
     #[serde(rename = "as")]
@@ -405,7 +410,12 @@ impl WireItem {
                 name: self.name.ok_or_else(|| needs("name"))?,
                 key: self.idempotency_key,
                 key_ttl: self.idempotency_key_ttl_seconds.map(Duration::from_secs),
-                timeout: span(self.timeout),
+                timeout: match (self.timeout, self.timeout_ms) {
+                    (Some(_), Some(_)) => {
+                        return Err("a promise has `timeout` or `timeoutMs`, not both".into());
+                    }
+                    (timeout, millis) => span(timeout).or(millis.map(Duration::from_millis)),
+                },
             },
             WireOperation::AwaitPromise => RequestedOperation::AwaitPromise {
                 id: self.id.ok_or_else(|| needs("id"))?,
@@ -498,6 +508,22 @@ mod tests {
         }
     }
 
+    /// S4.16
+    #[test]
+    fn a_promise_may_be_spelled_as_in_the_seed() {
+        for text in [
+            r#"{"op":1,"do":"promise","name":"payment","timeoutMs":60000,"idempotencyKey":"stripe:ch_1","idempotencyKeyTtlSeconds":9}"#,
+            r#"{"op":1,"do":"promise","name":"payment","timeout_ms":60000,"idempotency_key":"stripe:ch_1","idempotency_key_ttl_seconds":9}"#,
+            r#"{"op":1,"do":"promise","name":"payment","timeout":"60s","idempotencyKey":"stripe:ch_1","idempotencyKeyTtlSeconds":9}"#,
+        ] {
+            let items = read(&format!("[{text}]")).unwrap();
+            let [Item::Asks(asked)] = &items[..] else { panic!("{items:?}") };
+            let RequestedOperation::Promise { name, key, key_ttl, timeout } = &asked.what else { panic!("{asked:?}") };
+            assert_eq!((name.as_str(), key.as_deref()), ("payment", Some("stripe:ch_1")));
+            assert_eq!((*timeout, *key_ttl), (Some(Duration::from_secs(60)), Some(Duration::from_secs(9))));
+        }
+    }
+
     #[test]
     fn what_makes_no_sense_is_refused_with_its_place() {
         for bad in [
@@ -506,6 +532,8 @@ mod tests {
             r#"{"op":1,"do":"fly"}"#,
             r#"{"op":1,"do":"step"}"#,
             r#"{"op":1,"do":"step","name":"a","claim":true}"#,
+            r#"{"op":1,"do":"promise","name":"p","timeout":"1s","timeoutMs":1000}"#,
+            r#"{"op":1,"do":"promise","name":"p","timeoutMs":-1}"#,
             r#"{"op":1,"do":"sleep"}"#,
             r#"{"op":1,"do":"sleep","for":"1s","until":"2026-11-18T20:00:00Z"}"#,
             r#"{"op":1,"took":1}"#,

@@ -14,10 +14,12 @@ mod mailbox;
 mod messages;
 mod open_operations;
 mod operations;
+mod push;
 mod remote_workflow;
 mod session;
 mod workers;
 
 pub use calls::RemoteTask;
 pub use commit::Answer;
+pub use push::{PushFunction, PushTarget, Pushed, keep_pushing};
 pub use workers::{KnownName, Workers};

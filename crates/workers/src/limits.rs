@@ -50,3 +50,19 @@ pub const SESSION_CHECK_EVERY: Duration = Duration::from_secs(1);
 pub const BATCH_WITHIN: Duration = Duration::from_secs(300);
 /// Most attempts of one session whose outcome may still come late.
 pub const MAX_LATE_ATTEMPTS: usize = 10_000;
+/// Most bytes of earlier exchanges that a request to a push worker carries. Beyond it the function is forgotten and replayed.
+pub const MAX_PUSHED_TURN_BYTES: usize = 512 * 1024;
+/// Most activations of a push worker that are kept while they wait. Beyond it the oldest is forgotten and replayed.
+pub const MAX_PUSHED_ACTIVATIONS: usize = 1_000;
+/// Most bytes of the body of one request to a push worker.
+pub const MAX_PUSHED_BYTES: usize = 8 * 1024 * 1024;
+/// How far the clock of a push worker may be behind.
+pub const PUSH_CLOCK_MARGIN: Duration = Duration::from_secs(2);
+/// Shortest hold that work is pushed with. With less, the next answer of the session is awaited.
+pub const MIN_PUSH_HOLD: Duration = Duration::from_secs(3);
+/// Wait after the first failed request to a push worker. It doubles with each one in a row.
+pub const FIRST_PUSH_PAUSE: Duration = Duration::from_millis(250);
+/// Longest wait after failed requests to a push worker.
+pub const MAX_PUSH_PAUSE: Duration = Duration::from_secs(60);
+/// Failed requests in a row after which a push worker gets no new work but one at a time.
+pub const PUSH_FAILURES_TO_REST: u32 = 5;

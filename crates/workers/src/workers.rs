@@ -7,7 +7,7 @@ use std::time::Duration;
 use hapax_api as api;
 use hapax_api::{Code, Problem, RawJson};
 use hapax_engine::model::{Name, WorkflowRef, WorkspaceId};
-use hapax_engine::runtime::WorkflowOptions;
+use hapax_engine::runtime::{LoopReporter, WorkflowOptions};
 use hapax_engine::{Ctx, Engine, Error, Failure};
 
 use crate::limits::{
@@ -60,7 +60,9 @@ impl Workers {
             state: Mutex::default(),
             this: this.clone(),
         });
-        tokio::spawn(keep_watching(Arc::downgrade(&workers)));
+        let this = Arc::downgrade(&workers);
+        let watch = move |reporter| keep_watching(this.clone(), reporter);
+        workers.engine.background_loops().spawn("worker sessions", watch);
         workers
     }
 
@@ -385,7 +387,7 @@ fn check(asked: &api::OpenWorkerSession) -> Result<HashSet<WorkflowRef>, Problem
 }
 
 /// Ends silent sessions, for as long as there are workers.
-async fn keep_watching(workers: Weak<Workers>) {
+async fn keep_watching(workers: Weak<Workers>, reporter: LoopReporter) {
     loop {
         let Some((clock, every)) = workers.upgrade().map(|workers| {
             let every = SESSION_CHECK_EVERY.min(workers.lease_for / 10);
@@ -396,5 +398,6 @@ async fn keep_watching(workers: Weak<Workers>) {
         clock.sleep(every).await;
         let Some(workers) = workers.upgrade() else { return };
         workers.end_silent();
+        reporter.pass();
     }
 }

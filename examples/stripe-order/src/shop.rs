@@ -69,6 +69,8 @@ impl Shop {
             outgoing: Outgoing::new(Rules::default())?.into(),
             requests_per_second: None,
             max_definitions: hapax_server::limits::MAX_DEFINITIONS,
+            people: None,
+            longest_credential_life: None,
             console: true,
             max_definitions_per_workspace: hapax_server::limits::MAX_DEFINITIONS_PER_WORKSPACE,
             sealing_keys: Vec::new(),
@@ -76,7 +78,7 @@ impl Shop {
             entity_tables: Default::default(),
         };
         let services = HostServices::new().secrets(Arc::new(Safe));
-        let server = Server::launch((*hapax).clone(), services, options).await?;
+        let server = Server::launch(hapax.engine()?.clone(), services, options).await?;
         let admin = admin_key(&server).await?;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -96,7 +98,7 @@ impl Shop {
 
     /// Takes orders, all at once, and waits for them; answers how many completed.
     pub(crate) async fn process_orders(&self, count: usize) -> Result<usize> {
-        let engine = self.hapax.workspace(WorkspaceId::new(WORKSPACE)?);
+        let engine = self.hapax.engine()?.workspace(WorkspaceId::new(WORKSPACE)?);
         let orders = (0..count).map(|number| {
             let engine = &engine;
             async move {
@@ -156,6 +158,6 @@ async fn admin_key(server: &Server) -> Result<String> {
     let workspace = WorkspaceId::new(WORKSPACE)?;
     let by = Actor::new("example", Rank::Manager);
     server.directory().ensure_workspace(&workspace, None, by.clone()).await?;
-    let new = NewCredential { name: "example".into(), role: Role::Admin, requester: None, lives_for: None };
+    let new = NewCredential::new("example", Role::Admin);
     Ok(server.directory().create_credential(&workspace, new, by).await?.1.reveal().to_owned())
 }

@@ -11,11 +11,12 @@ use utoipa::ToSchema;
 use super::sending::Ask;
 use super::{Client, ClientError, RequestOptions};
 use crate::{
-    AddNote, AnswerApproval, CancelRun, ChangeDefinition, CreateCredential, CreateRun, CreateRunBatch,
-    CreateWorkspace, CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health,
-    IdempotencyPolicy, IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, Readiness,
-    ReleaseKey, ResolveDoubt, ResolvedDoubt, RetryPlan, RetryRun, RevokeCredential, RotateCredential, Run,
-    RunDetail, RunEvent, RunResult, RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
+    AddNote, AnswerApproval, CancelRun, ChangeDefinition, ConfirmRuling, CreateCredential, CreateRun,
+    CreateRunBatch, CreateWorkspace, CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary,
+    Doubt, Health, IdempotencyPolicy, IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page,
+    ProposedRuling, Readiness, ReleaseKey, ResolveDoubt, ResolvedDoubt, RetryPlan, RetryRun, RevealRun,
+    RevokeCredential, RotateCredential, Run, RunDetail, RunEvent, RunResult, RunStatus, SendSignal,
+    SentSignal, SteerRun, Workspace,
 };
 
 /// Characters that a path segment or a query may hold unencoded.
@@ -335,6 +336,16 @@ impl Client {
         self.page("/api/v1/doubts".into(), paging, &[]).await
     }
 
+    /// Shows a run with the fields that are masked otherwise. The audit log has it.
+    pub async fn reveal_run(
+        &self,
+        run: &str,
+        asked: &RevealRun,
+        options: RequestOptions,
+    ) -> Result<RunDetail, ClientError> {
+        self.call(Ask::change(run_path(run, "/reveal")?, asked, options)?).await
+    }
+
     /// Decides an effect in doubt.
     pub async fn resolve_doubt(
         &self,
@@ -344,6 +355,30 @@ impl Client {
         options: RequestOptions,
     ) -> Result<ResolvedDoubt, ClientError> {
         let path = format!("/api/v1/doubts/{}/{}/resolve", segment(run)?, segment(step)?);
+        self.call(Ask::change(path, asked, options)?).await
+    }
+
+    /// Proposes a decision about an effect in doubt, for somebody else to confirm.
+    pub async fn propose_ruling(
+        &self,
+        run: &str,
+        step: &str,
+        asked: &ResolveDoubt,
+        options: RequestOptions,
+    ) -> Result<ProposedRuling, ClientError> {
+        let path = format!("/api/v1/doubts/{}/{}/propose", segment(run)?, segment(step)?);
+        self.call(Ask::change(path, asked, options)?).await
+    }
+
+    /// Confirms what somebody else proposed.
+    pub async fn confirm_ruling(
+        &self,
+        run: &str,
+        step: &str,
+        asked: &ConfirmRuling,
+        options: RequestOptions,
+    ) -> Result<ResolvedDoubt, ClientError> {
+        let path = format!("/api/v1/doubts/{}/{}/confirm", segment(run)?, segment(step)?);
         self.call(Ask::change(path, asked, options)?).await
     }
 }

@@ -1,11 +1,11 @@
 //! Sessions of workers, one method per route.
 
-use super::routes::{Paging, segment};
+use super::routes::{Paging, segment, with_query};
 use super::sending::Ask;
-use super::{Client, ClientError};
+use super::{Client, ClientError, RequestOptions};
 use crate::{
-    CommitWorkerSession, OpenWorkerSession, OpenedWorkerSession, Page, PollWorkerSession, WorkerMessages,
-    WorkerSession,
+    CommitWorkerSession, OpenWorkerSession, OpenedWorkerSession, Page, PollWorkerSession, WorkerLogPage,
+    WorkerMessages, WorkerSession,
 };
 
 impl Client {
@@ -38,6 +38,25 @@ impl Client {
         asked: &CommitWorkerSession,
     ) -> Result<WorkerMessages, ClientError> {
         self.call(Ask::change_once(path(session, "commit")?, asked)?).await
+    }
+
+    /// Records of a run, behind the first `after`.
+    pub async fn read_worker_log(
+        &self,
+        session: &str,
+        run: &str,
+        activation: &str,
+        after: usize,
+    ) -> Result<WorkerLogPage, ClientError> {
+        let path = path(session, &format!("runs/{}/log", segment(run)?))?;
+        let query = [("activation", activation.to_owned()), ("after", after.to_string())];
+        self.call(Ask::read(with_query(path, &query))).await
+    }
+
+    /// Ends a session. Its work is free at once.
+    pub async fn close_worker_session(&self, session: &str) -> Result<WorkerSession, ClientError> {
+        let path = format!("/api/v1/worker-sessions/{}", segment(session)?);
+        self.call(Ask::delete(path, RequestOptions::default())?).await
     }
 }
 

@@ -89,6 +89,12 @@ struct CreateOptions {
     /// Time after which the key expires, such as 90d [default: never].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     expires_in: Option<Duration>,
+    /// Networks that the key may be used from, such as 10.8.0.0/16; separated by commas [default: any].
+    #[arg(long, value_name = "NETWORKS", value_delimiter = ',')]
+    networks: Vec<String>,
+    /// Keep inputs, outputs and other payloads from the key.
+    #[arg(long)]
+    hide_payloads: bool,
     /// Workspace of the key, given by an admin of the installation [default: your own].
     #[arg(long, value_name = "ID", value_parser = word)]
     workspace: Option<String>,
@@ -137,9 +143,19 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             let found = server.connect()?.get_credential(&id).await?;
             shape.show(&found, || table(std::slice::from_ref(&found)))
         }
-        Command::Create(CreateOptions { name, role, requester, expires_in, workspace, shape }) => {
-            let expires_in = expires_in.map(Into::into);
-            let asked = CreateCredential { name, role, requester, expires_in };
+        Command::Create(options) => {
+            let CreateOptions {
+                name,
+                role,
+                requester,
+                expires_in,
+                networks,
+                hide_payloads,
+                workspace,
+                shape,
+            } = options;
+            let (expires_in, hides_payloads) = (expires_in.map(Into::into), hide_payloads);
+            let asked = CreateCredential { name, role, requester, expires_in, networks, hides_payloads };
             show_once(&server.connect()?.create_credential(workspace.as_deref(), &asked).await?, &shape)
         }
         Command::Rotate(RotateOptions { id, overlap, shape }) => {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use hapax::model::RunStatus;
-use hapax::{Ctx, Engine, EngineOptions, Failure, RunHandle};
+use hapax::{Ctx, Engine, EngineOptions, EngineRunHandle as RunHandle, Failure};
 
 use super::histogram::{Histogram, median};
 use super::load::{KeySeries, Keys};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use hapax::model::{IdempotencyKey, PromiseRef};
-use hapax::{CreatePromiseOutcome, Ctx, Engine, EngineOptions, NewPromise, RunHandle};
+use hapax::{CreatePromiseOutcome, Ctx, Engine, EngineOptions, EngineRunHandle as RunHandle, NewPromise};
 use indicatif::ProgressBar;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;

@@ -60,7 +60,18 @@ async fn measure_served(
     local.register(WORKFLOW, take_steps)?;
     let key = served.authorization().trim_start_matches("Bearer ").to_owned();
     let mut workers = JoinSet::new();
+    let mut programs = Vec::new();
+    let is_bare = std::env::var_os("HAPAX_BENCH_BARE").is_some();
     for _ in 0..WORKERS {
+        if !is_bare {
+            let url = format!("http://{}", served.address());
+            let program =
+                hapax::Hapax::builder(&url).api_key(&key).concurrency(load.concurrency).open().await?;
+            program.register(WORKFLOW, take_steps)?;
+            program.ready().await?;
+            programs.push(program);
+            continue;
+        }
         let client = Client::new(&format!("http://{}", served.address()), &SecretString::from(key.clone()))?;
         let session = Worker::open(client, load.concurrency).await?;
         workers.spawn(session.work());

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
 use hapax::store::{ListRuns, RunView};
-use hapax::{Ctx, Error, Hapax, RunHandle, RunStatus};
+use hapax::{Ctx, Engine, EngineRunHandle as RunHandle, Error, Hapax, RunStatus};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::messages::{Audit, Report, Request};
@@ -30,7 +30,8 @@ pub(crate) struct WorkerOptions {
 
 /// Opens the database, goes on with what was cut off, and takes requests until there are no more.
 pub(crate) async fn work(options: WorkerOptions) -> Result<()> {
-    let hapax = Hapax::open(&format!("sqlite:{}", options.folder.join(DATABASE).display())).await?;
+    let hapax =
+        Hapax::open(&format!("sqlite:{}", options.folder.join(DATABASE).display())).await?.into_engine()?;
     let worker = Worker { hapax, watched: Arc::default() };
     // Nothing is driven before its workflow is registered: what is open now is what the crash left.
     let found = worker.list_runs().await?;
@@ -51,7 +52,7 @@ pub(crate) async fn work(options: WorkerOptions) -> Result<()> {
 
 #[derive(Clone)]
 struct Worker {
-    hapax: Hapax,
+    hapax: Engine,
     /// Orders whose end will be reported.
     watched: Arc<Mutex<HashSet<u32>>>,
 }

@@ -68,6 +68,9 @@ pub(crate) struct Options {
     /// A second person who agrees; on a server, the role of the API key decides.
     #[arg(long, value_name = "NAME", value_parser = not_blank, requires = "store")]
     seconded_by: Option<String>,
+    /// Only propose it: it counts once somebody else confirms it. For steps, on a server.
+    #[arg(long, conflicts_with = "store")]
+    propose: bool,
     #[command(flatten)]
     source: StoreOrServer,
     #[command(flatten)]
@@ -89,6 +92,9 @@ struct RecordedDecision {
 
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     options.check()?;
+    if options.propose {
+        return propose(&options, server).await;
+    }
     let store = options.source.store();
     if let Some(what) = options.irreversible() {
         let place = store.as_ref().map_or_else(|| server.name(), |store| Ok(store.shown()))?;
@@ -111,23 +117,33 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
     })
 }
 
+/// Records what the caller would decide, for somebody else to confirm.
+async fn propose(options: &Options, server: &ServerOptions) -> Result<()> {
+    let DoubtId::Step { run, step } = &options.id else {
+        return Err(Misused("only rulings on steps of runs are proposed and confirmed".into()).into());
+    };
+    let asked = options.request();
+    let client = server.connect()?;
+    let proposed =
+        client.propose_ruling(&run.to_string(), step.as_str(), &asked, options.key.options()).await?;
+    options.shape.show(&proposed, || {
+        format!(
+            "step {} of run {run}: proposed as {}; somebody else confirms it with hapax doubts confirm {run}/{} --proposal {} --seen {}\n",
+            plain(step.as_str()),
+            options.decision().as_str(),
+            plain(step.as_str()),
+            proposed.proposal_id,
+            options.seen,
+        )
+    })
+}
+
 async fn decide_on_server(options: &Options, server: &ServerOptions) -> Result<Option<hapax_api::Actor>> {
     let client = server.connect()?;
     let (reason, by) = (options.reason.clone(), options.by.clone());
     match &options.id {
         DoubtId::Step { run, step } => {
-            let request = ResolveDoubt {
-                resolution: match options.decision() {
-                    Decision::Happened => hapax_api::Resolution::Happened,
-                    Decision::Compensate => hapax_api::Resolution::Compensate,
-                    Decision::DidNotHappen => hapax_api::Resolution::DidNotHappen,
-                    Decision::Abandon => hapax_api::Resolution::Abandon,
-                },
-                output: options.result.clone(),
-                reason,
-                version: options.seen,
-                by,
-            };
+            let request = options.request();
             let resolved = client
                 .resolve_doubt(&run.to_string(), step.as_str(), &request, options.key.options())
                 .await?;
@@ -202,6 +218,22 @@ impl Decision {
 }
 
 impl Options {
+    /// The decision about a step, as the server takes it.
+    fn request(&self) -> ResolveDoubt {
+        ResolveDoubt {
+            resolution: match self.decision() {
+                Decision::Happened => hapax_api::Resolution::Happened,
+                Decision::Compensate => hapax_api::Resolution::Compensate,
+                Decision::DidNotHappen => hapax_api::Resolution::DidNotHappen,
+                Decision::Abandon => hapax_api::Resolution::Abandon,
+            },
+            output: self.result.clone(),
+            reason: self.reason.clone(),
+            version: self.seen,
+            by: self.by.clone(),
+        }
+    }
+
     fn decision(&self) -> Decision {
         match (self.happened, self.did_not_happen, self.compensate) {
             (true, _, _) => Decision::Happened,

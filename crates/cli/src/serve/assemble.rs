@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
-use hapax::{ActionAnswer, Hapax, StepCall};
+use hapax::{ActionAnswer, Engine, Hapax, StepCall};
 use hapax_documents::HostServices;
 use hapax_server::drain::Draining;
 use hapax_server::http_caller::GuardedCaller;
@@ -20,7 +20,7 @@ use crate::store_url::is_postgres;
 /// A server, and the engine under it, which lives as long as this does.
 pub(crate) struct Assembly {
     pub(crate) server: Server,
-    pub(crate) engine: Hapax,
+    pub(crate) engine: Engine,
     /// Can the store be away for a while and come back?
     pub(crate) store_comes_back: bool,
 }
@@ -33,7 +33,11 @@ pub(crate) async fn assemble(
     draining: Draining,
 ) -> Result<Assembly> {
     let outgoing = egress_policy(settings, store, own).await?;
-    let engine = Hapax::builder(store).options(settings.engine.clone()).open().await?;
+    let mut builder = Hapax::builder(store).options(settings.engine.clone());
+    if let Some(identity) = settings.identity {
+        builder = builder.identity(identity);
+    }
+    let engine = builder.open().await?.into_engine()?;
     let secrets = NamedSecrets::new(settings.secrets_dir.clone());
     let services = HostServices::new()
         .task("echo", |call| async move { Ok(call.input) })
@@ -47,7 +51,11 @@ pub(crate) async fn assemble(
         requests_per_second: settings.requests_per_second,
         max_definitions: settings.max_definitions,
         max_definitions_per_workspace: settings.max_definitions_per_workspace,
+        people: settings.people.clone(),
+        longest_credential_life: settings.longest_credential_life,
         console: settings.console,
+        settings: settings.shown(store),
+        action_origins: settings.action_origins.clone(),
         sealing_keys: settings.sealing_keys.clone(),
         modules: settings.modules.clone(),
         entity_tables: settings.entity_tables.clone(),
@@ -56,7 +64,7 @@ pub(crate) async fn assemble(
         "echo",
         |call: StepCall| async move { ActionAnswer::done(call.input::<Value>()?) },
     )?;
-    match Server::launch((*engine).clone(), services, options).await {
+    match Server::launch(engine.clone(), services, options).await {
         Ok(server) => Ok(Assembly { server, engine, store_comes_back: is_postgres(store) }),
         Err(error) => {
             // The caller may retry with another engine; this one must not drive any run until then.

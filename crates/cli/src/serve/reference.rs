@@ -55,6 +55,36 @@ fn render() -> String {
          Requests of documents and webhooks may go to public addresses, to the destinations in `allow` (for all workspaces), and\n\
          to the destinations in `workspace-allow` (for one workspace), such as `acme:10.8.0.0/16`. The addresses of the server\n\
          and of its database are always closed; the name of the database is resolved when the server starts.\n\n\
+         ## Identity providers\n\n\
+         People sign in to the console with OpenID Connect, and programs send tokens of the same providers to the API. The file\n\
+         in `identity-providers` says whom to trust. It is read when the server starts:\n\n\
+         ```toml\n\
+         # Address of the server as browsers reach it. Register it at the provider with /console/sign-in/callback after it.\n\
+         public-url = \"https://hapax.example.com\"\n\n\
+         [[provider]]\n\
+         name = \"corp\"                             # part of addresses\n\
+         label = \"Corp\"                            # text of the button\n\
+         issuer = \"https://login.example.com/realms/corp\"\n\
+         client-id = \"hapax\"\n\
+         client-secret-file = \"hapax-client-secret\" # beside this file; without it, PKCE alone\n\
+         audiences = [\"hapax-api\"]                # of access tokens; without any, tokens do not open the API\n\
+         scopes = [\"openid\", \"profile\", \"email\"] # the default\n\
+         name-claim = \"email\"                      # the default; name for the audit log\n\
+         role-claim = \"groups\"                     # the default; `realm_access.roles` leads into an object\n\n\
+         [[provider.rule]]                         # the first rule that fits decides\n\
+         value = \"hapax-leads\"\n\
+         workspace = \"acme\"\n\
+         role = \"manager\"\n\n\
+         [[provider.rule]]\n\
+         value = \"support\"\n\
+         workspace = \"acme\"\n\
+         role = \"operator\"\n\
+         requester = \"admin\"                       # for approvals and entity workflows that name people\n\
+         payloads = false                          # sees no inputs, outputs and other payloads\n\
+         ```\n\n\
+         Issuer and public address are https, except on this machine. Somebody whom no rule names is told so, and the audit log\n\
+         of the installation has the attempt. A person belongs to one workspace for each provider; for a second workspace, name\n\
+         the same issuer again with another client and another audience. [security.md](security.md#people) says what counts.\n\n\
          ## Secrets\n\n\
          A secret belongs to one workspace. `secret://bank-key` in a document of the workspace `acme` is looked up in this order:\n\n\
          1. the variable `HAPAX_SECRET_ACME__BANK_KEY`: workspace and name in capitals, joined by `__`, with `-` and `.` as `_`;\n\

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use hapax::EngineOptions;
 use hapax::model::{Name, TableRef, WorkspaceId};
+use hapax::{EngineOptions, NodeIdentity};
 use hapax_documents::Span;
 use hapax_outgoing::{Place, Rules};
 use hapax_server::body_budget::BodyBudget;
@@ -22,10 +22,10 @@ use hapax_server::limits::{
 use hapax_server::listen::ListenOptions;
 use hapax_server::proxies::Proxies;
 use hapax_server::sealing::SealingKey;
-use hapax_server::{EntityTables, ModuleOptions};
+use hapax_server::{ActionOrigins, EntityTables, ModuleOptions, PeopleOptions};
 use serde::Deserialize;
 
-use super::config_file;
+use super::{config_file, identity_providers};
 use crate::bounded_file;
 use crate::limits::MAX_SEALING_KEY_BYTES;
 
@@ -114,6 +114,9 @@ pub(crate) struct ServeOptions {
     /// How long a lease on a run, or the hold on a request under a key, lasts without renewal. Other nodes take over the work of a dead node after this time [default: 30s].
     #[arg(long, value_name = "SPAN", env = "HAPAX_LEASE")]
     pub(crate) lease: Option<String>,
+    /// File that identifies this node on PostgreSQL, on a local disk. When the node restarts, its lock proves that the earlier process is dead, and the runs of that process go on at once instead of when their leases end. Each node needs its own.
+    #[arg(long, value_name = "PATH", env = "HAPAX_IDENTITY_FILE")]
+    pub(crate) identity_file: Option<PathBuf>,
     /// How many runs to drive at once [default: 10000].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_ACTIVE")]
     pub(crate) max_active: Option<usize>,
@@ -141,9 +144,21 @@ pub(crate) struct ServeOptions {
     /// Most workflow definitions of one workspace, each version counted [default: 500].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_DEFINITIONS_PER_WORKSPACE")]
     pub(crate) max_definitions_per_workspace: Option<usize>,
+    /// File with the identity providers that people sign in with, and the rules that give them roles.
+    #[arg(long, value_name = "FILE", env = "HAPAX_IDENTITY_PROVIDERS")]
+    pub(crate) identity_providers: Option<PathBuf>,
+    /// Longest life of a new credential; every new one must then say when it ends. They may last for ever if absent.
+    #[arg(long, value_name = "SPAN", env = "HAPAX_CREDENTIAL_LIFETIME")]
+    pub(crate) credential_lifetime: Option<String>,
+    /// Have two people, one of them a manager, stand behind every ruling on a doubt of a run that cannot be taken back, even if a manager rules.
+    #[arg(long, env = "HAPAX_FOUR_EYES", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) four_eyes: Option<bool>,
     /// Serve the console, pages for people, beside the API [default: true].
     #[arg(long, env = "HAPAX_CONSOLE", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) console: Option<bool>,
+    /// Origins of pages of yours that may use action tokens, such as https://admin.example.com; separated by commas. None if absent.
+    #[arg(long, value_name = "ORIGINS", env = "HAPAX_ACTION_ORIGINS", value_delimiter = ',')]
+    pub(crate) action_origins: Option<Vec<String>>,
     /// Also serve Prometheus metrics on this address of this machine, without a key.
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_METRICS_LISTEN")]
     pub(crate) metrics_listen: Option<String>,
@@ -198,6 +213,9 @@ pub(crate) struct Settings {
     pub(crate) proxies: Proxies,
     pub(crate) rules: Rules,
     pub(crate) workspace_allow: BTreeMap<WorkspaceId, Vec<Place>>,
+    pub(crate) identity_file: Option<PathBuf>,
+    /// Taken from `identity_file` before the store is opened.
+    pub(crate) identity: Option<&'static NodeIdentity>,
     pub(crate) secrets_dir: Option<PathBuf>,
     pub(crate) sealing_keys: Vec<SealingKey>,
     pub(crate) keys: Policy,
@@ -210,7 +228,10 @@ pub(crate) struct Settings {
     pub(crate) requests_per_second: Option<NonZeroU32>,
     pub(crate) max_definitions: usize,
     pub(crate) max_definitions_per_workspace: usize,
+    pub(crate) people: Option<PeopleOptions>,
+    pub(crate) longest_credential_life: Option<Duration>,
     pub(crate) console: bool,
+    pub(crate) action_origins: ActionOrigins,
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) drain: Duration,
     pub(crate) key_file: Option<PathBuf>,
@@ -279,6 +300,7 @@ impl Settings {
         }
         let defaults = EngineOptions::default();
         let engine = EngineOptions {
+            four_eyes: said.four_eyes.or(file.four_eyes).unwrap_or(false),
             keep_runs_for: span("keep-runs", said.keep_runs.or(file.keep_runs))?,
             lease_for: span("lease", said.lease.or(file.lease))?.unwrap_or(defaults.lease_for),
             max_active: said.max_active.or(file.max_active).unwrap_or(defaults.max_active),
@@ -333,6 +355,8 @@ impl Settings {
                 &said.workspace_allow.or(file.workspace_allow).unwrap_or_default(),
             )?,
             secrets_dir: said.secrets_dir.or(file.secrets_dir),
+            identity_file: said.identity_file.or(file.identity_file),
+            identity: None,
             sealing_keys: sealing_keys(&said.sealing_key_file.or(file.sealing_key_file).unwrap_or_default())?,
             keys,
             modules: modules(&said.modules.or(file.modules).unwrap_or_default())?,
@@ -342,7 +366,18 @@ impl Settings {
             body_memory,
             requests_per_second: requests_per_second.flatten(),
             max_definitions: said.max_definitions.or(file.max_definitions).unwrap_or(MAX_DEFINITIONS),
+            people: said
+                .identity_providers
+                .or(file.identity_providers)
+                .as_deref()
+                .map(identity_providers::read)
+                .transpose()?,
+            longest_credential_life: span(
+                "credential-lifetime",
+                said.credential_lifetime.or(file.credential_lifetime),
+            )?,
             console: said.console.or(file.console).unwrap_or(true),
+            action_origins: action_origins(&said.action_origins.or(file.action_origins).unwrap_or_default())?,
             max_definitions_per_workspace: said
                 .max_definitions_per_workspace
                 .or(file.max_definitions_per_workspace)
@@ -352,6 +387,44 @@ impl Settings {
             key_file: said.key_file.or(file.key_file),
             is_dev: false,
         })
+    }
+
+    /// The settings for people, by the names that the configuration has. They hold no secrets: of the store, only its kind.
+    pub(crate) fn shown(&self, store: &str) -> Vec<(String, String)> {
+        let span = |span: Duration| hapax_api::DurationText(span).to_string();
+        let kind = store.split(':').next().unwrap_or_default();
+        let modules = self
+            .modules
+            .iter()
+            .map(|module| format!("{}:{}:{}", module.name, span(module.every), span(module.stale_after)));
+        let modules = modules.collect::<Vec<_>>().join(", ");
+        let or_none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
+        let rows = [
+            ("store", kind.to_owned()),
+            ("listen", self.listen.to_string()),
+            ("tls", if self.tls_cert.is_some() { "yes".to_owned() } else { "no".to_owned() }),
+            ("behind-proxy", self.behind_proxy.to_string()),
+            ("lease", span(self.engine.lease_for)),
+            ("max-active", self.engine.max_active.to_string()),
+            ("keep-runs", self.engine.keep_runs_for.map_or_else(|| "for ever".to_owned(), span)),
+            ("max-child-depth", self.engine.max_child_depth.to_string()),
+            ("max-descendants", self.engine.max_descendants.to_string()),
+            ("children-per-second", self.engine.children_per_second.to_string()),
+            ("key-retention", span(self.keys.keep_for)),
+            ("key-grace", span(self.keys.grace)),
+            ("modules", or_none(modules)),
+            ("max-definitions", self.max_definitions.to_string()),
+            ("max-definitions-per-workspace", self.max_definitions_per_workspace.to_string()),
+            ("body-memory", format!("{} MB", self.body_memory >> 20)),
+            (
+                "requests-per-second",
+                self.requests_per_second.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string()),
+            ),
+            ("metrics-listen", self.metrics_listen.map_or_else(|| "none".to_owned(), |at| at.to_string())),
+            ("action-origins", or_none(self.action_origins.to_string())),
+            ("drain", span(self.drain)),
+        ];
+        rows.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
     /// Rejects modules that would treat a living holder as gone: other nodes send heartbeats only
@@ -430,6 +503,16 @@ fn entity_tables(texts: &[String]) -> Result<EntityTables> {
         tables.allow(workspace, table.table);
     }
     Ok(tables)
+}
+
+fn action_origins(texts: &[String]) -> Result<ActionOrigins> {
+    let mut origins = ActionOrigins::default();
+    for text in texts {
+        origins = origins.with(text.trim()).with_context(|| {
+            format!("action-origins: {text:?} is not an origin as browsers write it, such as https://admin.example.com")
+        })?;
+    }
+    Ok(origins)
 }
 
 /// Places as people open them to one workspace: `acme:10.8.0.0/16`, `acme:billing.internal:8443`.

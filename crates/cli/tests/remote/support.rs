@@ -109,7 +109,11 @@ impl TestServer {
             outgoing: Outgoing::new(rules).unwrap().into(),
             requests_per_second: None,
             max_definitions: hapax_server::limits::MAX_DEFINITIONS,
+            people: None,
+            longest_credential_life: None,
             console: true,
+            settings: Vec::new(),
+            action_origins: Default::default(),
             max_definitions_per_workspace: hapax_server::limits::MAX_DEFINITIONS_PER_WORKSPACE,
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],
@@ -135,7 +139,7 @@ impl TestServer {
         let by = Actor::new("test", Rank::Manager);
         let directory = self.server.directory();
         directory.ensure_workspace(&workspace, None, by.clone()).await.unwrap();
-        let new = NewCredential { name: role.as_str().into(), role, requester: None, lives_for: None };
+        let new = NewCredential::new(role.as_str(), role);
         directory.create_credential(&workspace, new, by).await.unwrap().1.reveal().to_owned()
     }
 

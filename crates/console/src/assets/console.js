@@ -48,6 +48,8 @@ addEventListener("keydown", (event) => {
     if (link) link.click();
   }
 });
+// What was searched for before is replaced, not added to.
+document.querySelector(".search input")?.addEventListener("focus", (event) => event.target.select());
 // A click beside an open menu closes it.
 addEventListener("click", (event) => {
   for (const menu of document.querySelectorAll("details.who[open]")) if (!menu.contains(event.target)) menu.removeAttribute("open");

@@ -2,6 +2,7 @@
 
 mod audit;
 mod credentials;
+mod nodes;
 mod roles;
 mod server;
 mod workspaces;
@@ -26,6 +27,7 @@ pub(super) fn routes() -> Router<Arc<Console>> {
         .route("/console/admin/credentials", get(credentials::list).post(credentials::create))
         .route("/console/admin/credentials/{id}/rotate", post(credentials::rotate))
         .route("/console/admin/credentials/{id}/revoke", post(credentials::revoke))
+        .route("/console/admin/nodes", get(nodes::show))
         .route("/console/admin/roles", get(roles::show))
         .route("/console/admin/workspaces", get(workspaces::list).post(workspaces::create))
 }
@@ -33,6 +35,7 @@ pub(super) fn routes() -> Router<Arc<Console>> {
 /// Views of the administration. Each needs an operation.
 const VIEWS: &[(&str, &str, Op)] = &[
     ("Server", PATH, ops::SHOW_READINESS),
+    ("Nodes", "/console/admin/nodes", ops::LIST_LEASES),
     ("Audit log", "/console/admin/audit", ops::LIST_AUDIT),
     ("Credentials", "/console/admin/credentials", ops::LIST_CREDENTIALS),
     ("Roles", "/console/admin/roles", ops::SHOW_POLICY),

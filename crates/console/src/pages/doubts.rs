@@ -6,7 +6,10 @@ use axum::Router;
 use axum::extract::{Path, Query};
 use axum::response::Response;
 use axum::routing::{get, post};
-use hapax_api::{Doubt, JournalEntry, LedgerEntry, Operation, Page, Resolution, ResolveDoubt};
+use hapax_api::{
+    ConfirmRuling, Doubt, JournalEntry, JournalKind, LedgerEntry, Operation, Page, Resolution, ResolveDoubt,
+    Role,
+};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -24,6 +27,8 @@ pub(super) fn routes() -> Router<Arc<Console>> {
         .route(PATH, get(list))
         .route("/console/doubts/{run}/{step}", get(show))
         .route("/console/doubts/{run}/{step}/resolve", post(resolve))
+        .route("/console/doubts/{run}/{step}/propose", post(propose))
+        .route("/console/doubts/{run}/{step}/confirm", post(confirm))
 }
 
 /// The page of one doubt.
@@ -46,7 +51,7 @@ async fn list(mut visit: Visit, Query(PageQuery { cursor }): Query<PageQuery>) -
         vec![
             html! { a href=(path(&doubt.run_id, &doubt.step_id)) { b { (doubt.step_id) } } " of " (doubt.workflow) },
             ui::ago(&doubt.since, visit.now_ms),
-            html! { (doubt.failure.message) },
+            html! { (ui::sentence(&doubt.failure.message)) },
             html! { span.number { (doubt.attempts) } },
             ui::run_link(&doubt.run_id),
         ]
@@ -94,7 +99,7 @@ async fn show(visit: Visit, Path((run, step)): Path<(String, String)>) -> Result
             @if let Some(doubt) = &doubt { p.about { "It came into doubt " (ui::ago(&doubt.since, visit.now_ms)) ", in " (doubt.workflow) "." } }
         }
         @match &doubt {
-            Some(doubt) => { (facts_of(doubt, entry)) (rulings(&visit, doubt)) }
+            Some(doubt) => { (facts_of(doubt, entry)) (proposals(&visit, doubt, &known)) (rulings(&visit, doubt)) }
             None => { div.notice.good { p.sentence { "It is no longer in doubt." } p { "What was decided is below, and on " (ui::run_link(&run)) "." } } }
         }
         @if let Some(entry) = entry { section { h2 { "Every time it was entered" } (attempts(entry)) } }
@@ -122,7 +127,7 @@ async fn find(visit: &Visit, run: &str, step: &str) -> Result<Option<Doubt>, Fai
 fn facts_of(doubt: &Doubt, entry: Option<&LedgerEntry>) -> Markup {
     html! {
         div.notice.doubt {
-            p.sentence { (doubt.failure.message) }
+            p.sentence { (ui::sentence(&doubt.failure.message)) }
             p { "Ask the provider about " (ui::id(&doubt.effect_key)) ". That is the key the effect was sent under." }
             @if let Some(entry) = entry {
                 @if !entry.probes.is_empty() { p { "The provider was asked " (entry.probes.len()) " times; it said: " (entry.probes.join(", ").replace('_', " ")) "." } }
@@ -138,42 +143,99 @@ fn facts_of(doubt: &Doubt, entry: Option<&LedgerEntry>) -> Markup {
     }
 }
 
-/// Forms for the rulings, from harmless to grave.
+/// What others proposed, with what the second person will do.
+fn proposals(visit: &Visit, doubt: &Doubt, journal: &[JournalEntry]) -> Markup {
+    let is_open = |entry: &&JournalEntry| {
+        entry.what == JournalKind::RulingProposed && entry.version == Some(doubt.version)
+    };
+    let open: Vec<&JournalEntry> = journal.iter().filter(is_open).collect();
+    html! {
+        @if !open.is_empty() {
+            section #proposals {
+                h2 { "Proposed, and waiting for a second person" }
+                div.rulings { @for entry in open { (proposal(visit, doubt, entry)) } }
+            }
+        }
+    }
+}
+
+fn proposal(visit: &Visit, doubt: &Doubt, entry: &JournalEntry) -> Markup {
+    let (Some(resolution), Some(id), Some(by)) = (entry.resolution, &entry.proposal_id, &entry.actor) else {
+        return html! {};
+    };
+    let (_, label, effect, tone) = described(resolution);
+    let is_own = by.credential_id.as_deref() == Some(visit.session.credential.as_str());
+    let is_manager = |role: Role| matches!(role, Role::Manager | Role::Admin);
+    let has_manager = resolution == Resolution::Happened || is_manager(by.role) || visit.is_manager();
+    let action = format!("{}/confirm", path(&doubt.run_id, &doubt.step_id));
+    html! {
+        div.ruling {
+            p { b { (label) } " · first: " (ui::actor(by)) ", " (ui::ago(&entry.at, visit.now_ms)) }
+            @if let Some(reason) = &entry.reason { blockquote { (reason) } }
+            @if let Some(output) = &entry.result { (ui::json(output.text())) }
+            @if !visit.may(&ops::CONFIRM_RULING) {
+                (form::disabled("Confirm", html! { "Your role may look, and not decide." }))
+            } @else if is_own {
+                (form::disabled("Confirm", html! { "You proposed this. Somebody else must look for themselves and confirm it." }))
+            } @else if !has_manager {
+                (form::disabled("Confirm", html! { "It cannot be taken back, so one of the two people is a manager." }))
+            } @else {
+                (form::disclosed("Confirm…", tone, form::form(visit, &action, None, html! {
+                    input type="hidden" name="proposal" value=(id);
+                    input type="hidden" name="seen" value=(doubt.version);
+                    p { "You are the second person. " (effect) }
+                    (form::area("reason", "What did you check yourself?", "", Some("Kept in the audit log, under your name."), true))
+                    (form::submit(&format!("Confirm: {label}"), tone))
+                })))
+            }
+        }
+    }
+}
+
+/// A ruling in words: its label, and what it does.
+fn described(resolution: Resolution) -> (Resolution, &'static str, &'static str, Tone) {
+    let found = RULINGS.into_iter().find(|(of, ..)| *of == resolution);
+    found.expect("every ruling is described")
+}
+
+/// Rulings, from harmless to grave.
+const RULINGS: [(Resolution, &str, &str, Tone); 4] = [
+    (
+        Resolution::Happened,
+        "It happened",
+        "The run goes on with the output you give. Nothing is sent again.",
+        Tone::Primary,
+    ),
+    (
+        Resolution::DidNotHappen,
+        "It did not happen",
+        "The step is run, so the effect is sent now. If it did happen after all, it happens twice.",
+        Tone::Danger,
+    ),
+    (
+        Resolution::Compensate,
+        "It is undone",
+        "You, or the provider, took it back. The run goes on with the output you give.",
+        Tone::Danger,
+    ),
+    (
+        Resolution::Abandon,
+        "Nobody will ever know",
+        "The step counts as failed, and the run goes on as its workflow says.",
+        Tone::Danger,
+    ),
+];
+
+/// Forms for the rulings.
 fn rulings(visit: &Visit, doubt: &Doubt) -> Markup {
     if !visit.may(&ops::RESOLVE_DOUBT) {
         return form::disabled("Decide", html! { "Your role may look, and not decide." });
     }
-    let all = [
-        (
-            Resolution::Happened,
-            "It happened",
-            "The run goes on with the output you give. Nothing is sent again.",
-            Tone::Primary,
-        ),
-        (
-            Resolution::DidNotHappen,
-            "It did not happen",
-            "The step is run, so the effect is sent now. If it did happen after all, it happens twice.",
-            Tone::Danger,
-        ),
-        (
-            Resolution::Compensate,
-            "It is undone",
-            "You, or the provider, took it back. The run goes on with the output you give.",
-            Tone::Danger,
-        ),
-        (
-            Resolution::Abandon,
-            "Nobody will ever know",
-            "The step counts as failed, and the run goes on as its workflow says.",
-            Tone::Danger,
-        ),
-    ];
     html! {
         section {
             h2 { "Decide" }
             div.rulings {
-                @for (resolution, label, effect, tone) in all {
+                @for (resolution, label, effect, tone) in RULINGS {
                     @if doubt.resolutions.contains(&resolution) { (ruling(visit, doubt, resolution, label, effect, tone)) }
                 }
             }
@@ -189,10 +251,8 @@ fn ruling(
     effect: &str,
     tone: Tone,
 ) -> Markup {
-    if resolution != Resolution::Happened && !visit.is_manager() {
-        let why = html! { (effect) " It cannot be taken back, so it takes a manager. Leave a note on the run with what you found." };
-        return form::disabled(label, why);
-    }
+    // Somebody else must agree with what cannot be taken back: a manager, or anybody where two people always decide.
+    let takes_two = resolution != Resolution::Happened && (doubt.takes_two_people || !visit.is_manager());
     let needs_output = matches!(resolution, Resolution::Happened | Resolution::Compensate);
     let word = text::spelled(&resolution).replace(' ', "_");
     let fields = html! {
@@ -201,31 +261,63 @@ fn ruling(
         p { (effect) }
         @if needs_output { (form::area("output", "Output", "", Some("One JSON value: what the effect gave."), true)) }
         (form::area("reason", "How do you know?", "", Some("Kept in the audit log, under your name."), true))
-        (form::submit(label, tone))
+        @if takes_two { p.hint { "Nothing happens until a second person confirms it. One of the two is a manager." } }
+        (form::submit(&if takes_two { format!("Propose: {label}") } else { label.to_owned() }, tone))
     };
-    let action = format!("{}/resolve", path(&doubt.run_id, &doubt.step_id));
-    html! { div.ruling { (form::disclosed(&format!("{label}…"), tone, form::form(visit, &action, None, fields))) p.hint { (effect) } } }
+    let what = if takes_two { "propose" } else { "resolve" };
+    let action = format!("{}/{what}", path(&doubt.run_id, &doubt.step_id));
+    let opens = if takes_two { format!("Propose: {label}…") } else { format!("{label}…") };
+    html! { div.ruling { (form::disclosed(&opens, tone, form::form(visit, &action, None, fields))) p.hint { (effect) } } }
 }
 
 async fn resolve(
     Path((run, step)): Path<(String, String)>,
     mut form: Submitted,
 ) -> Result<Response, Failure> {
-    let path = path(&run, &step);
-    form.leads_back_to(&path);
+    let asked = asked(&mut form, &run, &step)?;
+    form.send(&ops::RESOLVE_DOUBT, &[&run, &step], &asked).await?;
+    Ok(form.done(&ui::run_path(&run), &format!("Decided: {} {}.", step, text::spelled(&asked.resolution))))
+}
+
+async fn propose(
+    Path((run, step)): Path<(String, String)>,
+    mut form: Submitted,
+) -> Result<Response, Failure> {
+    let asked = asked(&mut form, &run, &step)?;
+    form.send(&ops::PROPOSE_RULING, &[&run, &step], &asked).await?;
+    let told =
+        format!("Proposed: {}. A second person confirms it on this page.", text::spelled(&asked.resolution));
+    Ok(form.done(&path(&run, &step), &told))
+}
+
+async fn confirm(
+    Path((run, step)): Path<(String, String)>,
+    mut form: Submitted,
+) -> Result<Response, Failure> {
+    form.leads_back_to(&path(&run, &step));
+    let asked = ConfirmRuling {
+        proposal_id: form.text("proposal").into(),
+        reason: form.text("reason").into(),
+        version: form.number("seen")?,
+    };
+    form.send(&ops::CONFIRM_RULING, &[&run, &step], &asked).await?;
+    Ok(form.done(&ui::run_path(&run), &format!("Confirmed. Two people decided about {step}.")))
+}
+
+/// The ruling that a form asks for.
+fn asked(form: &mut Submitted, run: &str, step: &str) -> Result<ResolveDoubt, Failure> {
+    form.leads_back_to(&path(run, step));
     let resolution = match form.text("resolution") {
         "happened" => Resolution::Happened,
         "did_not_happen" => Resolution::DidNotHappen,
         "compensate" => Resolution::Compensate,
         _ => Resolution::Abandon,
     };
-    let asked = ResolveDoubt {
+    Ok(ResolveDoubt {
         resolution,
         output: form.json("output")?,
         reason: form.text("reason").into(),
         version: form.number("seen")?,
         by: None,
-    };
-    form.send(&ops::RESOLVE_DOUBT, &[&run, &step], &asked).await?;
-    Ok(form.done(&ui::run_path(&run), &format!("Decided: {} {}.", step, text::spelled(&resolution))))
+    })
 }

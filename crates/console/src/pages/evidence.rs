@@ -1,6 +1,7 @@
 //! Evidence: what happened twice, what may have, and what that is computed from.
 
 mod export;
+mod history;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -113,6 +114,7 @@ async fn show(visit: Visit, Query(PageQuery { cursor }): Query<PageQuery>) -> Re
             (verdict("May have happened twice", sums.perhaps_twice, "doubt", "/console/ledger?only=perhaps", "Effects that may have happened beyond the first time."))
         }
         (basis(&sums, &entries, !cursor.is_empty(), next.as_deref()))
+        (history::over_time(&entries))
         section {
             h2 { "Open questions" }
             div.tiles {
@@ -125,9 +127,9 @@ async fn show(visit: Visit, Query(PageQuery { cursor }): Query<PageQuery>) -> Re
             h2 { "How it was kept" }
             div.tiles {
                 (tile("Attempts beyond the first", &sums.attempts.saturating_sub(sums.effects).to_string(), Some("/console/ledger?only=entered"), html! { "Retries and takeovers." }))
-                (tile("Late outcomes refused", &sums.refused.to_string(), None, html! { "By a fence: their worker no longer held the run." }))
-                (tile("Questions to providers", &sums.probes.to_string(), None, html! { "By probes." }))
-                (tile("Decisions by people", &sums.rulings.to_string(), Some("/console/admin/audit?action=resolved"), html! { "About doubts." }))
+                (tile("Late outcomes refused", &sums.refused.to_string(), Some("/console/ledger?only=refused"), html! { "By a fence: their worker no longer held the run." }))
+                (tile("Questions to providers", &sums.probes.to_string(), Some("/console/ledger?only=probed"), html! { "By probes." }))
+                (tile("Decisions by people", &sums.rulings.to_string(), Some("/console/ledger?only=ruled"), html! { "About effects." }))
                 (tile("Idempotent", &sums.by_class[0].to_string(), Some("/console/ledger?class=idempotent"), html! { "The provider honours the key." }))
                 (tile("Claimed", &sums.by_class[1].to_string(), Some("/console/ledger?class=claimed"), html! { "A claim is committed first." }))
                 (tile("Transactional", &sums.by_class[2].to_string(), Some("/console/ledger?class=transactional"), html! { "Commits with its record." }))
@@ -190,7 +192,7 @@ fn oldest(visit: &Visit, since: Option<&str>) -> Markup {
     html! { @if let Some(since) = since { "Oldest: " (ui::ago(since, visit.now_ms)) "." } @else { "None." } }
 }
 
-fn tile(name: &str, number: &str, path: Option<&str>, about: Markup) -> Markup {
+pub(super) fn tile(name: &str, number: &str, path: Option<&str>, about: Markup) -> Markup {
     let inner = html! { span.name { (name) } span.figure { (number) } span.about { (about) } };
     html! { @match path { Some(path) => { a.tile href=(path) { (inner) } }, None => { div.tile { (inner) } } } }
 }

@@ -16,8 +16,9 @@ use serde::Deserialize;
 use crate::Console;
 use crate::failure::Failure;
 use crate::form::{self, Submitted, Tone};
+use crate::limits::MAX_DIFFERENCES;
 use crate::visit::Visit;
-use crate::{ops, text, ui};
+use crate::{json_diff, ops, text, ui};
 
 const PATH: &str = "/console/keys";
 
@@ -25,6 +26,7 @@ pub(super) fn routes() -> Router<Arc<Console>> {
     Router::new()
         .route(PATH, get(look_up))
         .route("/console/keys/{scope}/{key}", get(show))
+        .route("/console/keys/{scope}/{key}/compare", post(compare))
         .route("/console/keys/{scope}/{key}/release", post(release))
 }
 
@@ -46,6 +48,7 @@ async fn look_up(visit: Visit, Query(asked): Query<KeyQuery>) -> Result<Response
     let key = asked.key.trim();
     let credentials = credentials(&visit).await?;
     let found = if key.is_empty() { Vec::new() } else { find(&visit, key, &credentials).await? };
+    let history = if key.is_empty() { Vec::new() } else { history_of_any(&visit, key).await? };
     let policy: Option<IdempotencyPolicy> = visit.find(&ops::SHOW_POLICY, &[]).await?;
     let rows = found.iter().map(|record| {
         let credential = record.credential_id.as_deref().unwrap_or_default();
@@ -69,6 +72,7 @@ async fn look_up(visit: Visit, Query(asked): Query<KeyQuery>) -> Result<Response
         }
         @if !key.is_empty() {
             (ui::table(&["Kind", "Status", "Stands for", "First seen", "Replays", "Conflicts"], rows.collect(), "Nothing in this workspace has this key: it was never used, it was released, or it has expired and was cleared away."))
+            @if !history.is_empty() { section { h2 { "What people did with it" } (ui::journal(&history, "")) } }
             @if credentials.is_none() { p.hint { "Keys of requests belong to one credential. Only those of yours were looked for." } }
         }
         @if let Some(policy) = &policy { (rules(policy)) }
@@ -216,11 +220,24 @@ async fn show(
             (facts(&visit, record, used_by))
             (stands_for)
             (conflicts(record))
-            (freeing(&visit, record, &scope, &asked.credential))
+            div.actions {
+                (comparing(&visit, record, &scope, &asked.credential))
+                (freeing(&visit, record, &scope, &asked.credential))
+            }
         }
         section { h2 { "What people did with it" } (ui::journal(&history, "Nobody released it.")) }
     };
     Ok(visit.page(&format!("Key {key}"), content))
+}
+
+/// Entries of the audit log about a key of any kind, so that people find out about one that was released and is gone.
+pub(super) async fn history_of_any(visit: &Visit, key: &str) -> Result<Vec<JournalEntry>, Failure> {
+    let mut found = Vec::new();
+    for scope in ["run", "promise", "request"] {
+        found.extend(history(visit, scope, key).await?);
+    }
+    found.sort_by(|a, b| a.at.cmp(&b.at));
+    Ok(found)
 }
 
 /// Entries of the audit log about the key.
@@ -294,16 +311,93 @@ async fn stands_for(visit: &Visit, record: &KeyRecord) -> Result<Markup, Failure
     })
 }
 
+fn has_conflicts(record: &KeyRecord) -> bool {
+    record.conflicts.is_some_and(|count| count > 0)
+}
+
 /// A notice about conflicting requests.
 fn conflicts(record: &KeyRecord) -> Markup {
     html! {
-        @if record.conflicts.is_some_and(|count| count > 0) {
+        @if has_conflicts(record) {
             div.notice.doubt {
                 p.sentence { "Somebody used this key for something else" }
                 p { "What was sent first counts. Those requests were refused with 422, and did nothing. They are not kept: each answer named the paths at which it differs from the first request." }
             }
         }
     }
+}
+
+/// A form that finds where another request differs from the first one.
+fn comparing(visit: &Visit, record: &KeyRecord, scope: &str, credential: &str) -> Markup {
+    let has_input = matches!(record.scope, KeyScope::Run | KeyScope::Operation);
+    let action = format!("{PATH}/{scope}/{}/compare", text::encode(&record.key));
+    html! {
+        @if has_input && has_conflicts(record) {
+            (form::disclosed("Compare a request…", Tone::Plain, form::form(visit, &action, None, html! {
+                input type="hidden" name="credential" value=(credential);
+                (form::code_area("input", "Input of the other request", "", Some("JSON, as the log of the client has it. It is compared here, and not kept."), 6))
+                (form::submit("Compare", Tone::Primary))
+            })))
+        }
+    }
+}
+
+/// The input of the first request under a key of a run or an operation.
+async fn first_input(visit: &Visit, record: &KeyRecord) -> Result<Option<String>, Failure> {
+    let Some(holder) = &record.holder else { return Ok(None) };
+    Ok(match holder.kind {
+        KeyScope::Run => {
+            let run: Option<hapax_api::RunDetail> = visit.find(&ops::SHOW_RUN, &[&holder.id]).await?;
+            run.map(|detail| detail.run.input.text().to_owned())
+        }
+        KeyScope::Operation => {
+            let found: Option<hapax_api::OperationDetail> =
+                visit.find(&ops::SHOW_OPERATION, &[&holder.id]).await?;
+            found.map(|detail| detail.operation.input.text().to_owned())
+        }
+        KeyScope::Promise | KeyScope::Request => None,
+    })
+}
+
+/// Both requests side by side, and the paths at which they differ. It changes nothing.
+async fn compare(
+    Path((scope, key)): Path<(String, String)>,
+    mut form: Submitted,
+) -> Result<Response, Failure> {
+    let credential = form.text("credential").to_owned();
+    let back = path(&scope, &key, &credential);
+    form.leads_back_to(&back);
+    let given = form.text("input").trim().to_owned();
+    let visit = &form.visit;
+    let query = [("credentialId", Some(credential.as_str()))];
+    let record: KeyRecord = visit.read(&ops::SHOW_KEY, &[&scope, &key], &query).await?;
+    let gone = || {
+        let detail = "What the key stands for is gone, so there is nothing to compare with.";
+        visit.refuse(hapax_api::Problem::new(hapax_api::Code::NotFound, detail))
+    };
+    let first = first_input(visit, &record).await?.ok_or_else(gone)?;
+    let is_json = serde_json::from_str::<&serde_json::value::RawValue>(&given).is_ok();
+    let paths = json_diff::differences(&first, &given, MAX_DIFFERENCES);
+    let content = html! {
+        div.heading {
+            p.crumb { a href=(PATH) { "Keys" } " / " a href=(back) { (key) } }
+            h1 { "Two requests under one key" }
+        }
+        @if !is_json { div.notice.bad { p.sentence { "The other input is not JSON." } p { "It is compared as text." } } }
+        @else if paths.is_empty() { div.notice.good { p.sentence { "They say the same" } p { "This request would get the first answer again." } } }
+        @else {
+            div.notice.doubt {
+                p.sentence { "They differ at " (text::count(paths.len(), "place")) @if paths.len() == MAX_DIFFERENCES { " or more" } }
+                ul.problems { @for path in &paths { li { code { @if path.is_empty() { "/" } @else { (path) } } } } }
+            }
+        }
+        div.plan {
+            section { h2 { "First request: what counts" } (ui::json(&first)) }
+            section { h2 { "The other request" } (ui::json(&given)) }
+        }
+        p.hint { "A definition may ignore fields when it compares: then a request that differs only there is the same." }
+    };
+    Ok(visit.page("Compare", content))
 }
 
 fn freeing(visit: &Visit, record: &KeyRecord, scope: &str, credential: &str) -> Markup {
@@ -326,7 +420,7 @@ fn freeing(visit: &Visit, record: &KeyRecord, scope: &str, credential: &str) -> 
         (form::submit("Release key", Tone::Danger))
     };
     let action = format!("{PATH}/{scope}/{}/release", text::encode(&record.key));
-    html! { div.actions { (form::disclosed("Release key…", Tone::Danger, form::form(visit, &action, None, fields))) } }
+    form::disclosed("Release key…", Tone::Danger, form::form(visit, &action, None, fields))
 }
 
 async fn release(

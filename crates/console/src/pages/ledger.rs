@@ -18,7 +18,7 @@ use crate::limits::{MAX_EVIDENCE_PAGES, PAGE_ROWS};
 use crate::visit::Visit;
 use crate::{ops, text, ui};
 
-const PATH: &str = "/console/ledger";
+pub(super) const PATH: &str = "/console/ledger";
 
 pub(super) fn routes() -> Router<Arc<Console>> {
     Router::new().route(PATH, get(list))
@@ -32,10 +32,13 @@ struct Filter {
     key: String,
     #[serde(default)]
     class: String,
-    /// `entered`, `twice` or `perhaps`.
+    /// Host of the provider.
+    #[serde(default)]
+    provider: String,
+    /// `entered`, `twice`, `perhaps`, `refused`, `probed` or `ruled`.
     #[serde(default)]
     only: String,
-    /// A day, such as 2026-11-18.
+    /// To the minute in UTC, such as 2026-11-18T09:00, or a whole day.
     #[serde(default)]
     since: String,
     #[serde(default)]
@@ -55,14 +58,19 @@ const VIEWS: &[(&str, &str)] = &[
     ("Happened twice", "twice"),
 ];
 
+/// Views that other pages lead to.
+const FURTHER_VIEWS: &[(&str, &str)] =
+    &[("Late outcome refused", "refused"), ("Provider was asked", "probed"), ("Decided by people", "ruled")];
+
 impl Filter {
-    fn pairs(&self) -> [(&'static str, Option<&str>); 5] {
+    fn pairs(&self) -> [(&'static str, Option<&str>); 6] {
         [
             ("key", Some(&self.key)),
             ("class", Some(&self.class)),
             ("only", Some(&self.only)),
             ("since", Some(&self.since)),
             ("until", Some(&self.until)),
+            ("provider", Some(&self.provider)),
         ]
     }
 
@@ -73,25 +81,36 @@ impl Filter {
     fn admits(&self, entry: &LedgerEntry) -> bool {
         let named = |text: &str| text.contains(self.key.trim());
         let entity = entry.entity.as_ref().is_some_and(|it| named(&format!("{}/{}", it.kind, it.id)));
-        let is_named = named(&entry.effect_key) || named(&entry.step_id) || entity;
+        let workflow = entry.workflow.as_deref().is_some_and(named);
+        let is_named = named(&entry.effect_key) || named(&entry.step_id) || entity || workflow;
+        let host = self.provider.trim().to_ascii_lowercase();
+        let is_provider = host.is_empty() || entry.provider.as_deref().is_some_and(|it| it.contains(&host));
         let is_class = self.class.is_empty() || self.class == word(entry.class);
         let is_only = match self.only.as_str() {
             "twice" => entry.happened_twice > 0,
             "perhaps" => entry.may_have_happened_twice > 0,
             "entered" => entry.attempt_log.len() > 1,
+            "refused" => entry.refused_writes > 0,
+            "probed" => !entry.probes.is_empty(),
+            "ruled" => !entry.rulings.is_empty(),
             _ => true,
         };
-        // Days compare as text, as instants do.
+        // Days and minutes compare as text, as instants do.
         let began = first(entry).unwrap_or_default();
         let is_in_time = (self.since.is_empty() || began >= self.since.as_str())
             && (self.until.is_empty()
                 || began.get(..self.until.len()).unwrap_or_default() <= self.until.as_str());
-        is_named && is_class && is_only && is_in_time
+        is_named && is_class && is_provider && is_only && is_in_time
     }
 }
 
+/// A day as its first or last minute, as the field for times takes it.
+fn minute(given: &str, of_day: &str) -> String {
+    if given.len() == "2026-11-18".len() { format!("{given}{of_day}") } else { given.to_owned() }
+}
+
 /// When the effect was first entered.
-fn first(entry: &LedgerEntry) -> Option<&str> {
+pub(super) fn first(entry: &LedgerEntry) -> Option<&str> {
     entry.attempt_log.iter().filter_map(|it| it.began_at.as_deref().or(it.ended_at.as_deref())).min()
 }
 
@@ -149,14 +168,15 @@ async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<Response, Fa
         (ui::tabs(&views(&filter)))
         form.filters action=(PATH) {
             @if !filter.only.is_empty() { input type="hidden" name="only" value=(filter.only); }
-            label { span { "Key, entity or step" } input type="search" name="key" value=(filter.key) placeholder="any part of it" autocomplete="off" spellcheck="false"; }
+            label { span { "Key, entity, step or workflow" } input type="search" name="key" value=(filter.key) placeholder="any part of it" autocomplete="off" spellcheck="false"; }
             (form::choice("class", "Class", CLASSES, &filter.class))
-            label { span { "Entered since" } input type="date" name="since" value=(filter.since); }
-            label { span { "Until" } input type="date" name="until" value=(filter.until); }
+            label { span { "Provider" } input type="search" name="provider" value=(filter.provider) placeholder="host" autocomplete="off" spellcheck="false"; }
+            label { span { "Entered since, UTC" } input type="datetime-local" name="since" value=(minute(&filter.since, "T00:00")); }
+            label { span { "Until" } input type="datetime-local" name="until" value=(minute(&filter.until, "T23:59")); }
             button.plain type="submit" { "Filter" }
         }
-        (ui::table(&["Effect", "Of", "Class", "Status", "First entered", "Entered", "Happened"], rows, nothing))
-        @if !filter.is_empty() { p.hint { "Found among " (found.seen) " effects" @if found.next.is_some() { "; there are older ones" } ". Days are in UTC." } }
+        (ui::table(&["Effect", "Of", "Provider", "Class", "Status", "First entered", "Entered", "Happened"], rows, nothing))
+        @if !filter.is_empty() { p.hint { "Found among " (found.seen) " effects" @if found.next.is_some() { "; there are older ones" } ". Times are in UTC." } }
         (ui::pager(PATH, &filter.pairs(), filter.cursor.is_empty(), found.next.as_deref()))
         section {
             h2 { "Take it along" }
@@ -176,8 +196,10 @@ fn views(filter: &Filter) -> Vec<ui::Tab<'static>> {
         pairs[2].1 = Some(only);
         format!("{PATH}{}", text::query(&pairs))
     };
+    let further = FURTHER_VIEWS.iter().filter(|(_, only)| filter.only == *only);
     VIEWS
         .iter()
+        .chain(further)
         .map(|(name, only)| ui::Tab { name, path: path(only), is_here: filter.only == *only })
         .collect()
 }
@@ -194,6 +216,7 @@ fn row(entry: &LedgerEntry, visit: &Visit) -> Vec<Markup> {
                 (None, None, None) => { (ui::none()) }
             }
         },
+        html! { @match &entry.provider { Some(host) => { a href={ (PATH) (text::query(&[("provider", Some(host))])) } { (host) } }, None => { (ui::none()) } } },
         html! { (word(entry.class)) },
         html! { @match entry.status { Some(status) => { (ui::step_badge(status)) }, None => { (ui::badge(ui::State::Gone, "No record stands")) } } },
         html! { @match first(entry) { Some(at) => { (ui::ago(at, visit.now_ms)) }, None => { (ui::none()) } } },
@@ -202,7 +225,7 @@ fn row(entry: &LedgerEntry, visit: &Visit) -> Vec<Markup> {
     ]
 }
 
-fn happened(entry: &LedgerEntry) -> Markup {
+pub(super) fn happened(entry: &LedgerEntry) -> Markup {
     match (entry.happened_twice, entry.may_have_happened_twice) {
         (0, 0) => {
             html! { span.number { (entry.happened) "×" } @if entry.may_have_happened > 0 { " " (ui::badge(ui::State::Doubt, "perhaps")) } }
@@ -226,7 +249,7 @@ mod tests {
     use super::*;
 
     fn entry() -> LedgerEntry {
-        let text = r#"{"effectKey":"run_1:charge","runId":"run_1","stepId":"charge","class":"claimed","probes":[],"rulings":[],
+        let text = r#"{"effectKey":"run_1:charge","runId":"run_1","stepId":"charge","class":"claimed","probes":[],"rulings":[],"workflow":"order@2","provider":"api.bank.example",
             "attemptLog":[{"number":1,"beganAt":"2026-11-18T10:00:00Z","status":"unknown"},{"number":2,"beganAt":"2026-11-18T11:00:00Z","status":"completed"}],
             "refusedWrites":0,"happened":1,"mayHaveHappened":1,"happenedTwice":0,"mayHaveHappenedTwice":1}"#;
         serde_json::from_str(text).unwrap()
@@ -245,6 +268,10 @@ mod tests {
             ("only", "perhaps"),
             ("since", "2026-11-18"),
             ("until", "2026-11-18"),
+            ("since", "2026-11-18T10:00"),
+            ("until", "2026-11-18T10:00"),
+            ("provider", "Bank.example"),
+            ("key", "order@2"),
         ] {
             assert!(filter(name, value), "{name}={value}");
         }
@@ -254,6 +281,10 @@ mod tests {
             ("only", "twice"),
             ("since", "2026-11-19"),
             ("until", "2026-11-17"),
+            ("since", "2026-11-18T10:01"),
+            ("provider", "stripe"),
+            ("only", "refused"),
+            ("only", "ruled"),
         ] {
             assert!(!filter(name, value), "{name}={value}");
         }

@@ -37,7 +37,7 @@ async fn show(mut visit: Visit, Path(id): Path<String>) -> Result<Response, Fail
                 p.about { (ui::id(&operation.id)) }
             }
             @if let Some(failure) = &operation.failure {
-                div.notice.bad { p.sentence { (failure.message) } @if let Some(code) = &failure.code { p { code { (code) } } } }
+                div.notice.bad { p.sentence { (ui::sentence(&failure.message)) } @if let Some(code) = &failure.code { p { code { (code) } } } }
             }
             @if operation.status == OperationStatus::InDoubt { (rulings(&visit, operation)) }
             @if operation.may_repeat { p.hint { "An earlier attempt under the same effect key may have happened. The provider keeps it from happening twice only if it honours the key." } }

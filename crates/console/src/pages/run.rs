@@ -3,6 +3,7 @@
 mod actions;
 mod live;
 mod retry;
+mod reveal;
 mod timeline;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(super) fn routes() -> Router<Arc<Console>> {
         .route("/console/runs/{id}/signal", post(actions::signal))
         .route("/console/runs/{id}/settle", post(actions::settle))
         .route("/console/runs/{id}/notes", post(actions::add_note))
+        .route("/console/runs/{id}/reveal", post(reveal::show))
 }
 
 /// Part of the run to show.
@@ -43,9 +45,12 @@ pub(super) fn routes() -> Router<Arc<Console>> {
 struct View {
     #[serde(default)]
     tab: String,
-    /// First step or effect on the page, counted from 0.
+    /// First effect on the page, counted from 0.
     #[serde(default)]
     steps: String,
+    /// Steps in the order they started, `asc`, or the newest first, `desc`.
+    #[serde(default)]
+    order: String,
     #[serde(default)]
     cursor: String,
 }
@@ -55,7 +60,7 @@ async fn show(
     Path(id): Path<String>,
     Query(view): Query<View>,
 ) -> Result<Response, Failure> {
-    let detail: RunDetail = visit.read(&ops::SHOW_RUN, &[&id], &[]).await?;
+    let detail: RunDetail = visit.read(&ops::SHOW_RUN, &[&id], &[("steps", Some("false"))]).await?;
     let why: Option<Why> = visit.look_up(&ops::WHY, &[("q", Some(&id))]).await?;
     let run = &detail.run;
     let is_open = is_open(run.status);
@@ -68,8 +73,9 @@ async fn show(
         "history" => history(&visit, &id, &view.cursor).await?,
         "notes" => notes(&visit, &id, &view.cursor).await?,
         _ => {
-            let ledger: Page<LedgerEntry> = visit.read(&ops::SHOW_RUN_LEDGER, &[&id], &[]).await?;
-            timeline::timeline(&visit, &detail, &ledger.items, &view.steps)
+            let shown = timeline::Shown::read(&visit, run, &view.order, &view.cursor).await?;
+            let timeline = timeline::timeline(&visit, run, &shown);
+            html! { (reveal::offer(&visit, run, shown.steps())) (timeline) }
         }
     };
     let tab = |name: &'static str, key: &str| ui::Tab {
@@ -125,7 +131,7 @@ fn head(visit: &Visit, run: &Run, why: Option<&Why>) -> Markup {
             }
         }
         @if let Some(failure) = &run.failure {
-            div.notice.bad { p.sentence { (failure.message) } @if let Some(code) = &failure.code { p { code { (code) } } } }
+            div.notice.bad { p.sentence { (ui::sentence(&failure.message)) } @if let Some(code) = &failure.code { p { code { (code) } } } }
         }
         @if let Some(asked) = run.pending_request { p.hint { "Asked to " (text::spelled(&asked)) ", not yet done." } }
         (actions::buttons(visit, run))

@@ -5,6 +5,7 @@ mod entities;
 mod input;
 mod start;
 mod steps;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub(super) fn routes() -> Router<Arc<Console>> {
         .route("/console/workflows/definitions/{id}/change", post(definition::change))
         .route("/console/workflows/definitions/{id}/delete", post(definition::delete))
         .route("/console/workflows/definitions/{id}/start", get(start::show).post(start::start))
+        .route("/console/workflows/workers", get(workers::list))
         .route("/console/workflows/entities", get(entities::list))
         .route("/console/workflows/entities/{name}", get(entities::show))
 }
@@ -46,6 +48,7 @@ fn heading(visit: &Visit, here: &str, about: Markup) -> Markup {
     let views = [
         ("Workflows", PATH, ops::LIST_DEFINITIONS),
         ("Of entities", entities::PATH, ops::LIST_ENTITY_WORKFLOWS),
+        ("Workers", workers::PATH, ops::LIST_WORKER_SESSIONS),
     ];
     let allowed = views.iter().filter(|(_, _, op)| visit.may(op));
     let tabs: Vec<_> = allowed

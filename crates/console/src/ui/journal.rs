@@ -39,7 +39,7 @@ fn line(entry: &JournalEntry) -> Markup {
                     @if let Some(by) = &entry.seconded_by { ", agreed by " (actor(by)) }
                 }
                 @if let Some(reason) = &entry.reason { blockquote { (reason) } }
-                @if let Some(failure) = &entry.failure { p.dim { (failure.message) @if let Some(code) = &failure.code { " " code { (code) } } } }
+                @if let Some(failure) = &entry.failure { p.dim { (super::sentence(&failure.message)) @if let Some(code) = &failure.code { " " code { (code) } } } }
                 @if let Some(answer) = &entry.answer { p.dim { "Answer: " (answer) } }
                 @if let Some(result) = &entry.result { (super::json(result.text())) }
             }
@@ -59,6 +59,9 @@ pub(crate) fn word(what: JournalKind) -> &'static str {
         JournalKind::Probed => "Provider asked",
         JournalKind::Refused => "Late outcome refused",
         JournalKind::Resolved => "Decided",
+        JournalKind::RulingProposed => "Ruling proposed",
+        JournalKind::PayloadsRevealed => "Hidden values revealed",
+        JournalKind::SignInsRefused => "Sign-in refused",
         JournalKind::ApprovalAnswered => "Approval answered",
         JournalKind::PromiseSettled => "Promise settled",
         JournalKind::SettleTokenIssued => "Settle token issued",
@@ -71,6 +74,7 @@ pub(crate) fn word(what: JournalKind) -> &'static str {
         JournalKind::WorkspaceChanged => "Workspace",
         JournalKind::DefinitionUploaded => "Definition",
         JournalKind::SubscriptionChanged => "Subscription",
+        JournalKind::PushWorkerChanged => "Push worker",
         JournalKind::SourceChanged => "Webhook source",
         JournalKind::WebhookReprocessed => "Webhook processed again",
         JournalKind::WebhookDiscarded => "Webhook discarded",

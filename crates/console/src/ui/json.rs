@@ -53,7 +53,9 @@ fn lay_out(text: &str) -> String {
                     out.push_str("</span><span class=\"line\">");
                 }
             }
-            ':' => out.push(':'),
+            // Where the text has no space, the style makes one.
+            ':' if after.starts_with(char::is_whitespace) => out.push(':'),
+            ':' => out.push_str("<b class=\"tight\">:</b>"),
             '"' => {
                 let class = if after.trim_start().starts_with(':') { "name" } else { "text" };
                 span(&mut out, class, token);

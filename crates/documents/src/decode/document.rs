@@ -38,6 +38,7 @@ impl Decoder<'_> {
         let fingerprint = fields.take("fingerprint").and_then(|place| self.fingerprint(&place));
         let input = fields.take("input").and_then(|place| self.input_schema(&place));
         let output = fields.take("output");
+        let sensitive = fields.take("sensitive").and_then(|place| self.texts(&place)).unwrap_or_default();
         let steps = self.need(&mut fields, "steps").and_then(|place| self.steps(&place));
         let output = self.maybe_template(output, &[]);
         self.finish(fields, "a document", &[fields::DOCUMENT]);
@@ -51,6 +52,7 @@ impl Decoder<'_> {
             fingerprint,
             input,
             output,
+            sensitive,
             steps: steps?,
         })
     }

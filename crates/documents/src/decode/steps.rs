@@ -234,8 +234,19 @@ impl Decoder<'_> {
         let continue_on_reject = self.choice(place, &goes_on, false);
         let place = fields.take("onTimeout");
         let continue_on_timeout = self.choice(place, &goes_on, false);
+        let self_approval = fields.take("selfApproval");
+        let self_approval = self.flag(self_approval);
         let fields = named.map(|(fields, _)| fields);
-        Some(Approval { by, decisions, show, fields, timeout, continue_on_reject, continue_on_timeout })
+        Some(Approval {
+            by,
+            decisions,
+            show,
+            fields,
+            timeout,
+            continue_on_reject,
+            continue_on_timeout,
+            self_approval,
+        })
     }
 
     fn deciders(&mut self, place: &Located<'_>) -> Option<Deciders> {

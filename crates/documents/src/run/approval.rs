@@ -198,6 +198,7 @@ mod tests {
             timeout: None,
             continue_on_reject: false,
             continue_on_timeout: false,
+            self_approval: false,
         }
     }
 

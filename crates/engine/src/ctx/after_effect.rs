@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use super::{Ctx, checked_name, invalid_failure, recorded_value};
+use super::{Ctx, Home, checked_name, invalid_failure, recorded_value};
 use crate::model::{
     EffectKey, Failure, OutboxMessage, OutboxState, Payload, StepKind, StepState, StepTransition,
 };
+use crate::remote::{Asked, AskedFor, RecordKind};
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::StepLookup;
 
@@ -19,9 +20,15 @@ impl Ctx {
         target: &str,
         payload: &P,
     ) -> Result<String, Failure> {
-        let activation = &*self.activation;
         let target = checked_name("target", target)?;
         let payload = Payload::of(payload).map_err(invalid_failure)?;
+        let activation = match &self.home {
+            Home::Engine(engine) => &*engine.activation,
+            Home::Server(worker) => {
+                let what = Asked::AfterEffect { target: target.to_string(), body: payload };
+                return worker.ask(AskedFor::wait(RecordKind::AfterEffect, target, what)).value().await;
+            }
+        };
         let step = activation.next_id(&target);
         let id = EffectKey::new(activation.facts.id, activation.generation, &step);
         match activation.look_up_step(&step, StepKind::AfterEffect) {

@@ -7,10 +7,11 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::promise::{not_in_time, outcome_of, record};
-use super::{Ctx, StepFuture, checked_name, invalid_failure, recorded_outcome};
+use super::{Ctx, Home, StepFuture, checked_name, invalid_failure, recorded_outcome};
 use crate::model::{
     Failure, Promise, PromiseId, PromiseState, RunId, StepKind, StepState, StepTransition, Timestamp,
 };
+use crate::remote::{Asked, AskedFor, RecordKind};
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::{Durability, ReplayState, StepLookup};
 
@@ -56,8 +57,15 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for PromiseWait<'a, T> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let activation = &*self.ctx.activation;
             let id = PromiseId::standalone(&self.id).map_err(invalid_failure)?;
+            let activation = match &self.ctx.home {
+                Home::Engine(engine) => &*engine.activation,
+                Home::Server(worker) => {
+                    let name = checked_name("step name", "promise")?;
+                    let what = Asked::AwaitPromise { id: self.id, timeout: self.timeout };
+                    return worker.ask(AskedFor::wait(RecordKind::Promise, name, what)).value().await;
+                }
+            };
             let step = activation.next_id(&checked_name("step name", "promise")?);
             let now = activation.now();
             let (until, began) = match activation.look_up_step(&step, StepKind::Promise) {

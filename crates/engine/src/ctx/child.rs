@@ -7,11 +7,12 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, StepFuture, checked_name, decoded, invalid_failure, recorded_outcome};
+use super::{Ctx, Home, StepFuture, checked_name, decoded, invalid_failure, recorded_outcome};
 use crate::model::{
     ClosePolicy, Failure, Invalid, KeyRetention, NewRun, Parent, Payload, RunFacts, RunId, RunResult,
     StepKind, StepState, StepTransition, WorkflowSelector,
 };
+use crate::remote::{Asked, AskedFor, RecordKind};
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::{ReplayState, StepLookup};
 
@@ -66,11 +67,22 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let activation = &*self.ctx.activation;
             let selector: WorkflowSelector = self.workflow.parse().map_err(invalid_failure)?;
             let step = match &self.step {
                 Some(step) => checked_name("step name", step)?,
                 None => selector.name.clone(),
+            };
+            let activation = match &self.ctx.home {
+                Home::Engine(engine) => &*engine.activation,
+                Home::Server(worker) => {
+                    let what = Asked::Child {
+                        workflow: self.workflow,
+                        input: self.input.map_err(invalid_failure)?,
+                        recorded_as: self.step,
+                        on_close: self.on_close,
+                    };
+                    return worker.ask(AskedFor::wait(RecordKind::Child, step, what)).value().await;
+                }
             };
             let id = activation.next_id(&step);
             let now = activation.now();

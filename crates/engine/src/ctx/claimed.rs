@@ -22,6 +22,7 @@ use crate::model::{
     SettleTime, Settlement, StepId, StepKind, StepState, StepTransition, Timestamp, decide_denial,
     decide_retry,
 };
+use crate::remote::ClaimRequest;
 use crate::runtime::Activation;
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::{ReplayState, StepLookup};
@@ -29,12 +30,11 @@ use crate::runtime::stats::Counters;
 use crate::timeout::answer_within;
 
 /// Code that asks the provider about an effect.
-type ProbeCode<'a, T> = Box<
-    dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<ProbeAnswer<T>, Failure>> + Send + 'a>>
-        + Send
-        + Sync
-        + 'a,
->;
+type ProbeCode<'a, T> = Box<dyn Fn(String) -> ProbeFuture<'a, T> + Send + Sync + 'a>;
+
+/// A question to the provider under way.
+pub(super) type ProbeFuture<'a, T> =
+    Pin<Box<dyn Future<Output = Result<ProbeAnswer<T>, Failure>> + Send + 'a>>;
 
 /// Policy for an effect with an unknown outcome.
 pub(super) struct Claim<'a, T> {
@@ -61,6 +61,17 @@ impl<T> Default for Claim<'_, T> {
 }
 
 impl<'a, T> Claim<'a, T> {
+    /// The policy, for a server that applies it.
+    pub(super) fn request(&self) -> ClaimRequest {
+        ClaimRequest {
+            has_probe: self.probe.is_some(),
+            probe_timeout: self.probe_timeout,
+            probe_settle: self.probe_settle,
+            on_doubt: self.on_doubt,
+            rejects_stale_fences: self.rejects_stale_fences,
+        }
+    }
+
     pub(super) fn with_probe<P, Fut, E>(self, probe: P) -> Self
     where
         P: Fn(String) -> Fut + Send + Sync + 'a,

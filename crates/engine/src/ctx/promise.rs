@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, StepFuture, checked_name, decoded, invalid_failure, recorded_outcome};
+use super::{Ctx, Home, StepFuture, checked_name, decoded, invalid_failure, recorded_outcome};
 use crate::limits::{KEEP_PROMISE_KEY_FOR, MAX_SPAN};
 use crate::model::{
     Failure, IdempotencyKey, Invalid, Payload, Promise, PromiseId, PromiseKey, PromiseState, Settlement,
     StepId, StepKind, StepRecord, StepState, StepTransition, Timestamp,
 };
+use crate::remote::{Asked, AskedFor, Operation, RecordKind};
 use crate::runtime::Activation;
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::{Durability, ReplayState, StepLookup};
@@ -31,6 +32,19 @@ pub struct PromiseBuilder<'a, T> {
 /// Open promise, durable before the next effect begins. Await it to get its value.
 #[must_use = "an open promise should be awaited"]
 pub struct OpenPromise<'a, T> {
+    id: PromiseId,
+    wait: OpenWait<'a>,
+    value: PhantomData<fn() -> T>,
+}
+
+/// The wait for an open promise.
+enum OpenWait<'a> {
+    Engine(EngineWait<'a>),
+    Server(Operation),
+}
+
+/// A wait that the engine of this process drives.
+struct EngineWait<'a> {
     activation: &'a Activation,
     step: StepId,
     id: PromiseId,
@@ -38,7 +52,6 @@ pub struct OpenPromise<'a, T> {
     started_at: Timestamp,
     done: Option<StepRecord>,
     is_cancelled: bool,
-    value: PhantomData<fn() -> T>,
 }
 
 impl Ctx {
@@ -85,12 +98,24 @@ impl<'a, T: DeserializeOwned + Send + 'a> PromiseBuilder<'a, T> {
     ///
     /// The promise is durable before the next effect begins, so a step may pass the id to others.
     pub fn open(self) -> Result<OpenPromise<'a, T>, Failure> {
-        let activation = &*self.ctx.activation;
-        let step = activation.next_id(&checked_name("promise name", &self.name)?);
+        let name = checked_name("promise name", &self.name)?;
         if self.keep_key_for > MAX_SPAN {
             return Err(invalid_failure(Invalid::Span { what: "key_ttl", given: self.keep_key_for }));
         }
         let key = self.key.as_deref().map(IdempotencyKey::new).transpose().map_err(invalid_failure)?;
+        let activation = match &self.ctx.home {
+            Home::Engine(engine) => &*engine.activation,
+            Home::Server(worker) => {
+                let key_ttl = (self.keep_key_for != KEEP_PROMISE_KEY_FOR).then_some(self.keep_key_for);
+                let what = Asked::Promise { name: self.name, key: self.key, key_ttl, timeout: self.timeout };
+                let asked = AskedFor::wait(RecordKind::Promise, name, what);
+                let operation = worker.ask(asked).not_awaited_yet();
+                let prefix = &worker.machine.facts.key_prefix;
+                let id = PromiseId::from_stored(&format!("{prefix}:{}", operation.id()));
+                return Ok(OpenPromise { id, wait: OpenWait::Server(operation), value: PhantomData });
+            }
+        };
+        let step = activation.next_id(&name);
         let key = key.map(|key| PromiseKey { key, keep_for: self.keep_key_for });
         let id = PromiseId::for_step(activation.facts.id, activation.generation, &step);
         let now = activation.now();
@@ -123,7 +148,8 @@ impl<'a, T: DeserializeOwned + Send + 'a> PromiseBuilder<'a, T> {
                 (until, now, None)
             }
         };
-        Ok(OpenPromise { activation, step, id, until, started_at, done, is_cancelled, value: PhantomData })
+        let wait = EngineWait { activation, step, id: id.clone(), until, started_at, done, is_cancelled };
+        Ok(OpenPromise { id, wait: OpenWait::Engine(wait), value: PhantomData })
     }
 }
 
@@ -148,6 +174,15 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for OpenPromise<'a, T> {
     type IntoFuture = StepFuture<'a, T>;
 
     fn into_future(self) -> Self::IntoFuture {
+        match self.wait {
+            OpenWait::Engine(wait) => wait.value(),
+            OpenWait::Server(operation) => Box::pin(operation.value()),
+        }
+    }
+}
+
+impl<'a> EngineWait<'a> {
+    fn value<T: DeserializeOwned + Send + 'a>(self) -> StepFuture<'a, T> {
         Box::pin(async move {
             if self.is_cancelled {
                 return std::future::pending().await;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use super::Ctx;
+use super::{Ctx, Home};
 use crate::model::{EffectKey, StepId, StepKind, StepRecord};
 use crate::runtime::Activation;
 use crate::runtime::replay_state::Stop;
@@ -22,7 +22,8 @@ impl Ctx {
     ///
     /// Called before the code asks for anything, it returns the whole history of this generation.
     pub fn list_recorded(&self) -> Vec<RecordedStep> {
-        let replay = self.activation.replay();
+        let Home::Engine(engine) = &self.home else { return Vec::new() };
+        let replay = engine.activation.replay();
         let asked_for = replay.recorded_steps().filter(|record| record.kind != StepKind::Undo);
         let mut recorded: Vec<RecordedStep> = asked_for
             .map(|record| {
@@ -40,22 +41,34 @@ impl Ctx {
 
     /// Beginning of the effect keys of this run and generation: a colon and the id of a step follow.
     pub fn effect_key_prefix(&self) -> String {
-        let key = EffectKey::new(self.run_id(), self.activation.generation, &StepId::from_stored(""));
+        let engine = match &self.home {
+            Home::Engine(engine) => engine,
+            Home::Server(worker) => return worker.machine.facts.key_prefix.clone(),
+        };
+        let key = EffectKey::new(self.run_id(), engine.activation.generation, &StepId::from_stored(""));
         key.as_str().trim_end_matches(':').to_string()
     }
 
     /// Drops a branch that lost a race. Waits that only it waited for are cancelled.
     pub fn abandon<F>(&self, branch: F) {
-        let waiting = self.activation.waiting_steps();
+        let Home::Engine(engine) = &self.home else {
+            drop(branch);
+            return;
+        };
+        let activation = &engine.activation;
+        let waiting = activation.waiting_steps();
         drop(branch);
-        let left = self.activation.waiting_steps();
+        let left = activation.waiting_steps();
         let given_up = waiting.difference(&left).cloned();
-        self.activation.queue(given_up.map(crate::runtime::pending_change::PendingChange::CancelIfOpen));
+        activation.queue(given_up.map(crate::runtime::pending_change::PendingChange::CancelIfOpen));
     }
 
     /// Returns a handle that gives the run back. It does not keep the run in memory.
     pub fn return_handle(&self) -> ReturnHandle {
-        ReturnHandle(Arc::downgrade(&self.activation))
+        match &self.home {
+            Home::Engine(engine) => ReturnHandle(Arc::downgrade(&engine.activation)),
+            Home::Server(_) => ReturnHandle(Weak::new()),
+        }
     }
 }
 

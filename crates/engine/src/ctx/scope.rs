@@ -1,6 +1,7 @@
 //! Scopes, whose effects are undone if they fail, and shields, which delay a cancellation until they end.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::de::DeserializeOwned;
@@ -8,15 +9,16 @@ use serde::de::DeserializeOwned;
 use super::claimed::settle_for_undo;
 use super::effect_tracker::DoubtedStep;
 use super::step::Effect;
-use super::{Attempt, Ctx, StepFuture, decoded};
+use super::{Attempt, Ctx, EngineCtx, Home, StepFuture, decoded};
 use crate::model::{Failure, Payload, RetryPolicy, StepId, StepKind};
+use crate::remote::{ScopeKind, WorkerCtx};
 use crate::runtime::Activation;
 
 type UndoCode = Arc<dyn Fn(Attempt, Payload) -> StepFuture<'static, ()> + Send + Sync>;
 
 /// Undo code of one effect.
 #[derive(Clone)]
-pub(super) struct Undo {
+pub(crate) struct Undo {
     code: UndoCode,
     policy: RetryPolicy,
 }
@@ -43,6 +45,16 @@ impl Undo {
     /// Sets the retry policy, if given.
     pub(super) fn with_policy(self, policy: Option<RetryPolicy>) -> Self {
         Undo { policy: policy.unwrap_or(self.policy), ..self }
+    }
+
+    /// The retry policy, if it is not the usual one.
+    pub(super) fn policy(&self) -> Option<RetryPolicy> {
+        (self.policy != RetryPolicy::default()).then(|| self.policy.clone())
+    }
+
+    /// Runs the code once, with the output of the effect.
+    pub(crate) fn call(&self, attempt: Attempt, output: Payload) -> StepFuture<'static, ()> {
+        (self.code)(attempt, output)
     }
 
     /// Undoes the effect of `step`, as a step of its own. If the undo fails, it needs a ruling.
@@ -156,13 +168,18 @@ impl Ctx {
         B: FnOnce(Ctx) -> Fut,
         Fut: Future<Output = Result<T, Failure>>,
     {
+        let engine = match &self.home {
+            Home::Engine(engine) => engine,
+            Home::Server(worker) => return scope_remotely(worker, body).await,
+        };
         let inner = Arc::new(Scope::default());
         // Registered at once, so that a cancellation in the middle of the body finds the effects so far.
-        let nested = NestedScope { outer: self.scope.clone(), inner: inner.clone() };
-        let outcome = body(Ctx { activation: self.activation.clone(), scope: inner.clone() }).await;
+        let nested = NestedScope { outer: engine.scope.clone(), inner: inner.clone() };
+        let within = EngineCtx { activation: engine.activation.clone(), scope: inner.clone() };
+        let outcome = body(Ctx { home: Home::Engine(within) }).await;
         match outcome {
             Ok(value) => Ok(value),
-            Err(failure) => match undo_all(self.activation.clone(), inner.clone()).await {
+            Err(failure) => match undo_all(engine.activation.clone(), inner.clone()).await {
                 Ok(()) => {
                     drop(nested);
                     Err(failure)
@@ -177,8 +194,55 @@ impl Ctx {
 
     /// Runs `body` to its end even if the run must cancel, pause or stop in between.
     pub async fn shield<F: Future>(&self, body: F) -> F::Output {
-        let _shield = ShieldGuard::new(&self.activation);
-        body.await
+        match &self.home {
+            Home::Engine(engine) => {
+                let _shield = ShieldGuard::new(&engine.activation);
+                body.await
+            }
+            Home::Server(worker) => shield_remotely(worker, body).await,
+        }
+    }
+}
+
+async fn scope_remotely<T, B, Fut>(worker: &WorkerCtx, body: B) -> Result<T, Failure>
+where
+    B: FnOnce(Ctx) -> Fut,
+    Fut: Future<Output = Result<T, Failure>>,
+{
+    // Dropped after the body, as its operations are in it.
+    let mut scope = worker.open_scope(ScopeKind::Scope);
+    let Some(op) = scope.number() else { return std::future::pending().await };
+    match body(Ctx { home: Home::Server(worker.within(op)) }).await {
+        Ok(value) => match worker.close_scope(&mut scope) {
+            true => Ok(value),
+            false => std::future::pending().await,
+        },
+        Err(failure) => {
+            worker.close_failed_scope(&scope, failure.clone());
+            match poll_fn(|cx| scope.poll_outcome(cx)).await {
+                (Err(undo_failure), _) if undo_failure.code() == Some("undo_failed") => Err(undo_failure),
+                _ => Err(failure),
+            }
+        }
+    }
+}
+
+async fn shield_remotely<F: Future>(worker: &WorkerCtx, body: F) -> F::Output {
+    let mut shield = worker.open_scope(ScopeKind::Shield);
+    if shield.number().is_none() {
+        return std::future::pending().await;
+    }
+    let output = {
+        let mut body = pin!(body);
+        poll_fn(|cx| {
+            let _entered = worker.enter_shield(&shield);
+            body.as_mut().poll(cx)
+        })
+        .await
+    };
+    match worker.close_scope(&mut shield) {
+        true => output,
+        false => std::future::pending().await,
     }
 }
 

@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Branches, Ctx, checked_name, recorded_value};
+use super::{Branch, Branches, Ctx, Home, checked_name, recorded_value};
 use crate::model::{Failure, Payload, StepKind, StepState, StepTransition};
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::StepLookup;
@@ -36,7 +36,10 @@ impl Ctx {
     /// ```
     pub async fn select<'a, T>(&self, branches: impl Branches<'a, T>) -> Result<(usize, T), Failure> {
         let branches = branches.into_branches();
-        let activation = &*self.activation;
+        let activation = match &self.home {
+            Home::Engine(engine) => &*engine.activation,
+            Home::Server(_) => return select_remotely(branches).await,
+        };
         let id = activation.next_id(&checked_name("step name", "select")?);
         let began = activation.now();
         let recorded: Option<Choice> = match activation.look_up_step(&id, StepKind::Select) {
@@ -98,4 +101,23 @@ impl Ctx {
         }
         Ok((choice.first, outcome))
     }
+}
+
+/// Runs branches until one finishes. The order in which the server gives outcomes decides, so a replay makes the same
+/// choice without a record of it.
+async fn select_remotely<T>(mut branches: Vec<Branch<'_, T>>) -> Result<(usize, T), Failure> {
+    if branches.is_empty() {
+        return Err(Failure::permanent("select needs at least one branch (0)").with_code("invalid"));
+    }
+    let first = poll_fn(|cx| {
+        for (place, branch) in branches.iter_mut().enumerate() {
+            if let Poll::Ready(outcome) = branch.as_mut().poll(cx) {
+                return Poll::Ready((place, outcome));
+            }
+        }
+        Poll::Pending
+    })
+    .await;
+    drop(branches);
+    Ok(first)
 }

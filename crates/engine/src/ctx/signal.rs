@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome};
+use super::{Ctx, Home, StepFuture, checked_name, decoded, recorded_outcome};
 use crate::model::{Failure, Signal, StepKind, StepState, StepTransition};
+use crate::remote::{Asked, AskedFor, RecordKind};
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::{Durability, ReplayState, StepLookup};
 
@@ -49,11 +50,18 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for SignalBuilder<'a, T> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let activation = &*self.ctx.activation;
             let name = checked_name("signal name", &self.name)?;
             let step = match &self.step {
                 Some(step) => checked_name("step name", step)?,
                 None => name.clone(),
+            };
+            let activation = match &self.ctx.home {
+                Home::Engine(engine) => &*engine.activation,
+                Home::Server(worker) => {
+                    let what =
+                        Asked::Signal { name: self.name, recorded_as: self.step, timeout: self.timeout };
+                    return worker.ask(AskedFor::wait(RecordKind::Signal, step, what)).value().await;
+                }
             };
             let id = activation.next_id(&step);
             let now = activation.now();

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Ctx, checked_name, invalid_failure, recorded_outcome};
+use super::{Ctx, Home, checked_name, invalid_failure, recorded_outcome};
 use crate::limits::MAX_SPAN;
 use crate::model::{Failure, Invalid, Payload, StepKind, StepState, StepTransition, Timestamp};
+use crate::remote::{Asked, AskedFor, RecordKind, SleepEnd};
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::StepLookup;
 
@@ -14,7 +15,7 @@ impl Ctx {
         if span > MAX_SPAN {
             return Err(invalid_failure(Invalid::Span { what: "sleep", given: span }));
         }
-        self.sleep_step("sleep", |now| now.plus(span)).await
+        self.sleep_step(None, SleepEnd::After(span)).await
     }
 
     /// Like [`Ctx::sleep`], with a step name of its own.
@@ -22,22 +23,29 @@ impl Ctx {
         if span > MAX_SPAN {
             return Err(invalid_failure(Invalid::Span { what: "sleep", given: span }));
         }
-        self.sleep_step(name, |now| now.plus(span)).await
+        self.sleep_step(Some(name), SleepEnd::After(span)).await
     }
 
     /// Sleeps durably until a point in time.
     pub async fn sleep_until(&self, at: Timestamp) -> Result<(), Failure> {
-        self.sleep_step("sleep", |_| at).await
+        self.sleep_step(None, SleepEnd::At(at)).await
     }
 
     /// Like [`Ctx::sleep_until`], with a step name of its own.
     pub async fn sleep_until_as(&self, name: &str, at: Timestamp) -> Result<(), Failure> {
-        self.sleep_step(name, |_| at).await
+        self.sleep_step(Some(name), SleepEnd::At(at)).await
     }
 
-    async fn sleep_step(&self, name: &str, due: impl FnOnce(Timestamp) -> Timestamp) -> Result<(), Failure> {
-        let activation = &*self.activation;
-        let id = activation.next_id(&checked_name("step name", name)?);
+    async fn sleep_step(&self, name: Option<&str>, until: SleepEnd) -> Result<(), Failure> {
+        let step = checked_name("step name", name.unwrap_or("sleep"))?;
+        let activation = match &self.home {
+            Home::Engine(engine) => &*engine.activation,
+            Home::Server(worker) => {
+                let what = Asked::Sleep { name: name.map(str::to_owned), until };
+                return worker.ask(AskedFor::wait(RecordKind::Sleep, step, what)).value().await;
+            }
+        };
+        let id = activation.next_id(&step);
         let began = activation.now();
         let (due_at, started_at) = match activation.look_up_step(&id, StepKind::Sleep) {
             StepLookup::Done(record) => return recorded_outcome::<()>(activation, &id, record.state).await,
@@ -47,7 +55,10 @@ impl Ctx {
                 _ => (began, record.started_at),
             },
             StepLookup::NotRecorded => {
-                let due_at = due(began);
+                let due_at = match until {
+                    SleepEnd::After(span) => began.plus(span),
+                    SleepEnd::At(at) => at,
+                };
                 activation.queue([PendingChange::finished(
                     &id,
                     StepKind::Sleep,

@@ -15,7 +15,8 @@ use tracing::field::Empty;
 use super::claimed::{Claim, ClaimedStep, RulingOutcome, must_run_by_ruling};
 use super::effect_tracker::{EffectTracker, Progress};
 use super::scope::{Scope, Undo};
-use super::{Ctx, StepFuture, checked_name, invalid_failure, recorded_outcome};
+use super::worker::step_remotely;
+use super::{Ctx, Home, StepFuture, checked_name, invalid_failure, recorded_outcome};
 use crate::hold::Hold;
 use crate::limits::FINAL_POLL_FOR;
 use crate::model::{
@@ -23,6 +24,7 @@ use crate::model::{
     ProbeAnswer, RetryDecision, RetryPolicy, RunId, StepId, StepKind, StepRecord, StepState, StepStatus,
     StepTransition, Timestamp, decide_retry,
 };
+use crate::remote::StepRequest;
 use crate::runtime::replay_state::{ReplayState, StepLookup, Stop};
 use crate::runtime::waits::Gate;
 use crate::runtime::{
@@ -46,6 +48,11 @@ impl Attempt {
         let watched = watcher.map(|watcher| (watcher, activation.facts.id, step.clone()));
         let hold = activation.watched_hold(step);
         Attempt { key, number, fence: activation.slot().fence, hold, watched }
+    }
+
+    /// An attempt that a server asked for.
+    pub(super) fn in_worker(key: EffectKey, number: u32, fence: Fence, hold: Hold) -> Self {
+        Attempt { key, number, fence, hold, watched: None }
     }
 
     /// Idempotency key `runId:stepId`. Pass it to the provider, so that repeated attempts have one effect.
@@ -96,7 +103,7 @@ impl Attempt {
 #[must_use = "a step does nothing until it is awaited"]
 pub struct Step<'a, T, C> {
     ctx: &'a Ctx,
-    id: Result<(StepId, Name), Failure>,
+    id: Result<StepName, Failure>,
     code: C,
     policy: RetryPolicy,
     timeout: Option<Duration>,
@@ -105,6 +112,12 @@ pub struct Step<'a, T, C> {
     claim: Option<Claim<'a, T>>,
     non_idempotent: bool,
     output: std::marker::PhantomData<fn() -> T>,
+}
+
+/// Name of a step, and its id if this process chooses it. A server takes ids in the order of asking.
+struct StepName {
+    name: Name,
+    id: Option<StepId>,
 }
 
 impl Ctx {
@@ -117,7 +130,10 @@ impl Ctx {
         E: Into<Failure>,
         T: Serialize + DeserializeOwned + Send + 'a,
     {
-        let id = checked_name("step name", name).map(|name| (self.activation.next_id(&name), name));
+        let id = checked_name("step name", name).map(|name| match &self.home {
+            Home::Engine(engine) => StepName { id: Some(engine.activation.next_id(&name)), name },
+            Home::Server(_) => StepName { id: None, name },
+        });
         let (policy, output) = (RetryPolicy::default(), std::marker::PhantomData);
         Step {
             ctx: self,
@@ -285,13 +301,29 @@ where
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let (id, name) = self.id?;
+            let StepName { id, name } = self.id?;
             let class = if self.claim.is_some() { EffectClass::Claimed } else { EffectClass::Idempotent };
             self.ctx.check_effect(&name, class, self.non_idempotent)?;
+            let undo = self.undo.map(|undo| undo.with_policy(self.undo_policy));
+            let (engine, id) = match (&self.ctx.home, id) {
+                (Home::Engine(engine), Some(id)) => (engine, id),
+                (Home::Engine(engine), None) => (engine, engine.activation.next_id(&name)),
+                (Home::Server(worker), _) => {
+                    let request = StepRequest {
+                        name: name.to_string(),
+                        retry: (self.policy != RetryPolicy::default()).then_some(self.policy),
+                        timeout: self.timeout,
+                        claim: self.claim.as_ref().map(Claim::request),
+                        non_idempotent: self.non_idempotent,
+                        compensates: undo.is_some(),
+                        compensate_retry: undo.as_ref().and_then(Undo::policy),
+                    };
+                    return step_remotely(worker, name, request, self.code, self.claim.as_ref(), undo).await;
+                }
+            };
             let kind = if self.claim.is_some() { StepKind::Claimed } else { StepKind::Effect };
             let effect = Effect { id, kind, policy: self.policy, timeout: self.timeout, obeys_stop: true };
-            let (scope, activation): (&Scope, &Activation) = (&self.ctx.scope, &self.ctx.activation);
-            let undo = self.undo.map(|undo| undo.with_policy(self.undo_policy));
+            let (scope, activation): (&Scope, &Activation) = (&engine.scope, &engine.activation);
             let tracker = EffectTracker::new(activation, scope, &effect, undo.as_ref());
             let done = match &self.claim {
                 Some(claim) => {

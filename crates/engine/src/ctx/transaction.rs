@@ -5,7 +5,7 @@ use std::any::Any;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-use super::{Ctx, checked_name, decoded, recorded_outcome};
+use super::{Ctx, Home, checked_name, decoded, recorded_outcome};
 use crate::model::{
     AttemptsMade, EffectClass, EffectKey, Failure, RetryDecision, RetryPolicy, StepKind, StepState,
     StepTransition, Timestamp, decide_retry,
@@ -25,8 +25,17 @@ impl Ctx {
         policy: RetryPolicy,
         mut make_work: impl FnMut() -> Box<dyn Any + Send + Sync>,
     ) -> Result<T, Failure> {
-        let activation = &*self.activation;
         let name = checked_name("step name", name)?;
+        let activation = match &self.home {
+            Home::Engine(engine) => &*engine.activation,
+            Home::Server(_) => {
+                let why = format!(
+                    "step {name} wants its effect and its record in one commit, and this program has no store to commit to: its \
+                     runs are on a server. Embed Hapax in the program that has the database, or take a claimed step"
+                );
+                return Err(Failure::permanent(why).with_code("needs_engine"));
+            }
+        };
         self.check_effect(&name, EffectClass::Transactional, false)?;
         let step = activation.next_id(&name);
         // The policy counts from the last reset.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, checked_name, invalid_failure, recorded_value};
+use super::{Ctx, Home, checked_name, decoded, invalid_failure, recorded_value};
 use crate::model::{Failure, Payload, StepKind, StepState, StepTransition, Timestamp};
 use crate::runtime::pending_change::PendingChange;
 use crate::runtime::replay_state::StepLookup;
@@ -11,7 +11,7 @@ use crate::runtime::replay_state::StepLookup;
 impl Ctx {
     /// Current time, recorded once.
     pub async fn now(&self) -> Result<Timestamp, Failure> {
-        let at: i64 = self.remember("now", || self.activation.now().as_millis())?;
+        let at: i64 = self.remember("now", || self.current_time().as_millis())?;
         Ok(Timestamp::from_millis(at))
     }
 
@@ -29,8 +29,20 @@ impl Ctx {
         name: &str,
         make: impl FnOnce() -> T,
     ) -> Result<T, Failure> {
-        let activation = &*self.activation;
-        let id = activation.next_id(&checked_name("step name", name)?);
+        let name = checked_name("step name", name)?;
+        let activation = match &self.home {
+            Home::Engine(engine) => &*engine.activation,
+            Home::Server(worker) => {
+                let (value, is_recorded) =
+                    worker.value(&name, || Payload::of(&make()).map_err(invalid_failure))?;
+                return decoded(name.as_str(), &value).inspect_err(|failure| {
+                    if is_recorded {
+                        worker.machine.violate(failure.message().to_string());
+                    }
+                });
+            }
+        };
+        let id = activation.next_id(&name);
         match activation.look_up_step(&id, StepKind::Value) {
             StepLookup::Done(record) => recorded_value(activation, id.as_str(), record.state),
             StepLookup::Cancelled | StepLookup::Open(_) | StepLookup::NotRecorded => {
@@ -51,9 +63,13 @@ impl Ctx {
         }
     }
 
-    /// Records that a step is skipped, so that it appears in the history. It has no effect and no output.
+    /// Records that a step is skipped, so that it appears in the history. It has no effect and no output. A program that
+    /// is remote records a value of null.
     pub fn skip(&self, name: &str) -> Result<(), Failure> {
-        let activation = &*self.activation;
+        let activation = match &self.home {
+            Home::Engine(engine) => &*engine.activation,
+            Home::Server(_) => return self.remember(name, || ()),
+        };
         let id = activation.next_id(&checked_name("step name", name)?);
         match activation.look_up_step(&id, StepKind::Value) {
             StepLookup::Done(_) => {}

@@ -3,8 +3,8 @@
 use super::state::State;
 use crate::limits::{MAX_CLAIM, MAX_RENEWALS};
 use crate::model::{
-    ClaimDecision, Lease, Priority, RunEvent, RunHead, RunId, RunState, RunningState, ServedWorkflows,
-    ServedWorkspaces, Timestamp, decide_claim,
+    ClaimDecision, Lease, OwnerId, Priority, RunEvent, RunHead, RunId, RunState, RunningState,
+    ServedWorkflows, ServedWorkspaces, Timestamp, decide_claim,
 };
 use crate::store::{ClaimRuns, ClaimedRuns, HeldLease, RenewLeases, StoreError, StoreResult};
 
@@ -61,6 +61,19 @@ impl State {
             row.events.push(event);
         }
         self.put_head(head);
+    }
+
+    pub(super) fn end_leases(&mut self, owner: OwnerId, now: Timestamp) -> usize {
+        let is_its = |head: &&RunHead| {
+            head.state.lease().is_some_and(|lease| lease.owner == owner && lease.until > now)
+        };
+        let heads: Vec<RunHead> = self.rows().values().map(|row| &row.head).filter(is_its).cloned().collect();
+        let ended = heads.len();
+        for mut head in heads {
+            head.state = RunState::Running(RunningState::Leased(Lease { owner, until: now }));
+            self.put_head(head);
+        }
+        ended
     }
 
     pub(super) fn renew_leases(&mut self, request: &RenewLeases, now: Timestamp) -> StoreResult<Vec<RunId>> {

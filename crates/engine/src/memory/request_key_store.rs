@@ -7,12 +7,12 @@ use super::state::{State, promise_key};
 use crate::limits::{ABANDONED_REQUEST_FOR, MAX_PURGE};
 use crate::model::{
     BeginOutcome, BeginRequest, FinishDecision, FinishRequest, IdempotencyKey, KeyKind, KeyRecord,
-    PromiseState, RequestRecord, RequestScope, RequestState, RunId, Timestamp, decide_begin_request,
-    decide_finish_request,
+    KeyedStart, KeyedStartDecision, KeyedStartOutcome, PromiseState, RequestRecord, RequestScope,
+    RequestState, RunId, Timestamp, decide_begin_request, decide_finish_request, decide_keyed_start,
 };
 use crate::store::{
-    KeyRef, KeyUsage, KeyUsageDelta, ReleaseKey, ReleaseOutcome, RequestKeyStore, Store, StoreResult,
-    StoredKey, check_usage_batch,
+    KeyRef, KeyUsage, KeyUsageDelta, ReleaseKey, ReleaseOutcome, RequestKeyStore, Store, StoreError,
+    StoreResult, StoredKey, check_usage_batch,
 };
 
 #[async_trait]
@@ -44,6 +44,10 @@ impl RequestKeyStore for MemoryStore {
             }
             FinishDecision::NotYours => false,
         })
+    }
+
+    async fn start_keyed_run(&self, start: KeyedStart) -> StoreResult<KeyedStartOutcome> {
+        self.state().start_keyed_run(&start, self.now())
     }
 
     async fn find_request(
@@ -101,6 +105,32 @@ impl RequestKeyStore for MemoryStore {
 }
 
 impl State {
+    fn start_keyed_run(&mut self, start: &KeyedStart, now: Timestamp) -> StoreResult<KeyedStartOutcome> {
+        if !start.is_consistent() {
+            return Err(StoreError::Refused("a request starts a run of its own id and workspace".into()));
+        }
+        let place = (start.request.scope.clone(), start.request.key.clone());
+        let run = start.new.facts.id;
+        match decide_keyed_start(self.requests.get(&place), start, now) {
+            KeyedStartDecision::Free => {}
+            KeyedStartDecision::Written(answer) => {
+                let own = self.row(run).map(|row| row.head.clone());
+                return Ok(own
+                    .map_or(KeyedStartOutcome::NotFree, |head| KeyedStartOutcome::Started { head, answer }));
+            }
+            KeyedStartDecision::NotFree => return Ok(KeyedStartOutcome::NotFree),
+        }
+        if !self.may_start(&start.new.facts, now)? {
+            return Ok(KeyedStartOutcome::NotFree);
+        }
+        let head = self.insert_new(&start.new, now);
+        let answer = (start.answer)(&head);
+        let record = start.to_record(answer.clone(), now);
+        self.uses.remove(&KeyRef::Request { scope: place.0.clone(), key: place.1.clone() });
+        self.requests.insert(place, record);
+        Ok(KeyedStartOutcome::Started { head, answer })
+    }
+
     fn remove_request(&mut self, place: (RequestScope, IdempotencyKey)) {
         self.requests.remove(&place);
         self.uses.remove(&KeyRef::Request { scope: place.0, key: place.1 });

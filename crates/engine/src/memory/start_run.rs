@@ -32,6 +32,15 @@ impl State {
         Ok(StartOutcome::Created(self.insert_new(new, now)))
     }
 
+    /// Returns true if the id, the key and the subject of a new run are free.
+    pub(super) fn may_start(&self, facts: &RunFacts, now: Timestamp) -> StoreResult<bool> {
+        check(facts)?;
+        let is_free = self.row(facts.id).is_none()
+            && self.same_key(facts, now).is_none()
+            && self.subject_holder(facts).is_none();
+        Ok(is_free)
+    }
+
     /// The outcome if the key is live.
     fn same_key(&self, facts: &RunFacts, now: Timestamp) -> Option<StartOutcome> {
         let record = self.keys().get(&key_of(facts)?).filter(|record| record.is_live(now))?;

@@ -112,6 +112,12 @@ pub struct Origin {
     /// The person that the credential acted for, as the caller named them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub person: Option<String>,
+    /// The identity provider that vouches for the person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// The person at that provider. Two people may have the same name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
     /// Address that the request came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
@@ -188,6 +194,15 @@ pub enum RulingError {
     /// The decision cannot be reversed, and neither a manager nor a second person supports it.
     #[error("{0} cannot be taken back: it needs the role manager, or a second person who agrees")]
     NeedsManager(&'static str),
+    /// The same person proposed the ruling and confirms it.
+    #[error("a second person must agree, and you proposed it yourself")]
+    SamePerson,
+    /// Nobody proposed this for the doubt as it is now.
+    #[error("nobody proposed this for the doubt as it is now; look at the doubt again")]
+    NoSuchProposal,
+    /// The decision takes two people, and only one stands behind it.
+    #[error("{0} takes two people: propose it, and have somebody else confirm it")]
+    NeedsSecondPerson(&'static str),
     /// A text is too long or cannot be stored.
     #[error(transparent)]
     HumanText(#[from] Invalid),
@@ -205,6 +220,15 @@ pub fn check_ruling(ruling: &Ruling) -> Result<(), RulingError> {
     check_authority(&ruling.by, ruling.seconded_by.as_ref(), &ruling.reason, irreversible)
 }
 
+/// Checks that two people stand behind a ruling that cannot be taken back, where that is the rule.
+pub fn check_two_people(ruling: &Ruling) -> Result<(), RulingError> {
+    let second = ruling.seconded_by.as_ref().filter(|second| !second.is_same_person(&ruling.by));
+    match ruling.resolution.is_irreversible() && second.is_none() {
+        true => Err(RulingError::NeedsSecondPerson(ruling.resolution.as_str())),
+        false => Ok(()),
+    }
+}
+
 /// Checks who decides and why. An `irreversible` decision needs a manager or two people.
 pub(super) fn check_authority(
     by: &Actor,
@@ -216,8 +240,7 @@ pub(super) fn check_authority(
     if let Some(second) = seconded_by {
         HumanText::Person.check(&second.name)?;
     }
-    let name = |actor: &Actor| actor.name.trim().to_lowercase();
-    let second = seconded_by.filter(|second| name(second) != name(by));
+    let second = seconded_by.filter(|second| !second.is_same_person(by));
     match irreversible {
         Some(what) if by.role != Role::Manager && second.is_none() => Err(RulingError::NeedsManager(what)),
         Some(_) | None => Ok(()),

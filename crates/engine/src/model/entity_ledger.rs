@@ -67,6 +67,7 @@ impl EntityEffect<'_> {
         Some(LedgerEntry {
             key: key.to_string(),
             run: None,
+            workflow: operation.map(|operation| operation.workflow.to_string()),
             entity: Some(entity),
             step,
             class,

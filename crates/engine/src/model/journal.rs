@@ -158,6 +158,29 @@ pub enum JournalEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<String>,
     },
+    /// A person proposed a ruling that takes a second person.
+    RulingProposed {
+        /// The ruling.
+        resolution: Resolution,
+        /// The reason.
+        reason: String,
+        /// Version at which the person saw the doubt. The proposal is about no other.
+        seen: u64,
+        /// Id of the request, which names the proposal.
+        request: String,
+    },
+    /// A person looked at payloads that are hidden from others.
+    PayloadsRevealed {
+        /// The reason.
+        reason: String,
+    },
+    /// Somebody could not sign in.
+    SignInsRefused {
+        /// How often since the entry before.
+        times: u64,
+        /// Who, from where and why, for the first of them.
+        examples: Vec<String>,
+    },
     /// A person answered an approval.
     Answered {
         /// The decision.
@@ -299,6 +322,9 @@ impl JournalEvent {
             JournalEvent::Probed { .. } => "probed",
             JournalEvent::Refused { .. } => "refused",
             JournalEvent::Resolved { .. } => "resolved",
+            JournalEvent::RulingProposed { .. } => "ruling_proposed",
+            JournalEvent::PayloadsRevealed { .. } => "payloads_revealed",
+            JournalEvent::SignInsRefused { .. } => "sign_ins_refused",
             JournalEvent::Answered { .. } => "answered",
             JournalEvent::Settled { .. } => "settled",
             JournalEvent::TokenIssued { .. } => "token_issued",
@@ -338,6 +364,9 @@ impl JournalEvent {
             | JournalEvent::Probed { .. }
             | JournalEvent::Refused { .. }
             | JournalEvent::Resolved { .. }
+            | JournalEvent::RulingProposed { .. }
+            | JournalEvent::PayloadsRevealed { .. }
+            | JournalEvent::SignInsRefused { .. }
             | JournalEvent::Answered { .. }
             | JournalEvent::Stepped { .. }
             | JournalEvent::Commanded { .. }

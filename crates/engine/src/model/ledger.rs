@@ -20,6 +20,9 @@ pub struct LedgerEntry {
     /// Run that caused it, if a run did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+    /// Workflow of that run, such as `order@2`, or of the operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<String>,
     /// Entity whose operation caused it, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entity: Option<LedgerEntity>,
@@ -194,6 +197,7 @@ fn entry_of(
     LedgerEntry {
         key: key.to_string(),
         run: Some(run.to_string()),
+        workflow: None,
         entity: None,
         step: step.to_string(),
         class,

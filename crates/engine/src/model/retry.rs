@@ -89,6 +89,21 @@ impl RetryPolicy {
         self
     }
 
+    /// How long after the start of the first attempt the last one may be made.
+    pub fn time_limit(&self) -> Duration {
+        self.give_up_after
+    }
+
+    /// Limit on the number of attempts, if there is one.
+    pub fn attempt_limit(&self) -> Option<u32> {
+        self.max_attempts
+    }
+
+    /// Longest wait after the first failed attempt, the factor between consecutive waits, and the longest wait of all.
+    pub fn waits(&self) -> (Duration, f64, Duration) {
+        (self.first_wait, self.factor, self.max_wait)
+    }
+
     /// Maximum number of attempts.
     pub fn attempts(&self) -> u32 {
         self.max_attempts.unwrap_or(u32::MAX)

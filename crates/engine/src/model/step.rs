@@ -123,6 +123,11 @@ impl StepStatus {
         }
     }
 
+    /// The status with this name.
+    pub fn from_name(text: &str) -> Option<Self> {
+        StepStatus::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
     /// Returns true if the code of the run receives an outcome: the step completed or failed.
     pub const fn has_outcome(self) -> bool {
         matches!(self, StepStatus::Completed | StepStatus::Failed)

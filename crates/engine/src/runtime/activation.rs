@@ -35,7 +35,14 @@ pub(crate) struct Activation {
 
 /// Guard for a computation in progress. The computation ends when the guard is dropped.
 pub struct ComputationGuard<'a> {
-    activation: &'a Activation,
+    activation: Option<&'a Activation>,
+}
+
+impl ComputationGuard<'_> {
+    /// A guard for code whose run is on a server.
+    pub(crate) fn of_nothing() -> Self {
+        ComputationGuard { activation: None }
+    }
 }
 
 impl std::fmt::Debug for ComputationGuard<'_> {
@@ -46,7 +53,9 @@ impl std::fmt::Debug for ComputationGuard<'_> {
 
 impl Drop for ComputationGuard<'_> {
     fn drop(&mut self) {
-        self.activation.replay().computing -= 1;
+        if let Some(activation) = self.activation {
+            activation.replay().computing -= 1;
+        }
     }
 }
 
@@ -269,7 +278,7 @@ impl Activation {
     /// nor stops.
     pub(crate) fn begin_computation(&self) -> ComputationGuard<'_> {
         self.replay().computing += 1;
-        ComputationGuard { activation: self }
+        ComputationGuard { activation: Some(self) }
     }
 
     /// Builds a journal entry of this engine about `step`.

@@ -1,9 +1,10 @@
-//! Answers approval steps. The first answer wins; later ones get an error that names it.
+//! Answers approval steps. The first answer to a question that was asked wins; later ones get an error that names it.
 
 use super::doubts::{decided_in, fresh_request};
 use super::{Engine, Error};
 use crate::model::{
-    Actor, EventKind, JournalEntry, JournalEvent, Payload, RecordedDecision, RunId, SignalId, StepId, Version,
+    Actor, EventKind, JournalEntry, JournalEvent, Payload, RecordedDecision, RunHead, RunId, START_COMMAND,
+    SignalId, StepId, StepStatus, Version, find_starter,
 };
 
 /// Prefix of the signal ids that the engine chooses itself. Callers cannot use it.
@@ -22,6 +23,8 @@ pub struct ApprovalAnswer {
     pub payload: Payload,
     /// Person who answers.
     pub by: Actor,
+    /// May the person who had the run started answer?
+    pub starter_may_answer: bool,
     /// Decision in one word.
     pub decision: String,
     /// Comment of the person.
@@ -34,9 +37,12 @@ pub struct ApprovalAnswer {
 impl Engine {
     /// Answers an approval step and records the answer in the audit log. Each question takes one answer.
     ///
-    /// The answer may arrive before the step asks. Every later answer gets [`Error::ApprovalClosed`].
+    /// An answer before the step asks counts for nothing, and gets [`Error::ApprovalNotAsked`]: nobody approves what they have not
+    /// seen. Whoever had the run started does not approve it, unless the step allows it. Every later answer gets
+    /// [`Error::ApprovalClosed`].
     pub async fn answer_approval(&self, answer: ApprovalAnswer) -> Result<(), Error> {
-        let ApprovalAnswer { run, step, signal, payload, by, decision, comment, request } = answer;
+        let ApprovalAnswer { run, step, signal, payload, by, starter_may_answer, decision, comment, request } =
+            answer;
         let request = request.unwrap_or_else(fresh_request);
         let log = self.get_log(run).await?;
         let id = StepId::from_stored(&step);
@@ -45,6 +51,12 @@ impl Engine {
         let is_answered = log.signals.iter().any(|known| known.name.as_str() == signal && !known.consumed);
         if is_over || is_answered {
             return self.answered_before(run, step, &request).await;
+        }
+        if !record.is_some_and(|record| record.state.status() == StepStatus::Waiting) {
+            return Err(Error::ApprovalNotAsked { run, step });
+        }
+        if !starter_may_answer && self.had_it_started(&log.head, &by).await? {
+            return Err(Error::OwnApproval { run, step });
         }
         // Only a retry of the run can make the step ask again, so all answers to one question share one
         // signal id.
@@ -58,6 +70,32 @@ impl Engine {
             true => Ok(()),
             false => self.answered_before(run, step, &request).await,
         }
+    }
+
+    /// Did this person have the run started, or the run above it from which it comes?
+    async fn had_it_started(&self, head: &RunHead, by: &Actor) -> Result<bool, Error> {
+        let root = head.facts.parent.as_ref().map(|parent| parent.root);
+        for run in std::iter::once(head.id()).chain(root) {
+            let journal = self.list_run_journal(run).await?;
+            let starter = find_starter(journal.iter().map(|placed| &placed.note));
+            if starter.is_some_and(|starter| starter.is_same_person(by)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Records that a person has a run started. To be called before the start, so that no run is there without it; the same run again
+    /// changes nothing.
+    pub async fn note_starter(&self, run: RunId, by: Actor) -> Result<(), Error> {
+        let journal = self.list_run_journal(run).await?;
+        if find_starter(journal.iter().map(|placed| &placed.note)).is_some() {
+            return Ok(());
+        }
+        let what = JournalEvent::Commanded { command: START_COMMAND.into(), reason: String::new() };
+        let entry = JournalEntry::on_workspace(self.workspace.clone(), by, self.inner.store.now(), what);
+        let entry = JournalEntry { run, ..entry };
+        Ok(self.inner.call_store(self.inner.store.append_journal(vec![entry])).await?)
     }
 
     /// Result of an answer that is not the first: success if `request` gave the earlier answer, otherwise an

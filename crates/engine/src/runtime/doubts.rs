@@ -6,9 +6,10 @@ use super::{Engine, Error};
 use crate::limits::MAX_JOURNAL_ENTRIES_SCANNED;
 use crate::model::{
     Actor, DoubtRef, DoubtedAttempt, EffectKey, Evidence, Failure, Generation, IdempotencyKey, JournalEntry,
-    JournalEvent, Payload, PromiseId, PromiseRef, PromiseState, RecordedDecision, Ruling, RunId,
-    SettleRequest, SettleRule, Settlement, StepId, StepRecord, StepState, Timestamp, Version, WorkspaceId,
-    WriteToken, can_be_carried_out, check_ruling,
+    JournalEvent, Payload, PromiseId, PromiseRef, PromiseState, ProposedRuling, RecordedDecision, Ruling,
+    RulingError, RunId, SettleRequest, SettleRule, Settlement, StepId, StepRecord, StepState, Timestamp,
+    Version, WorkspaceId, WriteToken, can_be_carried_out, check_actor_and_reason, check_ruling,
+    check_two_people, decide_confirmation,
 };
 use crate::store::{
     AuditCursor, AuditFilter, DoubtCursor, ListAudit, ListDoubts, ListJournal, RunLog, SettleOutcome,
@@ -218,6 +219,9 @@ impl Engine {
         request: &str,
     ) -> Result<(), Error> {
         check_ruling(&ruling)?;
+        if self.inner.options.four_eyes {
+            check_two_people(&ruling)?;
+        }
         let key = Some(IdempotencyKey::new(request)?);
         let (run, step) = (doubt.run, doubt.step.clone());
         let gone = || Error::NoSuchDoubt { run, step: step.clone() };
@@ -263,6 +267,71 @@ impl Engine {
             | SettleOutcome::KeptEarly { .. }
             | SettleOutcome::AlreadyKept { .. } => Err(gone()),
         }
+    }
+
+    /// Do all rulings that cannot be taken back take two people?
+    pub fn takes_two_people(&self) -> bool {
+        self.inner.options.four_eyes
+    }
+
+    /// Proposes a ruling, which a second person may confirm. It settles nothing. `request` names the proposal; repeated, it finds
+    /// its own.
+    pub async fn propose_ruling(
+        &self,
+        doubt: &DoubtRef,
+        ruling: Ruling,
+        request: &str,
+    ) -> Result<ProposedRuling, Error> {
+        check_actor_and_reason(&ruling.by, &ruling.reason)?;
+        let (run, step) = (doubt.run, doubt.step.clone());
+        if let Some(own) = self.find_proposal(run, &step, request).await? {
+            return Ok(own);
+        }
+        let gone = || Error::NoSuchDoubt { run, step: step.clone() };
+        let log = self.get_log(run).await?;
+        let record = log.steps.iter().find(|record| record.id == step).ok_or_else(gone)?;
+        let is_in_doubt = matches!(record.state, StepState::InDoubt { .. });
+        if !is_in_doubt || record.changed_version != doubt.seen || open_promise(&log, record).is_none() {
+            return Err(gone());
+        }
+        if !can_be_carried_out(&ruling.resolution, log.head.status(), &since(record).1) {
+            return Err(Error::RulingNotPossible { run, step: step.clone() });
+        }
+        let Ruling { resolution, by, reason, .. } = ruling;
+        let (seen, at) = (doubt.seen.get(), self.inner.store.now());
+        let what = JournalEvent::RulingProposed { resolution, reason, seen, request: request.into() };
+        let entry = JournalEntry::on_run(&log.head, Some(step.clone()), by, at, what);
+        self.inner.call_store(self.inner.store.append_journal(vec![entry.clone()])).await?;
+        ProposedRuling::in_entry(&entry, run, &step).ok_or_else(gone)
+    }
+
+    /// Confirms a proposal as a second person, and so resolves the doubt.
+    pub async fn confirm_ruling(
+        &self,
+        doubt: &DoubtRef,
+        proposal: &str,
+        by: Actor,
+        reason: &str,
+        request: &str,
+    ) -> Result<Ruling, Error> {
+        let found = self.find_proposal(doubt.run, &doubt.step, proposal).await?;
+        let found = found.ok_or(RulingError::NoSuchProposal)?;
+        let ruling = decide_confirmation(&found, doubt.seen.get(), by, reason)?;
+        self.resolve_doubt_once(doubt, ruling.clone(), request).await?;
+        Ok(ruling)
+    }
+
+    async fn find_proposal(
+        &self,
+        run: RunId,
+        step: &StepId,
+        request: &str,
+    ) -> Result<Option<ProposedRuling>, Error> {
+        self.get(run).await?;
+        let notes = self.list_run_journal(run).await?;
+        let mut proposals =
+            notes.iter().filter_map(|placed| ProposedRuling::in_entry(&placed.note, run, step));
+        Ok(proposals.find(|proposal| proposal.id == request))
     }
 
     /// Result of a ruling on a resolved doubt: success if `request` made the earlier ruling, otherwise an
@@ -356,7 +425,7 @@ pub(super) fn open_promise(log: &RunLog, step: &StepRecord) -> Option<PromiseId>
 }
 
 /// Generates an id for one request.
-pub(super) fn fresh_request() -> String {
+pub fn fresh_request() -> String {
     format!("{:016x}", WriteToken::fresh().get())
 }
 

@@ -59,6 +59,8 @@ pub(crate) struct Driver {
     commit: Option<(CommitFuture, Vec<PendingChange>, CommitAction, u64)>,
     pub(super) transaction: Option<super::transact::TransactionInFlight>,
     timer: Option<(Timestamp, Sleep)>,
+    /// Waiters of all timers up to this time were woken.
+    timers_woken: Timestamp,
     commanded_head: Option<RunHead>,
     turn: Arc<TurnSignal>,
     turn_waker: Waker,
@@ -101,6 +103,7 @@ impl Driver {
             commit: None,
             transaction: None,
             timer: None,
+            timers_woken: Timestamp::from_millis(i64::MIN),
             commanded_head: None,
             turn,
             turn_waker,
@@ -277,6 +280,9 @@ impl Driver {
         let mut replay = self.activation.replay();
         if commanded_head.version > replay.head.version && commanded_head.fence == replay.head.fence {
             replay.adopt_head(commanded_head);
+            drop(replay);
+            // A pause may have been withdrawn.
+            self.activation.wake_all();
         }
     }
 
@@ -348,6 +354,7 @@ impl Driver {
         self.scope = Arc::new(Scope::default());
         self.work = Work::Workflow(begin(&self.workflow, &self.activation, &self.scope, input));
         self.timer = None;
+        self.timers_woken = Timestamp::from_millis(i64::MIN);
         self.turn.wanted.store(true, Ordering::SeqCst);
     }
 
@@ -362,6 +369,13 @@ impl Driver {
             if past_deadline && matches!(self.work, Work::Workflow(_)) {
                 self.activation.replay().stop.get_or_insert(Stop::Deadline);
             }
+        }
+        // Once for each timer. Code that waits on cannot act on it now, in a replay, say. A set of futures that yields
+        // after it was woken would be woken for ever.
+        let is_newly_due =
+            self.activation.replay().next_timer_after(self.timers_woken).is_some_and(|due| due <= now);
+        if is_newly_due {
+            self.timers_woken = now;
             self.activation.wake_all();
         }
         // Due timers are handled now. Later ones still need a wake-up.
@@ -672,14 +686,18 @@ fn begin(
     let workflow = workflow.clone();
     let ctx = Ctx::new(activation.clone(), scope.clone());
     // The user's function is called inside the future, so a panic in it is caught like any other.
-    UserCode(Some(Box::pin(async move { workflow.begin(ctx, input).await })))
+    UserCode::new(Box::pin(async move { workflow.begin(ctx, input).await }))
 }
 
 /// Future of a workflow's code. Dropping it never unwinds, even if the code panics while it is dropped.
-struct UserCode(Option<WorkflowFuture>);
+pub(crate) struct UserCode(Option<WorkflowFuture>);
 
 impl UserCode {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Payload, Failure>> {
+    pub(crate) fn new(code: WorkflowFuture) -> Self {
+        UserCode(Some(code))
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Payload, Failure>> {
         self.0.as_mut().expect("it is there until it is dropped").as_mut().poll(cx)
     }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::approvals::RESERVED_SIGNAL_IDS;
+use super::background::{BackgroundLoops, LoopReporter};
 use super::inner::{Inner, Phase};
 use super::registry::WorkflowOptions;
 use super::run_slot::{Arrival, RunMessage};
@@ -17,7 +18,7 @@ use crate::ctx::Ctx;
 use crate::model::{
     Actor, Failure, HumanText, Invalid, JournalEntry, JournalEvent, Name, OwnerId, Payload, Refusal,
     RepeatPermission, RetryPlan, RunCommand, RunEvent, RunHead, RunId, Signal, SignalId, StepId, Version,
-    WorkflowRef, WorkspaceId, check_repeat_permission, plan_retry,
+    WorkflowRef, WorkspaceId, check_actor_and_reason, check_repeat_permission, plan_retry,
 };
 use crate::store::{
     CommandRun, ListJournal, ListRuns, RunCommandOutcome, RunLog, RunPage, RunView, SendSignal,
@@ -46,6 +47,18 @@ impl Drop for Alive {
     }
 }
 
+/// A background loop over `inner`, in the form that can be started again.
+fn with<Fut>(
+    inner: &Arc<Inner>,
+    run: fn(Arc<Inner>, LoopReporter) -> Fut,
+) -> impl FnMut(LoopReporter) -> Fut + Send + use<Fut>
+where
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let inner = inner.clone();
+    move |reporter| run(inner.clone(), reporter)
+}
+
 impl Engine {
     /// Launches an engine on `store`. It claims due runs as soon as their workflows are registered.
     pub fn launch(
@@ -55,12 +68,13 @@ impl Engine {
     ) -> Result<Self, Error> {
         options.check()?;
         let inner = Arc::new(Inner::new(store, clock, options));
-        tokio::spawn(super::scheduler::schedule(inner.clone()));
-        tokio::spawn(super::renewal::renew(inner.clone()));
-        tokio::spawn(super::maintenance::purge(inner.clone()));
-        tokio::spawn(super::families::sweep(inner.clone()));
-        tokio::spawn(super::outbox::deliver(inner.clone()));
-        tokio::spawn(super::entities::send_heartbeats(inner.clone()));
+        let loops = &inner.loops;
+        loops.spawn("scheduler", with(&inner, super::scheduler::schedule));
+        loops.spawn("lease renewal", with(&inner, super::renewal::renew));
+        loops.spawn("retention", with(&inner, super::maintenance::purge));
+        loops.spawn("cancelled families", with(&inner, super::families::sweep));
+        loops.spawn("outbox", with(&inner, super::outbox::deliver));
+        loops.spawn("heartbeats", with(&inner, super::entities::send_heartbeats));
         let alive = Arc::new(Alive(inner.clone()));
         Ok(Engine { inner, workspace: WorkspaceId::default(), _alive: alive })
     }
@@ -427,6 +441,15 @@ impl Engine {
         Ok(entry)
     }
 
+    /// Records that a person looks at what a run hides from others, and why.
+    pub async fn note_reveal(&self, run: RunId, by: Actor, reason: &str) -> Result<(), Error> {
+        check_actor_and_reason(&by, reason)?;
+        let head = self.get(run).await?.head;
+        let what = JournalEvent::PayloadsRevealed { reason: reason.into() };
+        let entry = JournalEntry::on_run(&head, None, by, self.inner.store.now(), what);
+        Ok(self.inner.call_store(self.inner.store.append_journal(vec![entry])).await?)
+    }
+
     /// Lists journal entries after position `after`, oldest first: of one run or of the workspace, of all
     /// writers or only of people.
     pub async fn list_journal(
@@ -461,6 +484,11 @@ impl Engine {
             clock_jumps: stats.clock_jumps + self.inner.clock.jumps() + self.inner.store.clock_jumps(),
             ..stats
         }
+    }
+
+    /// Background loops of the engine. A host that needs a loop of its own spawns it here.
+    pub fn background_loops(&self) -> &BackgroundLoops {
+        &self.inner.loops
     }
 
     /// Number of runs that this engine executes now.

@@ -69,6 +69,24 @@ pub enum Error {
         /// Earlier decision; `None` if the approval timed out.
         decided: Option<Box<RecordedDecision>>,
     },
+    /// The step does not ask for an approval yet.
+    #[error(
+        "step {step} of run {run} does not ask for an approval now; wait until it does, and look at what it asks"
+    )]
+    ApprovalNotAsked {
+        /// Run that contains the step.
+        run: RunId,
+        /// Step that will ask.
+        step: String,
+    },
+    /// The person who answers had the run started.
+    #[error("you had run {run} started, so somebody else decides its step {step}")]
+    OwnApproval {
+        /// Run that contains the step.
+        run: RunId,
+        /// Step that asks.
+        step: String,
+    },
     /// No running code can carry out the ruling.
     #[error(
         "no code of run {run} waits for step {step} any more, so nothing can be run or undone; see to it by hand, and rule \
@@ -187,6 +205,33 @@ pub enum Error {
     /// The run already holds the maximum number of unread signals.
     #[error("run {0} holds as many unread signals as it may ({max}); let it read some", max = crate::limits::MAX_WAITING_SIGNALS)]
     TooManySignals(RunId),
+    /// The server refused the request, with a code of its own.
+    #[error("the server refused it: {detail} ({code})")]
+    Server {
+        /// Stable code of the refusal.
+        code: String,
+        /// Text for people.
+        detail: String,
+    },
+    /// The server did not answer. If the request had a key, send it again under the same key.
+    #[error("the server did not answer: {0}")]
+    NoAnswer(String),
+    /// Only a program with an engine of its own can do this, and the runs of this one are on a server.
+    #[error("{what} needs an engine in this program, and its runs are on a server: {why}")]
+    NeedsEngine {
+        /// What was asked for.
+        what: String,
+        /// Reason.
+        why: String,
+    },
+    /// Only a server can do this, and the runs of this program are in its own engine.
+    #[error("{what} needs a server, and the runs of this program are in its own engine: {why}")]
+    NeedsServer {
+        /// What was asked for.
+        what: String,
+        /// Reason.
+        why: String,
+    },
     /// The run failed.
     #[error("run {run} failed: {failure}")]
     Failed {
@@ -293,4 +338,15 @@ fn list_problems(problems: &[EntityProblem]) -> String {
 
 fn decision_suffix(decided: &Option<Box<RecordedDecision>>) -> String {
     decided.as_ref().map(|decided| format!(": {decided}")).unwrap_or_default()
+}
+impl Error {
+    /// Says that only a program with an engine of its own can do this.
+    pub fn needs_engine(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Error::NeedsEngine { what: what.into(), why: why.into() }
+    }
+
+    /// Says that only a server can do this.
+    pub fn needs_server(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Error::NeedsServer { what: what.into(), why: why.into() }
+    }
 }

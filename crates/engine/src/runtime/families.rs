@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::background::LoopReporter;
 use super::inner::{Inner, Phase};
 use super::run_slot::RunMessage;
 use super::{Engine, Error};
@@ -70,7 +71,7 @@ fn no_families() -> Error {
 
 /// Sweeps cancelled families until the engine stops: at once after a local cancellation, and periodically for
 /// sweeps that a crash interrupted.
-pub(crate) async fn sweep(inner: Arc<Inner>) {
+pub(crate) async fn sweep(inner: Arc<Inner>, reporter: LoopReporter) {
     while inner.phase() == Phase::Running {
         let asked = inner.family_cancelled.notified();
         let stopped = inner.changed.notified();
@@ -79,6 +80,7 @@ pub(crate) async fn sweep(inner: Arc<Inner>) {
         {
             tracing::warn!(%error, "a cancelled family could not be swept; trying again");
         }
+        reporter.pass();
         if inner.phase() != Phase::Running {
             return;
         }

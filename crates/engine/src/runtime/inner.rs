@@ -11,6 +11,7 @@ use tracing::Instrument;
 
 use super::EngineOptions;
 use super::announcer::Announcer;
+use super::background::BackgroundLoops;
 use super::child_rate_limit::ChildRateLimiter;
 use super::crash_point::CrashPoint;
 use super::drive::Driver;
@@ -72,6 +73,8 @@ pub(crate) struct Inner {
     pub(crate) child_rate: ChildRateLimiter,
     /// Wakes the sweeper: a family was cancelled here.
     pub(crate) family_cancelled: Notify,
+    /// Loops that run as long as the engine.
+    pub(crate) loops: BackgroundLoops,
     /// Notified when the phase or the set of active runs changes.
     pub(crate) changed: Notify,
 }
@@ -79,6 +82,7 @@ pub(crate) struct Inner {
 impl Inner {
     pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: EngineOptions) -> Self {
         let kept_up_ms = store.now().as_millis();
+        let loops = BackgroundLoops::new(clock.clone());
         Inner {
             store,
             clock,
@@ -102,6 +106,7 @@ impl Inner {
             retention_current_ms: AtomicI64::new(kept_up_ms),
             child_rate: ChildRateLimiter::default(),
             family_cancelled: Notify::new(),
+            loops,
             changed: Notify::new(),
         }
     }

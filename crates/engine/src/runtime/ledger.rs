@@ -100,7 +100,11 @@ impl Engine {
         }
         let notes: Vec<JournalEntry> =
             self.list_run_journal(run).await?.into_iter().map(|placed| placed.note).collect();
-        Ok(build_ledger(run, log.head.generation, &log.steps, &events, &notes))
+        let mut entries = build_ledger(run, log.head.generation, &log.steps, &events, &notes);
+        let of = &log.head.facts.workflow;
+        let workflow = format!("{}@{}", of.name, of.version);
+        entries.iter_mut().for_each(|entry| entry.workflow = Some(workflow.clone()));
+        Ok(entries)
     }
 
     /// Calls `tell` for each effect of the workspace: first effects of runs, newest run first, then effects of

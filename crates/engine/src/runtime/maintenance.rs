@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::background::LoopReporter;
 use super::inner::{Inner, Phase};
 use super::stats::Counters;
 use crate::limits::{KEEP_INBOUND_EVENTS_FOR, MAX_PURGE, PURGE_HURRY_AFTER, PURGE_SHARE};
@@ -13,7 +14,7 @@ use crate::store::{OperationCursor, Purge, PurgeOperations, StoreResult};
 ///
 /// A pass continues until every kind of data returned a short batch, so it keeps up with any load. Between
 /// two batches it rests for a multiple of the last batch's duration, which spares a busy store.
-pub(crate) async fn purge(inner: Arc<Inner>) {
+pub(crate) async fn purge(inner: Arc<Inner>, reporter: LoopReporter) {
     let mut places = Places::default();
     let mut pass: Option<Pass> = None;
     let mut took = Duration::ZERO;
@@ -34,6 +35,7 @@ pub(crate) async fn purge(inner: Arc<Inner>) {
                 inner.set_retention_current(inner.store.now());
             }
             pass = None;
+            reporter.pass();
         }
     }
 }

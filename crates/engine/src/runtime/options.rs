@@ -19,6 +19,8 @@ pub struct EngineOptions {
     pub max_active: usize,
     /// Maximum number of parked runs kept in memory. They continue without a replay.
     pub max_resident: usize,
+    /// Do rulings that cannot be taken back always take two people, managers included?
+    pub four_eyes: bool,
     /// Time after which a step in progress is recorded as running, so that operators can see it.
     pub mark_after: Duration,
     /// Retention of closed runs and of superseded entity operations; `None` keeps them indefinitely.
@@ -50,6 +52,7 @@ impl Default for EngineOptions {
             poll_every: Duration::from_secs(1),
             max_active: 10_000,
             max_resident: 1_000,
+            four_eyes: false,
             mark_after: Duration::from_millis(100),
             keep_runs_for: None,
             purge_every: Duration::from_secs(60),

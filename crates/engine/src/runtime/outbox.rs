@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
 
+use super::background::LoopReporter;
 use super::drive::panic_text;
 use super::inner::{Inner, Phase};
 use super::stats::Counters;
@@ -192,7 +193,7 @@ impl Engine {
 }
 
 /// Looks for due messages when one was committed here, one is due, or the poll interval is over.
-pub(crate) async fn deliver(inner: Arc<Inner>) {
+pub(crate) async fn deliver(inner: Arc<Inner>, reporter: LoopReporter) {
     while inner.phase() == Phase::Running {
         let outbox_ready = inner.outbox_ready.notified();
         tokio::pin!(outbox_ready);
@@ -207,6 +208,7 @@ pub(crate) async fn deliver(inner: Arc<Inner>) {
                 poll_at
             }
         };
+        reporter.pass();
         // A due message without room is picked up as soon as there is room.
         let look_at = look_at.max(now.plus(Duration::from_millis(1)));
         tokio::select! {

@@ -111,6 +111,17 @@ impl WorkflowOptions {
         self
     }
 
+    /// The first option about starts that is set. Whoever decides about starts must know them.
+    pub(crate) fn decided_at_start(&self) -> Option<&'static str> {
+        let is_set = [
+            ("require_key", self.key_requirement != KeyRequirement::Optional),
+            ("keep_keys_for or release_key_on_failure", self.retention != KeyRetention::default()),
+            ("ignore_in_fingerprint", self.ignore != IgnorePaths::default()),
+            ("check_input", self.input_check.is_some()),
+        ];
+        is_set.into_iter().find(|(_, is_set)| *is_set).map(|(option, _)| option)
+    }
+
     /// Checks the input of every new run, child runs included. A start with a wrong input is refused, and nothing is stored.
     #[must_use]
     pub fn check_input(mut self, check: InputCheck) -> Self {
@@ -119,6 +130,7 @@ impl WorkflowOptions {
     }
 }
 
+/// The code of a workflow.
 pub(crate) struct Workflow {
     pub(crate) reference: WorkflowRef,
     pub(crate) key_requirement: KeyRequirement,
@@ -131,6 +143,58 @@ pub(crate) struct Workflow {
 }
 
 impl Workflow {
+    /// Checks the name and the options.
+    pub(crate) fn new<F, Fut, I, O, E>(
+        name: &str,
+        options: WorkflowOptions,
+        function: F,
+    ) -> Result<Self, Error>
+    where
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+        E: Into<Failure> + Send + 'static,
+    {
+        let name = Name::new("workflow name", name)?;
+        let unprotected = options
+            .declared
+            .iter()
+            .filter(|(_, declared)| declared.non_idempotent && declared.class == EffectClass::Idempotent);
+        if let Some(effect) = unprotected.map(|(effect, _)| effect).min() {
+            return Err(Error::UnprotectedEffect { workflow: name.to_string(), effect: effect.clone() });
+        }
+        let reference = WorkflowRef { name, version: options.version.unwrap_or(1) };
+        // A start without an input has an empty object over HTTP.
+        let nothing =
+            |input: &Payload| (input.as_str() == "{}").then(|| Payload::null().to::<I>().ok()).flatten();
+        let read = move |input: Payload| input.to::<I>().or_else(|error| nothing(&input).ok_or(error));
+        let handler: Handler = Arc::new(move |ctx, input: Payload| match read(input) {
+            Ok(input) => {
+                let running = function(ctx, input);
+                Box::pin(async move {
+                    let output = running.await.map_err(Into::into)?;
+                    Payload::of(&output)
+                        .map_err(|invalid| Failure::permanent(invalid).with_code("output_refused"))
+                })
+            }
+            Err(error) => {
+                let failure = Failure::permanent(format!("the input does not fit the workflow: {error}"));
+                Box::pin(async move { Err(failure.with_code("input_mismatch")) })
+            }
+        });
+        Ok(Workflow {
+            reference,
+            key_requirement: options.key_requirement,
+            retention: options.retention,
+            ignore: options.ignore,
+            input_check: options.input_check,
+            declared: Arc::new(options.declared),
+            pauses_on_violation: options.pauses_on_violation,
+            handler,
+        })
+    }
+
     pub(crate) fn begin(&self, ctx: Ctx, input: Payload) -> WorkflowFuture {
         (self.handler)(ctx, input)
     }
@@ -203,39 +267,8 @@ impl Registry {
         O: Serialize + Send + 'static,
         E: Into<Failure> + Send + 'static,
     {
-        let name = Name::new("workflow name", name)?;
-        let unprotected = options
-            .declared
-            .iter()
-            .filter(|(_, declared)| declared.non_idempotent && declared.class == EffectClass::Idempotent);
-        if let Some(effect) = unprotected.map(|(effect, _)| effect).min() {
-            return Err(Error::UnprotectedEffect { workflow: name.to_string(), effect: effect.clone() });
-        }
-        let reference = WorkflowRef { name, version: options.version.unwrap_or(1) };
-        let handler: Handler = Arc::new(move |ctx, input: Payload| match input.to::<I>() {
-            Ok(input) => {
-                let running = function(ctx, input);
-                Box::pin(async move {
-                    let output = running.await.map_err(Into::into)?;
-                    Payload::of(&output)
-                        .map_err(|invalid| Failure::permanent(invalid).with_code("output_refused"))
-                })
-            }
-            Err(error) => {
-                let failure = Failure::permanent(format!("the input does not fit the workflow: {error}"));
-                Box::pin(async move { Err(failure.with_code("input_mismatch")) })
-            }
-        });
-        let workflow = Arc::new(Workflow {
-            reference: reference.clone(),
-            key_requirement: options.key_requirement,
-            retention: options.retention,
-            ignore: options.ignore,
-            input_check: options.input_check,
-            declared: Arc::new(options.declared),
-            pauses_on_violation: options.pauses_on_violation,
-            handler,
-        });
+        let workflow = Arc::new(Workflow::new(name, options, function)?);
+        let reference = workflow.reference.clone();
         let mut state = self.state.write().expect("registering never panics");
         let same = state.workflows.entry(reference.clone()).or_default();
         if same.placed(owner).is_some() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::background::LoopReporter;
 use super::inner::{Inner, Phase};
 use super::run_slot::{RunMessage, RunSlot};
 use super::stats::Counters;
@@ -11,7 +12,7 @@ use crate::store::{HeldLease, RenewLeases};
 
 /// Renews all leases three times per lease time. A run whose lease cannot be renewed stops before the lease
 /// expires.
-pub(crate) async fn renew(inner: Arc<Inner>) {
+pub(crate) async fn renew(inner: Arc<Inner>, reporter: LoopReporter) {
     let every = inner.options.lease_for / 3;
     let mut watch = StoreClockWatch::new(&inner);
     loop {
@@ -62,6 +63,7 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
             tracing::warn!(run = %slot.run, "the lease could not be kept; the run is given up here");
             slot.send(RunMessage::LeaseLost);
         }
+        reporter.pass();
     }
 }
 

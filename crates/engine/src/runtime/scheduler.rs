@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::watch;
 
+use super::background::LoopReporter;
 use super::crash_point::CrashPoint;
 use super::inner::{Inner, Phase};
 use super::stats::Counters;
@@ -13,7 +14,7 @@ use crate::model::Timestamp;
 use crate::store::{ClaimRuns, StoreResult};
 
 /// Looks for due runs after a notification, when a timer is due, or when the poll interval is over.
-pub(crate) async fn schedule(inner: Arc<Inner>) {
+pub(crate) async fn schedule(inner: Arc<Inner>, reporter: LoopReporter) {
     let mut hints = inner.store.hints();
     while inner.phase() == Phase::Running {
         let nudged = inner.scheduler_wakeup.notified();
@@ -34,6 +35,7 @@ pub(crate) async fn schedule(inner: Arc<Inner>) {
                 poll_at
             }
         };
+        reporter.pass();
         let look_at = look_at.min(Timestamp::from_millis(inner.next_look_ms.load(Ordering::Acquire)));
         if look_at <= inner.store.now() {
             // A run that cannot be claimed yet must not cause a busy loop.

@@ -1,5 +1,6 @@
 //! Starts runs.
 
+use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use super::stats::Counters;
 use super::{Engine, Error, RunHandle};
 use crate::limits::MAX_SPAN;
 use crate::model::{
-    Fingerprint, IdempotencyKey, Invalid, KeyKind, KeyRecord, KeyTarget, NewRun, Payload, Priority, RunFacts,
-    RunId, Subject, WorkflowSelector,
+    BeginRequest, Fingerprint, IdempotencyKey, Invalid, KeyKind, KeyRecord, KeyTarget, KeyedStart,
+    KeyedStartOutcome, NewRun, Payload, Priority, RunFacts, RunHead, RunId, StoredAnswer, Subject,
+    WorkflowSelector, WriteAnswer,
 };
 use crate::store::{StartOutcome, Store, StoreError};
 
@@ -188,14 +190,53 @@ impl Start {
         let outcome = send(&prepared.engine, &prepared.new).await?;
         let outcome = prepared.recognise_other_version(outcome).await?;
         if let StartOutcome::Created(head) = &outcome {
-            match head.state.lease() {
-                Some(lease) if lease.owner == inner.owner => {
-                    inner.drive_new(head.clone(), prepared.new.input.clone(), since);
-                }
-                _ => head.state.wake_at().into_iter().for_each(|at| inner.wake_scheduler_by(at)),
-            }
+            prepared.take_up(head, since);
         }
         prepared.answer(outcome)
+    }
+}
+
+/// A request under a key, and how it is answered once its run exists.
+#[derive(Clone)]
+pub struct AnsweredRequest {
+    /// The request. Its id becomes the id of the run.
+    pub request: BeginRequest,
+    /// Writes the answer. The store calls it, so it must be quick and must not panic.
+    pub answer: Arc<WriteAnswer>,
+    /// How long the answer is replayed.
+    pub keep_for: Duration,
+    /// How long the key is refused after that.
+    pub grace: Duration,
+}
+
+impl fmt::Debug for AnsweredRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnsweredRequest").field("request", &self.request).finish_non_exhaustive()
+    }
+}
+
+impl Start {
+    /// Starts the run, and stores the request that asks for it with its answer, in one write. `None` if
+    /// nothing was written, because a key or the subject is in use: then begin the request and start the run
+    /// as usual.
+    pub async fn answering(
+        mut self,
+        request: AnsweredRequest,
+    ) -> Result<Option<(RunHandle, StoredAnswer)>, Error> {
+        let AnsweredRequest { request, answer, keep_for, grace } = request;
+        self.id = Some(request.id.as_run());
+        let (mut prepared, input) = self.complete()?;
+        input?;
+        let inner = prepared.engine.inner.clone();
+        let Some(store) = inner.store.request_key_store() else { return Ok(None) };
+        prepared.new.grant = inner.offer();
+        let since = inner.clock.monotonic();
+        let start = KeyedStart { request, new: prepared.new.clone(), answer, keep_for, grace };
+        let run = start.new.facts.id;
+        let outcome = insist(&prepared.engine, run, || store.start_keyed_run(start.clone())).await?;
+        let KeyedStartOutcome::Started { head, answer } = outcome else { return Ok(None) };
+        prepared.take_up(&head, since);
+        Ok(Some((prepared.answer(StartOutcome::Created(head))?, answer)))
     }
 }
 
@@ -267,6 +308,17 @@ impl PreparedStart {
         }
     }
 
+    /// Drives the new run if this engine has its lease, counted from `since`.
+    fn take_up(&self, head: &RunHead, since: Duration) {
+        let inner = &self.engine.inner;
+        match head.state.lease() {
+            Some(lease) if lease.owner == inner.owner => {
+                inner.drive_new(head.clone(), self.new.input.clone(), since);
+            }
+            _ => head.state.wake_at().into_iter().for_each(|at| inner.wake_scheduler_by(at)),
+        }
+    }
+
     /// Converts the store's outcome into the result for the caller.
     pub fn answer(self, outcome: StartOutcome) -> Result<RunHandle, Error> {
         let counters = &self.engine.inner.counters;
@@ -298,17 +350,25 @@ impl PreparedStart {
 /// Sends the start, and repeats it while its outcome is unknown. If one try has an unknown outcome, a later
 /// try that was not written does not clarify it.
 async fn send(engine: &Engine, new: &NewRun) -> Result<StartOutcome, StoreError> {
+    let store = &engine.inner.store;
+    insist(engine, new.facts.id, || store.start_run(new.clone())).await
+}
+
+async fn insist<T, F>(engine: &Engine, run: RunId, call: impl Fn() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
     let inner = &engine.inner;
     let mut wait = Duration::from_millis(5);
     let mut unconfirmed = None;
     for tries_left in (0..START_TRIES).rev() {
-        match inner.call_store(inner.store.start_run(new.clone())).await {
+        match inner.call_store(call()).await {
             Err(error @ StoreError::Unknown(_)) => unconfirmed = Some(error),
             Err(StoreError::Unavailable(_)) if unconfirmed.is_some() => {}
             answer => return answer,
         }
         if tries_left > 0 {
-            tracing::warn!(run = %new.facts.id, "start not confirmed; sending it again");
+            tracing::warn!(%run, "start not confirmed; sending it again");
             inner.clock.sleep(wait).await;
             wait *= 2;
         }

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use super::{StoreError, StoreResult, StoredKey};
 use crate::limits::MAX_KEY_USAGE_BATCH;
 use crate::model::{
-    BeginOutcome, BeginRequest, FinishRequest, IdempotencyKey, JournalEntry, KeyKind, RequestRecord,
-    RequestScope, RunId, Timestamp, WorkspaceId,
+    BeginOutcome, BeginRequest, FinishRequest, IdempotencyKey, JournalEntry, KeyKind, KeyedStart,
+    KeyedStartOutcome, RequestRecord, RequestScope, RunId, Timestamp, WorkspaceId,
 };
 
 /// Stores requests under their keys, and counts how keys are used.
@@ -22,6 +22,14 @@ pub trait RequestKeyStore: Send + Sync {
     /// Records how a request ended, by [`crate::model::decide_finish_request`]. Returns whether the caller
     /// held it. Sent again after it took effect, it returns `false` and changes nothing.
     async fn finish_request(&self, request: FinishRequest) -> StoreResult<bool>;
+
+    /// Stores a request, the run that it starts and its answer in one write, by
+    /// [`crate::model::decide_keyed_start`]. If the request key, the run's own key or its subject is in use,
+    /// nothing is written. Parts that do not belong together ([`KeyedStart::is_consistent`]) are
+    /// [`StoreError::Refused`].
+    ///
+    /// Sent again after it took effect, it finds its own run and answer.
+    async fn start_keyed_run(&self, start: KeyedStart) -> StoreResult<KeyedStartOutcome>;
 
     /// Finds the record of a request key, expired or not.
     async fn find_request(

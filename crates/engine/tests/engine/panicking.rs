@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::support::Bench;
+use crate::support::cut_off::CutOff;
 use hapax_engine::limits::MAX_STALLS;
 use hapax_engine::model::{EventKind, RunId, RunState, RunStatus, RunningState, Subscribers, WorkspaceId};
 use hapax_engine::runtime::Announcer;
 use hapax_engine::store::Store;
-use hapax_engine::{Ctx, Failure};
+use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 
 /// Panics on the first few calls.
 struct Panics {
@@ -120,4 +121,33 @@ async fn a_run_that_panics_every_driver_is_quarantined() {
         bench.store.list_events(&WorkspaceId::default(), run.id(), Default::default()).await.unwrap();
     assert_eq!(events.last().unwrap().kind, EventKind::Quarantined);
     bench.check().await;
+}
+
+/// A panic in the scheduler must not stop the node from finding due runs, nor one in the renewal cost it its
+/// leases.
+#[tokio::test]
+async fn background_loops_that_panic_start_again_and_the_node_goes_on() {
+    let bench = Bench::new();
+    let store = CutOff::new(bench.store.clone());
+    let node = Engine::launch(store.clone(), bench.clock.clone(), EngineOptions::default()).unwrap();
+    node.register("wait", |ctx: Ctx, _: ()| async move {
+        ctx.sleep(Duration::from_secs(3_600)).await?;
+        Ok::<_, Failure>(())
+    })
+    .unwrap();
+    let run = node.start("wait", &()).await.unwrap().id();
+    bench.until(run, RunStatus::Waiting).await;
+    store.panic(6);
+    let panics = |node: &Engine| node.background_loops().list().iter().map(|each| each.panics).sum::<u64>();
+    bench.eventually("six panics", async || (panics(&node) == 6).then_some(())).await;
+    let loops = node.background_loops().list();
+    assert!(loops.iter().any(|each| each.name == "scheduler" && each.panics > 0), "{loops:?}");
+    bench.clock.advance(Duration::from_secs(3_600));
+    bench.until(run, RunStatus::Completed).await;
+    bench
+        .eventually("every loop has passed", async || {
+            let loops = node.background_loops().list();
+            loops.iter().all(|each| !each.is_down && each.last_pass_at.is_some()).then_some(())
+        })
+        .await;
 }

@@ -1,5 +1,6 @@
 //! A run rebuilt from its records has the same state, whatever has arrived since.
 
+use std::future::IntoFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -307,5 +308,49 @@ async fn a_retry_of_a_run_that_failed_by_its_own_code_keeps_its_steps() {
     broken.store(false, Ordering::SeqCst);
     run.retry(None).await.unwrap();
     assert_eq!(run.result::<(bool, u32)>().await.unwrap(), (true, 1));
+    bench.check().await;
+}
+
+/// A set of futures polls itself again after all of them were woken, and a timer that is due wakes all of them. In a replay
+/// nothing can act on it before the code has asked for every record.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replay_of_many_branches_ends_while_the_retry_of_one_is_due() {
+    use futures_util::StreamExt;
+    use futures_util::stream::FuturesUnordered;
+
+    let bench = Bench::new();
+    let broken = Arc::new(AtomicBool::new(true));
+    let seen = broken.clone();
+    let workflow = move |ctx: Ctx, _: ()| {
+        let broken = seen.clone();
+        async move {
+            let wait = Duration::from_secs(30);
+            let policy = hapax_engine::model::RetryPolicy::default().first_wait(wait).factor(1.0);
+            let branches: FuturesUnordered<_> = (0..40u32)
+                .map(|n| {
+                    let broken = broken.clone();
+                    let step = ctx.step(&format!("step-{n}"), move |_| {
+                        let fails = n == 20 && broken.load(Ordering::SeqCst);
+                        async move { if fails { Err(Failure::retryable("busy")) } else { Ok(n) } }
+                    });
+                    step.retry(policy.clone()).into_future()
+                })
+                .collect();
+            let done: Vec<Result<u32, Failure>> = branches.collect().await;
+            done.into_iter().sum::<Result<u32, Failure>>()
+        }
+    };
+    bench.engine.register("many", workflow.clone()).unwrap();
+    let run = bench.engine.start("many", &()).await.unwrap();
+    bench.until_step(run.id(), "step-20", StepStatus::Pending).await;
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.engine.kill();
+    broken.store(false, Ordering::SeqCst);
+    bench.clock.advance(Duration::from_secs(60));
+    let second = bench.restart();
+    second.register("many", workflow).unwrap();
+    let sum = second.run(run.id()).await.unwrap().result::<u32>();
+    let sum = tokio::time::timeout(Duration::from_secs(20), sum).await.expect("the replay ends").unwrap();
+    assert_eq!(sum, (0..40).sum());
     bench.check().await;
 }

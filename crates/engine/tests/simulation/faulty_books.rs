@@ -6,8 +6,9 @@ use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
     BeginOperation, BeginOperationOutcome, BeginOutcome, BeginRequest, CatalogItem, CatalogKind, Entity,
     EntityId, EntityJournalEntry, EntityRef, EntityStorage, FinishOperation, FinishOperationOutcome,
-    FinishRequest, IdempotencyKey, InboundEvent, InboundEventId, Name, Operation, OperationId, OwnerId,
-    Promise, RequestRecord, RequestScope, RunId, TableRef, Timestamp, WorkspaceId,
+    FinishRequest, IdempotencyKey, InboundEvent, InboundEventId, KeyedStart, KeyedStartOutcome, Name,
+    Operation, OperationId, OwnerId, Promise, RequestRecord, RequestScope, RunId, TableRef, Timestamp,
+    WorkspaceId,
 };
 use hapax_engine::store::{
     CancelFamily, CancelFamilyOutcome, Catalog, CreateEntityOutcome, CreateOutcome, CreatePromise,
@@ -33,6 +34,15 @@ impl RequestKeyStore for FaultyStore {
     async fn finish_request(&self, request: FinishRequest) -> StoreResult<bool> {
         let shown = format!("finish request {}", request.key);
         self.send(Call::write(shown, move |store: &MemoryStore| now(store.finish_request(request.clone()))))
+            .await
+    }
+
+    async fn start_keyed_run(&self, start: KeyedStart) -> StoreResult<KeyedStartOutcome> {
+        let shown = format!("start {} under {}", start.new.facts.id, start.request.key);
+        if let Some(grant) = &start.new.grant {
+            self.learn_owner(grant.owner);
+        }
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.start_keyed_run(start.clone()))))
             .await
     }
 

@@ -123,6 +123,12 @@ impl Fleet {
         member.node.die();
         member.engine.kill();
         self.count_stats(&member.engine.stats());
+        // Half of the nodes restart under their identity, which proves that the earlier process is dead.
+        if let Some(owner) = member.node.owner.get()
+            && self.world.chance(2)
+        {
+            self.world.end_leases(&member.node.name, *owner);
+        }
     }
 
     /// Shuts the node down in order, as far as the storm allows.

@@ -10,8 +10,9 @@ use hapax_engine::Error;
 use hapax_engine::model::{
     BeginOutcome, BeginRequest, CatalogKind, Fingerprint, FinishRequest, IdempotencyKey, InboundEvent,
     InboundEventId, InboundEventStatus, LeafDigests, Name, Payload, RequestEnd, RequestId, RequestScope,
-    RequestSummary, RunId, StoredAnswer, WorkspaceId, WriteToken,
+    RequestSummary, RunHead, RunId, StoredAnswer, WorkspaceId, WriteToken,
 };
+use hapax_engine::runtime::AnsweredRequest;
 use hapax_engine::store::{
     Catalog, FinishInboundEvent, ListUnprocessedEvents, NewInboundEvent, PutCatalogItem, PutOutcome,
     ReceiveOutcome, RequestKeyStore, Store, StoreError, WebhookStore,
@@ -155,6 +156,9 @@ impl FrontDesk {
         if is_other && !self.known.lock().unwrap().requests.contains_key(key) {
             return Ok(false);
         }
+        if !is_other && world.chance(2) {
+            return self.start_in_one_write(member, key, request).await;
+        }
         let id = match RequestKeyStore::begin_request(&*store, request).await? {
             BeginOutcome::Conflict(_) if is_other => {
                 world.count(|tally| tally.request_conflicts += 1);
@@ -191,8 +195,40 @@ impl FrontDesk {
         Ok(false)
     }
 
+    /// The key, the run and the answer in one write. If the key is in use, the next attempt learns how.
+    async fn start_in_one_write(
+        &self,
+        member: Member,
+        key: &str,
+        request: BeginRequest,
+    ) -> Result<bool, Error> {
+        let world = &self.world;
+        let id = request.id;
+        let (name, at) = (member.node.name.clone(), world.elapsed().as_millis());
+        let answer = move |head: &RunHead| {
+            let answer = format!("{} by {name} at {at}", head.id());
+            StoredAnswer { status: 201, headers: vec![], body: Some(answer.into_bytes().into()) }
+        };
+        let answered =
+            AnsweredRequest { request, answer: Arc::new(answer), keep_for: DAY, grace: Duration::ZERO };
+        world.may_pause(&member.node).await;
+        let started = member.engine.start(WORKFLOW, &quick_program()).answering(answered).await?;
+        let Some((run, answer)) = started else { return Ok(false) };
+        world.count(|tally| tally.requests_in_one_write += 1);
+        let first = *self.known.lock().unwrap().requests.entry(key.to_string()).or_insert(id);
+        if first != id || run.id() != id.as_run() {
+            world.break_off(format!("{key} is operation {first}, and was started again as {id}"));
+        }
+        self.learn_body(key, &answer);
+        Ok(world.chance(2))
+    }
+
     fn learn_answer(&self, key: &str, state: &hapax_engine::model::RequestState) {
         let hapax_engine::model::RequestState::Answered { answer, .. } = state else { return };
+        self.learn_body(key, answer);
+    }
+
+    fn learn_body(&self, key: &str, answer: &StoredAnswer) {
         let body = answer.body.as_deref().unwrap_or_default().to_vec();
         let first = self.known.lock().unwrap().answers.entry(key.to_string()).or_insert(body.clone()).clone();
         if first != body {

@@ -2,8 +2,8 @@
 
 use hapax_engine::model::{
     BeginOperationOutcome, BeginOutcome, CatalogItem, Entity, EntityId, FinishOperationOutcome, InboundEvent,
-    Operation, OperationId, Promise, RequestRecord, RunCommit, RunHead, RunId, RunState, StepStatus,
-    WorkspaceId,
+    KeyedStartOutcome, Operation, OperationId, Promise, RequestRecord, RunCommit, RunHead, RunId, RunState,
+    StepStatus, WorkspaceId,
 };
 use hapax_engine::store::{
     CancelFamilyOutcome, ClaimedOutbox, ClaimedRuns, CommitOutcome, CreateEntityOutcome, CreateOutcome,
@@ -55,6 +55,15 @@ impl Shown for StartOutcome {
             StartOutcome::Spent { run } => format!("spent {}", world.name(*run)),
             StartOutcome::KeyConflict { run, .. } => format!("conflict with {}", world.name(*run)),
             StartOutcome::SubjectBusy { run } => format!("busy {}", world.name(*run)),
+        }
+    }
+}
+
+impl Shown for KeyedStartOutcome {
+    fn shown(&self, world: &World) -> String {
+        match self {
+            KeyedStartOutcome::Started { head, .. } => format!("started as {}", self::head(head, world)),
+            KeyedStartOutcome::NotFree => "not free".into(),
         }
     }
 }

@@ -71,6 +71,8 @@ tally! {
     operations_ruled,
     janitor_releases,
     requests_replayed,
+    requests_in_one_write,
+    leases_given_back,
     request_conflicts,
     events_repeated,
     // What became of families.

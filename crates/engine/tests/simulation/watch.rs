@@ -6,9 +6,9 @@ use futures_util::FutureExt;
 use hapax_engine::fsck::fsck;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
-    EffectClass, EffectKey, EventKind, Fence, Generation, JournalEvent, Occurrence, Payload, RunEvent,
-    RunHead, RunId, RunResult, RunState, RunStatus, StepId, StepKind, StepRecord, StepState, StepStatus,
-    Timestamp, Version,
+    EffectClass, EffectKey, EventKind, Fence, Generation, JournalEvent, Lease, Occurrence, OwnerId, Payload,
+    RunEvent, RunHead, RunId, RunResult, RunState, RunStatus, RunningState, StepId, StepKind, StepRecord,
+    StepState, StepStatus, Timestamp, Version,
 };
 use hapax_engine::store::{ListJournal, ListRuns, RunView, Store, StoredJournalEntry, StoredKey};
 
@@ -73,6 +73,16 @@ pub fn every_run(store: &MemoryStore) -> Vec<RunView> {
 }
 
 impl Watch {
+    /// Notes that the leases of a dead owner ended: the only way in which a lease may shrink.
+    pub fn end_leases(&mut self, owner: OwnerId, now: Timestamp) {
+        for head in self.runs.values_mut() {
+            if let Some(lease) = head.state.lease().filter(|lease| lease.owner == owner && lease.until > now)
+            {
+                head.state = RunState::Running(RunningState::Leased(Lease { until: now, ..lease }));
+            }
+        }
+    }
+
     /// Compares the store with its state after the previous write; describes the first broken invariant.
     pub fn look(
         &mut self,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use hapax_engine::clock::SystemClock;
 use hapax_engine::memory::MemoryStore;
-use hapax_engine::model::{RunId, Timestamp};
+use hapax_engine::model::{OwnerId, RunId, Timestamp};
+use hapax_engine::store::Store;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -205,6 +206,15 @@ impl World {
         if let Err(broken) = looked {
             self.break_off(broken);
         }
+    }
+
+    /// Ends the leases of a node that is dead.
+    pub fn end_leases(&self, who: &str, owner: OwnerId) {
+        let ended = self.store.end_leases(owner);
+        self.watch.lock().unwrap().end_leases(owner, self.store.now());
+        self.log(who, &format!("is known to be dead: {ended} leases end"));
+        self.count(|tally| tally.leases_given_back += ended as u64);
+        self.look();
     }
 
     pub fn with_watch<T>(&self, read: impl FnOnce(&Watch) -> T) -> T {

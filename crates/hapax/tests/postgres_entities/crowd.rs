@@ -8,8 +8,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use hapax::{
-    Action, ActionAnswer, ClaimTo, CodeOnlyHost, EntityStep, EntityStorage, EntityWorkflow, Hapax, TableRef,
-    TransitionOutcome,
+    Action, ActionAnswer, ClaimTo, CodeOnlyHost, Engine, EntityStep, EntityStorage, EntityWorkflow, Hapax,
+    TableRef, TransitionOutcome,
 };
 use hapax_postgres_fixture::Database;
 use serde_json::{Value, json};
@@ -29,8 +29,8 @@ fn workflow(home: EntityStorage) -> EntityWorkflow {
     EntityWorkflow { home, steps: vec![close], ..workflow }
 }
 
-async fn open(url: &str, home: EntityStorage) -> Hapax {
-    let hapax = Hapax::open(url).await.unwrap();
+async fn open(url: &str, home: EntityStorage) -> Engine {
+    let hapax = Hapax::open(url).await.unwrap().into_engine().unwrap();
     hapax.register_entity_workflow(workflow(home), std::sync::Arc::new(CodeOnlyHost)).await.unwrap();
     hapax.module("billing").janitor(hapax::minutes(2), hapax::minutes(5)).unwrap();
     hapax

@@ -8,8 +8,8 @@ use hapax::clock::{Clock, ManualClock, SystemClock};
 use hapax::postgres::TransactionAction;
 use hapax::postgres::tokio_postgres::{Client, Transaction};
 use hapax::{
-    Action, ActionAnswer, ClaimTo, CodeOnlyHost, EntityStep, EntityStorage, EntityWorkflow, Failure, Hapax,
-    JanitorReport, Result, StepCall, TableRef, TransitionOutcome,
+    Action, ActionAnswer, ClaimTo, CodeOnlyHost, Engine, EntityStep, EntityStorage, EntityWorkflow, Failure,
+    Hapax, JanitorReport, Result, StepCall, TableRef, TransitionOutcome,
 };
 use hapax_postgres_fixture::Database;
 use serde_json::json;
@@ -69,11 +69,11 @@ async fn apply_payment(tx: &Transaction<'_>, call: &StepCall) -> Result<ActionAn
     ActionAnswer::done(json!({ "payment": payment }))
 }
 
-async fn open(url: &str, clock: Option<Arc<ManualClock>>, midway: Option<Midway>) -> Hapax {
+async fn open(url: &str, clock: Option<Arc<ManualClock>>, midway: Option<Midway>) -> Engine {
     let builder = Hapax::builder(url);
     let hapax = match clock {
-        Some(clock) => builder.clock(clock).open().await.unwrap(),
-        None => builder.open().await.unwrap(),
+        Some(clock) => builder.clock(clock).open().await.unwrap().into_engine().unwrap(),
+        None => builder.open().await.unwrap().into_engine().unwrap(),
     };
     let stop = midway.clone();
     hapax
@@ -132,8 +132,8 @@ impl Books {
 }
 
 /// Two callers on two nodes ask for the same at once.
-async fn by_two(nodes: &[Hapax; 2], id: &str, step: &str, input: serde_json::Value) {
-    let call = |node: &Hapax| node.transition("invoice", id, step).input(&input).into_future();
+async fn by_two(nodes: &[Engine; 2], id: &str, step: &str, input: serde_json::Value) {
+    let call = |node: &Engine| node.transition("invoice", id, step).input(&input).into_future();
     let (first, second) = tokio::join!(call(&nodes[0]), call(&nodes[1]));
     let outcomes = [first.unwrap(), second.unwrap()];
     let done = outcomes.iter().filter(|outcome| matches!(outcome, TransitionOutcome::Done { .. })).count();

@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     Begin,
+    Start,
     Finish,
     Find,
     Count,
@@ -96,6 +97,10 @@ impl RequestKeyStore for FaultyStore {
 
     async fn finish_request(&self, request: FinishRequest) -> StoreResult<bool> {
         self.meet(Verb::Finish, self.book().finish_request(request)).await
+    }
+
+    async fn start_keyed_run(&self, start: KeyedStart) -> StoreResult<KeyedStartOutcome> {
+        self.meet(Verb::Start, self.book().start_keyed_run(start)).await
     }
 
     async fn find_request(

@@ -8,6 +8,7 @@ mod faulty_store;
 mod figures;
 mod handlers;
 mod leaving;
+mod one_write;
 mod payments;
 mod takeover;
 mod world;

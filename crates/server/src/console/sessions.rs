@@ -2,6 +2,7 @@
 //! them and an ended session is ended everywhere. What the cookie carries is kept as a hash.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -19,6 +20,8 @@ use crate::credentials::key::{ApiKey, KeyId, SecretHash};
 use crate::directory::{Directory, SessionBook, StoredCredential, hash_as_hex};
 use crate::identity::Identity;
 use crate::limits::{CREDENTIAL_CACHE_FOR, MAX_CACHED_CREDENTIALS, SESSION_SEEN_RESOLUTION};
+use crate::people::People;
+use crate::people::claims::Attested;
 
 /// How often a change that met another one is tried anew.
 const TRIES: u32 = 8;
@@ -30,15 +33,31 @@ pub(crate) struct KeptSession {
     /// Of what the cookie carries.
     #[serde(with = "hash_as_hex")]
     secret: SecretHash,
-    /// Of the API key that signed in: the session ends when the key does.
-    #[serde(with = "hash_as_hex")]
-    key: SecretHash,
+    /// Of the API key that signed in, if one did: the session ends when the key does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<KeyHash>,
+    /// The person who signed in, if one did: the session ends when no rule gives them a role any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    person: Option<Attested>,
     began_at: i64,
     seen_at: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     address: Option<String>,
     #[serde(default)]
     agent: String,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(transparent)]
+struct KeyHash(#[serde(with = "hash_as_hex")] SecretHash);
+
+/// What a session rests on.
+#[derive(Debug)]
+pub(super) enum Proof<'a> {
+    /// An API key.
+    Key(&'a ApiKey),
+    /// What an identity provider says.
+    Person(Attested),
 }
 
 impl KeptSession {
@@ -62,7 +81,10 @@ impl<'a> Token<'a> {
     fn parse(text: &'a str) -> Option<Self> {
         let mut parts = text.split('.');
         let (credential, id, secret) = (parts.next()?, parts.next()?, parts.next()?);
-        let credential = KeyId::parse(credential)?.credential();
+        let credential = match credential.starts_with("person_") {
+            true => Name::new("person", credential).ok()?,
+            false => KeyId::parse(credential)?.credential(),
+        };
         parts.next().is_none().then(|| Token { credential, id, secret: hash("cookie", secret) })
     }
 }
@@ -73,50 +95,67 @@ fn hash(what: &str, text: &str) -> SecretHash {
     SecretHash::from_bytes(digest.finalize().into())
 }
 
+/// A session, and its API key if it rests on one.
+type Found = (Arc<Session>, Option<Arc<StoredCredential>>);
+
 /// Sessions, remembered for a moment, as credentials are.
 pub(super) struct Sessions {
     directory: Directory,
+    people: Option<Arc<People>>,
     known: Mutex<Known>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// By cookie: the session, when it ends, and since when that is known.
-    sessions: HashMap<String, (Arc<Session>, Timestamp, Instant)>,
+    /// By cookie.
+    sessions: HashMap<String, Remembered>,
     /// How often all was forgotten: what was read before that may be older than the change.
     changes: u64,
 }
 
+struct Remembered {
+    session: Arc<Session>,
+    /// Its API key, if it rests on one.
+    credential: Option<Arc<StoredCredential>>,
+    ends_at: Timestamp,
+    since: Instant,
+}
+
 impl Sessions {
-    pub(super) fn new(directory: Directory) -> Self {
-        Sessions { directory, known: Mutex::default() }
+    pub(super) fn new(directory: Directory, people: Option<Arc<People>>) -> Self {
+        Sessions { directory, people, known: Mutex::default() }
     }
 
     /// Begins a session; the one used longest ago makes room if there are too many.
     pub(super) async fn begin(
         &self,
-        credential: &StoredCredential,
-        key: &ApiKey,
+        identity: &Identity,
+        proof: Proof<'_>,
         visitor: &Visitor,
         by: Actor,
         now: Timestamp,
     ) -> Result<NewSession, Problem> {
-        if credential.role() == Role::Worker {
+        if identity.role == Role::Worker {
             return Err(Problem::new(Code::Forbidden, "A worker's key does work; it sees no pages.")
                 .with("requiredRole", "viewer"));
         }
-        let (id, proof) = (secret()?[..16].to_owned(), secret()?);
-        let token = format!("{}.{id}.{proof}", key.id());
+        let (id, own) = (secret()?[..16].to_owned(), secret()?);
+        let (owner, key, person) = match proof {
+            Proof::Key(key) => (key.id().to_string(), Some(KeyHash(key.hash())), None),
+            Proof::Person(person) => (identity.credential.to_string(), None, Some(person)),
+        };
+        let token = format!("{owner}.{id}.{own}");
         let new = KeptSession {
             id,
-            secret: hash("cookie", &proof),
-            key: key.hash(),
+            secret: hash("cookie", &own),
+            key,
+            person,
             began_at: now.as_millis(),
             seen_at: now.as_millis(),
             address: visitor.address.map(|address| address.to_string()),
             agent: visitor.agent.clone(),
         };
-        self.change(&credential.identity(), Some((by, "signed in to the console")), |book| {
+        self.change(identity, Some((by, "signed in to the console")), |book| {
             book.retain(|session| session.is_alive(now));
             book.sort_by_key(|session| session.seen_at);
             let surplus = (book.len() + 1).saturating_sub(MAX_SESSIONS_PER_CREDENTIAL);
@@ -129,27 +168,39 @@ impl Sessions {
     }
 
     /// The session of a cookie. As old as [`CREDENTIAL_CACHE_FOR`], so that an end counts everywhere within that time.
-    pub(super) async fn find(&self, text: &str, now: Timestamp) -> Result<Option<Arc<Session>>, Problem> {
-        if let Some(session) = self.remembered(text, now) {
-            return Ok(Some(session));
-        }
+    pub(super) async fn find(
+        &self,
+        text: &str,
+        address: Option<IpAddr>,
+        now: Timestamp,
+    ) -> Result<Option<Arc<Session>>, Problem> {
+        let found = match self.remembered(text, now) {
+            Some(found) => Some(found),
+            None => self.look_up(text, now).await?,
+        };
+        let admits = |credential: &Option<Arc<StoredCredential>>| {
+            credential.as_ref().is_none_or(|credential| credential.admits_address(address))
+        };
+        Ok(found.filter(|(_, credential)| admits(credential)).map(|(session, _)| session))
+    }
+
+    async fn look_up(&self, text: &str, now: Timestamp) -> Result<Option<Found>, Problem> {
         let changes = self.known.lock().expect("no holder panics").changes;
         let since = Instant::now();
         let Some(token) = Token::parse(text) else { return Ok(None) };
-        let Some(credential) = self.directory.find_credential(&token.credential).await? else {
-            return Ok(None);
-        };
-        let identity = credential.identity();
-        let book = self.directory.read_sessions(&identity).await?;
+        let book = self.directory.read_sessions(&token.credential).await?;
         let kept = book.sessions.iter().find(|session| session.id == token.id);
         let Some(kept) =
             kept.filter(|kept| bool::from(kept.secret.as_bytes().ct_eq(token.secret.as_bytes())))
         else {
             return Ok(None);
         };
-        if !kept.is_alive(now) || !credential.admits_hash(&kept.key, now) {
+        if !kept.is_alive(now) {
             return Ok(None);
         }
+        let Some((identity, credential)) = self.owner_of(kept, &token.credential, now).await? else {
+            return Ok(None);
+        };
         self.note_use(&identity, kept, now).await;
         let csrf = hash("csrf", text).as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         let mut marks = Extensions::new();
@@ -169,15 +220,35 @@ impl Sessions {
             if known.sessions.len() >= MAX_CACHED_CREDENTIALS {
                 known.sessions.clear();
             }
-            known.sessions.insert(text.to_owned(), (session.clone(), kept.ends_at(), since));
+            let (session, credential, ends_at) = (session.clone(), credential.clone(), kept.ends_at());
+            known.sessions.insert(text.to_owned(), Remembered { session, credential, ends_at, since });
         }
-        Ok(Some(session))
+        Ok(Some((session, credential)))
     }
 
-    fn remembered(&self, text: &str, now: Timestamp) -> Option<Arc<Session>> {
+    /// Who a session belongs to now; `None` if what it rests on no longer counts.
+    async fn owner_of(
+        &self,
+        kept: &KeptSession,
+        owner: &Name,
+        now: Timestamp,
+    ) -> Result<Option<(Identity, Option<Arc<StoredCredential>>)>, Problem> {
+        if let Some(person) = &kept.person {
+            let identity = self.people.as_ref().and_then(|people| people.identity_of(person));
+            return Ok(identity
+                .filter(|identity| identity.credential == *owner)
+                .map(|identity| (identity, None)));
+        }
+        let Some(credential) = self.directory.find_credential(owner).await? else { return Ok(None) };
+        let admits = kept.key.is_some_and(|KeyHash(key)| credential.admits_hash(&key, now));
+        Ok(admits.then(|| (credential.identity(), Some(Arc::new(credential)))))
+    }
+
+    fn remembered(&self, text: &str, now: Timestamp) -> Option<Found> {
         let known = self.known.lock().expect("no holder panics");
-        let (session, ends_at, since) = known.sessions.get(text)?;
-        (since.elapsed() < CREDENTIAL_CACHE_FOR && now < *ends_at).then(|| session.clone())
+        let Remembered { session, credential, ends_at, since } = known.sessions.get(text)?;
+        (since.elapsed() < CREDENTIAL_CACHE_FOR && now < *ends_at)
+            .then(|| (session.clone(), credential.clone()))
     }
 
     /// Writes down, now and then, that a session is in use. Losing to another change does not matter.
@@ -203,7 +274,7 @@ impl Sessions {
         identity: &Identity,
         now: Timestamp,
     ) -> Result<Vec<SessionSummary>, Problem> {
-        let mut sessions = self.directory.read_sessions(identity).await?.sessions;
+        let mut sessions = self.directory.read_sessions(&identity.credential).await?.sessions;
         sessions.retain(|session| session.is_alive(now));
         sessions.sort_by_key(|session| std::cmp::Reverse(session.seen_at));
         let shown = |session: KeptSession| SessionSummary {
@@ -250,7 +321,7 @@ impl Sessions {
         mut change: impl FnMut(&mut Vec<KeptSession>) -> bool,
     ) -> Result<(), Problem> {
         for _ in 0..TRIES {
-            let mut book: SessionBook = self.directory.read_sessions(identity).await?;
+            let mut book: SessionBook = self.directory.read_sessions(&identity.credential).await?;
             if !change(&mut book.sessions)
                 || self.directory.write_sessions(identity, &book, note.clone()).await?
             {

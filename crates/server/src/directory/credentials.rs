@@ -1,5 +1,6 @@
 //! Credentials: keys that are shown once and stored as a hash.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use hapax_api as api;
@@ -8,6 +9,7 @@ use hapax_engine::model::{
     Actor, CatalogItem, CatalogKind, HumanText, Name, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{ListCatalogItems, PutCatalogItem, PutOutcome};
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::{Directory, body_of, said};
@@ -30,6 +32,24 @@ pub struct NewCredential {
     pub requester: Option<String>,
     /// Lifetime; `None` never expires.
     pub lives_for: Option<Duration>,
+    /// Networks that it may be used from; any if there is none.
+    pub networks: Vec<IpNet>,
+    /// Is it kept from inputs, outputs and other payloads?
+    pub hides_payloads: bool,
+}
+
+impl NewCredential {
+    /// A credential without an end, for any network.
+    pub fn new(name: impl Into<String>, role: Role) -> Self {
+        NewCredential {
+            name: name.into(),
+            role,
+            requester: None,
+            lives_for: None,
+            networks: Vec::new(),
+            hides_payloads: false,
+        }
+    }
 }
 
 /// Stored part of a credential. The secret itself is not stored.
@@ -50,6 +70,10 @@ struct CredentialBody {
     revoked_at: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last_used_at: Option<i64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    networks: Vec<IpNet>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    hides_payloads: bool,
 }
 
 /// An old secret that is valid for a while longer.
@@ -143,7 +167,19 @@ impl StoredCredential {
             name: self.kept.name.clone(),
             role: self.kept.role,
             requester: self.kept.requester.clone(),
+            sees_payloads: !self.kept.hides_payloads,
+            person: None,
+            acts_for: None,
+            ends_at: None,
         }
+    }
+
+    /// Returns true if it may be used from this address. A caller in this process has none.
+    pub fn admits_address(&self, address: Option<IpAddr>) -> bool {
+        let networks = &self.kept.networks;
+        // An IPv4 address is the same in its IPv6 spelling.
+        let address = address.map(|address| address.to_canonical());
+        networks.is_empty() || address.is_some_and(|address| networks.iter().any(|it| it.contains(&address)))
     }
 
     /// Recorded time of the last use.
@@ -165,6 +201,8 @@ impl StoredCredential {
             revoked_at: time(self.kept.revoked_at),
             old_secret_until: time(self.kept.old_secret.as_ref().map(|old| old.until)),
             last_used_at: time(self.kept.last_used_at),
+            networks: self.kept.networks.iter().map(ToString::to_string).collect(),
+            hides_payloads: self.kept.hides_payloads,
         }
     }
 
@@ -217,6 +255,8 @@ impl Directory {
             expires_at,
             revoked_at: None,
             last_used_at: None,
+            networks: new.networks,
+            hides_payloads: new.hides_payloads,
         };
         let id = key.id().credential();
         let request = PutCatalogItem {

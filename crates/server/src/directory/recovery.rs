@@ -33,12 +33,7 @@ impl Directory {
         HumanText::Reason.check(reason).map_err(|invalid| problem_of_invalid(&invalid))?;
         let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
         self.ensure_workspace(&workspace, None, by.clone()).await?;
-        let new = NewCredential {
-            name: "recovered admin".into(),
-            role: Role::Admin,
-            requester: None,
-            lives_for: None,
-        };
+        let new = NewCredential::new("recovered admin", Role::Admin);
         let what = format!("recovered: {reason}");
         let (credential, key) = self.insert_credential(&workspace, new, by.clone(), &what).await?;
         let mut revoked = Vec::new();

@@ -25,9 +25,9 @@ fn entry_of(credential: &Name) -> Name {
 }
 
 impl Directory {
-    /// Sessions of a credential.
-    pub(crate) async fn read_sessions(&self, identity: &Identity) -> Result<SessionBook, Problem> {
-        let id = entry_of(&identity.credential);
+    /// Sessions of a credential, or of a person.
+    pub(crate) async fn read_sessions(&self, credential: &Name) -> Result<SessionBook, Problem> {
+        let id = entry_of(credential);
         let found = self
             .catalog()
             .find_item(CatalogKind::Setting, &id)

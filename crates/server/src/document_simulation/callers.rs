@@ -260,6 +260,10 @@ fn acting() -> Acting {
         name: "ada".into(),
         role: Role::Admin,
         requester: None,
+        sees_payloads: true,
+        person: None,
+        acts_for: None,
+        ends_at: None,
     };
     Acting { identity: Arc::new(identity), address: None, trace_id: None }
 }

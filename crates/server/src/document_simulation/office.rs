@@ -133,7 +133,7 @@ async fn learn<L: CatalogWatcher>(learner: Arc<L>) {
         drop(learner);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    keep_learning(this).await;
+    keep_learning(this, || {}).await;
 }
 
 /// Connection of one node to the provider.

@@ -37,7 +37,7 @@ impl Entities {
     }
 
     /// The workflow for entities of this type, if it is known here.
-    pub(super) fn find_by_type(&self, workspace: &WorkspaceId, kind: &str) -> Option<Arc<StoredWorkflow>> {
+    pub(crate) fn find_by_type(&self, workspace: &WorkspaceId, kind: &str) -> Option<Arc<StoredWorkflow>> {
         let known = self.known.read().expect("no holder panics");
         known.get(&id_of(workspace, kind)).filter(|known| !known.is_deleted()).cloned()
     }

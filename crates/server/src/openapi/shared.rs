@@ -28,6 +28,13 @@ const PATH_PARAMETERS: &[PathParameter] = &[
         "Id of the run.",
         "run_019ac3d2f8e87d3ab0c1d2e3f4a5b6c7",
     ),
+    (
+        "/api/v1/push-workers",
+        "id",
+        "PushWorkerId",
+        "Id of the push worker.",
+        "psh_3e5f70a1b2c3d4e5f607184b1f2a6c8d",
+    ),
     ("/api/v1/workflow-runs", "id", "RunId", "Id of the run.", RUN),
     (
         "/api/v1/workflow-runs",

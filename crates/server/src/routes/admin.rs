@@ -1,5 +1,6 @@
 //! Workspaces and credentials.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::model::{Name, WorkspaceId};
 use http::{StatusCode, header};
+use ipnet::IpNet;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -19,6 +21,7 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::directory::NewCredential;
 use crate::identity::Identity;
+use crate::limits::MAX_NETWORKS_PER_CREDENTIAL;
 use crate::strict_json::StrictJson;
 
 /// Creates a workspace.
@@ -93,11 +96,48 @@ pub(crate) async fn create_credential(
         )
         .with("path", "/expiresIn"));
     }
-    let new = NewCredential { name: asked.name, role: asked.role, requester: asked.requester, lives_for };
+    check_lifetime(app.options.longest_credential_life, lives_for)?;
+    let new = NewCredential {
+        name: asked.name,
+        role: asked.role,
+        requester: asked.requester,
+        lives_for,
+        networks: networks(&asked.networks)?,
+        hides_payloads: asked.hides_payloads,
+    };
     let (credential, key) = app.directory.create_credential(&workspace, new, identity.actor(None)).await?;
     let location = format!("/api/v1/credentials/{}", credential.id);
     let issued = api::IssuedCredential { credential: credential.shown(), api_key: key.reveal().to_owned() };
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(issued)).into_response())
+}
+
+/// Where credentials must end, a new one says when.
+fn check_lifetime(longest: Option<Duration>, asked: Option<Duration>) -> Result<(), Refused> {
+    let Some(longest) = longest else { return Ok(()) };
+    if asked.is_some_and(|asked| asked <= longest) {
+        return Ok(());
+    }
+    let longest = api::DurationText(longest);
+    let detail =
+        format!("Credentials of this server live for at most {longest}; say how long this one does.");
+    Err(Refused::new(Code::InvalidRequest, detail)
+        .with("path", "/expiresIn")
+        .with("maximum", longest.to_string()))
+}
+
+fn networks(texts: &[String]) -> Result<Vec<IpNet>, Refused> {
+    let refused = |place: usize, detail: String| {
+        Refused::new(Code::InvalidRequest, detail).with("path", format!("/networks/{place}"))
+    };
+    if texts.len() > MAX_NETWORKS_PER_CREDENTIAL {
+        let detail = format!("A credential is bound to at most {MAX_NETWORKS_PER_CREDENTIAL} networks.");
+        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/networks"));
+    }
+    let read = |(place, text): (usize, &String)| {
+        let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        network.map_err(|_| refused(place, "Use a network such as 10.8.0.0/16, or an address.".into()))
+    };
+    texts.iter().enumerate().map(read).collect()
 }
 
 /// Filters for credentials.

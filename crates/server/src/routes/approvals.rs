@@ -56,6 +56,7 @@ pub(crate) async fn answer(
         step,
         payload,
         by: identity.actor(None),
+        starter_may_answer: approval.self_approval,
         decision: answer["decision"].as_str().unwrap_or_default().to_owned(),
         comment: asked.comment,
         request: operation.map(|Extension(OperationId(id))| id.to_string()),
@@ -72,6 +73,25 @@ fn not_counted(approval: &Approval, why: &AnswerRefused) -> Refused {
         }
         AnswerRefused::Unfit(_) => Refused::new(Code::InvalidRequest, detail),
     }
+}
+
+/// Does a run of this document, or a run below it, ask people in a way that keeps whoever had it started from answering?
+pub(crate) fn excludes_starter(steps: &[Step]) -> bool {
+    steps.iter().any(|step| match &step.kind {
+        StepKind::Approval(approval) => !approval.self_approval,
+        // The child may ask.
+        StepKind::Child(_) => true,
+        StepKind::Condition(condition) => {
+            excludes_starter(&condition.then) || excludes_starter(&condition.otherwise)
+        }
+        StepKind::Parallel(parallel) => parallel.branches.iter().any(|branch| excludes_starter(branch)),
+        StepKind::ForEach(each) => excludes_starter(&each.steps),
+        StepKind::Task(_)
+        | StepKind::Http(_)
+        | StepKind::Wait(_)
+        | StepKind::Promise(_)
+        | StepKind::Signal(_) => false,
+    })
 }
 
 /// The approval of the step with this name, at any depth of the document. Within `for_each`, the

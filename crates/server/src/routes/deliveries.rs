@@ -15,7 +15,7 @@ use super::request::{Caller, PathOf, QueryOf, page_limit};
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::problem_of;
-use crate::identity::{Acting, Person};
+use crate::identity::Acting;
 use crate::limits::{MAX_DELIVERY_LOOKS, MAX_SETTLED_AT_ONCE};
 use crate::strict_json::StrictJson;
 use crate::translate::{delivery_to_api, parse_delivery_status};
@@ -134,7 +134,7 @@ pub(crate) async fn redeliver(
     let post = engine.get_after_effect(&id).await.map_err(|error| problem_of(&error))?;
     let subscription = subscription_of(&post.target).ok_or_else(absent)?.to_owned();
     app.subscriptions.get(&identity.workspace, &subscription).await?.require_enabled()?;
-    let by = identity.actor(Person::named(asked.by.as_deref())?);
+    let by = identity.actor(identity.speaks_for(asked.by.as_deref())?);
     let post = engine.redeliver(&id, by, &asked.reason).await.map_err(|error| problem_of(&error))?;
     Ok(Json(delivery_to_api(&post, &subscription)))
 }
@@ -160,7 +160,7 @@ pub(crate) async fn redeliver_many(
     let pages = app.list(&identity, "webhook-deliveries", &filter);
     let after = pages.open(asked.cursor.as_deref())?;
     let after = after.map(|place: String| EffectKey::from_stored(&place));
-    let by = identity.actor(Person::named(asked.by.as_deref())?);
+    let by = identity.actor(identity.speaks_for(asked.by.as_deref())?);
     let again = app.subscriptions.redeliver_many(&to, status, after, limit, &by, &asked.reason);
     let (due, next) = again.await?;
     let next_cursor = next.map(|next| pages.seal(next.as_str()));
@@ -176,7 +176,7 @@ pub(crate) async fn discard(
 ) -> Result<Json<api::Page<api::WebhookDelivery>>, Refused> {
     let limit = limit_of(asked.limit)?;
     let of = app.subscriptions.get(&identity.workspace, &asked.subscription_id).await?;
-    let by = identity.actor(Person::named(asked.by.as_deref())?);
+    let by = identity.actor(identity.speaks_for(asked.by.as_deref())?);
     let forgotten = app.subscriptions.discard_many(&of, limit, &by, &asked.reason).await?;
     Ok(Json(api::Page { items: shown(&forgotten), next_cursor: None }))
 }

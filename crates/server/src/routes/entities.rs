@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_api::Code;
+use hapax_engine::Engine;
 use hapax_engine::model::{EntityId, Name, Payload};
 use hapax_engine::store::{CreateEntityOutcome, ListOperations};
 use http::{StatusCode, header};
@@ -16,10 +17,11 @@ use utoipa::IntoParams;
 use super::doubts::PageOf;
 use super::request::{Caller, PathOf, QueryOf, page_limit};
 use super::runs::etag;
+use crate::access::Access;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{problem_of, problem_of_invalid};
-use crate::identity::{Identity, Person};
+use crate::identity::Identity;
 use crate::strict_json::StrictJson;
 use crate::translate::{entity_entry_to_api, entity_to_api, entity_view_to_api, operation_to_api};
 
@@ -107,10 +109,30 @@ pub(crate) async fn show(
     let engine = app.engine_for(&identity);
     let view = engine.get_entity(&kind, &id, requester.as_deref()).await;
     let view = view.map_err(|error| problem_of(&error))?;
-    let workflow = engine.find_entity_workflow(&view.entity.entity.kind).map(|workflow| workflow.name);
-    let workflow = workflow.unwrap_or_else(|| view.entity.entity.kind.clone());
+    let found = engine.find_entity_workflow(&view.entity.entity.kind);
+    let janitor = found.as_ref().and_then(|workflow| janitor_of(&engine, &workflow.module));
+    let workflow = found.map(|workflow| workflow.name).unwrap_or_else(|| view.entity.entity.kind.clone());
     let told = [(header::ETAG, etag(view.entity.version))];
-    Ok((told, Json(entity_view_to_api(&view, &workflow, app.store.now()))).into_response())
+    let mut shown = entity_view_to_api(&view, &workflow, app.store.now());
+    shown.janitor = janitor;
+    if !Access::Operate.allows(identity.role, identity.is_installation()) {
+        withhold_all(&mut shown.allowed_actions, identity.role);
+    }
+    Ok((told, Json(shown)).into_response())
+}
+
+fn janitor_of(engine: &Engine, module: &Name) -> Option<api::Janitor> {
+    let (every, stale_after) = engine.find_janitor(module)?;
+    Some(api::Janitor { module: module.to_string(), every: every.into(), stale_after: stale_after.into() })
+}
+
+/// Withholds the steps that only the role of the caller rules out.
+fn withhold_all(actions: &mut [api::AllowedAction], role: api::Role) {
+    for action in actions.iter_mut().filter(|action| action.enabled) {
+        action.enabled = false;
+        action.code = Some(Code::Forbidden.to_string());
+        action.reason = Some(format!("the role {} may look, and not act", role.as_str()));
+    }
 }
 
 /// Requester of a request. A credential with a requester of its own always uses that one.
@@ -133,7 +155,7 @@ pub(crate) async fn add_note(
     PathOf((kind, id)): PathOf<(String, String)>,
     StrictJson { value: asked, .. }: StrictJson<api::AddEntityNote>,
 ) -> Result<Response, Refused> {
-    let by = identity.actor(Person::named(asked.by.as_deref())?);
+    let by = identity.actor(identity.speaks_for(asked.by.as_deref())?);
     let note = app.engine_for(&identity).remark_on_entity(&kind, &id, by, &asked.text).await;
     let note = note.map_err(|error| problem_of(&error))?;
     Ok((StatusCode::CREATED, Json(entity_entry_to_api(&note))).into_response())

@@ -23,7 +23,7 @@ use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{problem_of, problem_of_invalid};
-use crate::identity::{Identity, Person};
+use crate::identity::Identity;
 use crate::limits::STEP_WAIT;
 use crate::metrics::{KeyOf, Use};
 use crate::strict_json::StrictJson;
@@ -41,7 +41,7 @@ pub(crate) async fn take(
 ) -> Result<Response, Refused> {
     let api::TakeStep { requester, input, idempotency_key, by } =
         asked.map(|body| body.value).unwrap_or_default();
-    let by = identity.actor(Person::named(by.as_deref())?);
+    let by = identity.actor(identity.speaks_for(by.as_deref())?);
     let asked = StepRequest {
         at: (kind, id, step),
         requester: requester_of(&identity, requester)?,
@@ -64,7 +64,7 @@ pub(crate) async fn take_overriding(
     PathOf((kind, id, step)): PathOf<(String, String, String)>,
     StrictJson { value: asked, .. }: StrictJson<api::OverrideStep>,
 ) -> Result<Response, Refused> {
-    let by = identity.actor(Person::named(asked.by.as_deref())?);
+    let by = identity.actor(identity.speaks_for(asked.by.as_deref())?);
     let asked = StepRequest {
         at: (kind, id, step),
         requester: requester_of(&identity, asked.requester)?,

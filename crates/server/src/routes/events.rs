@@ -68,10 +68,11 @@ pub(crate) async fn stream(
     engine.get(run).await.map_err(|error| problem_of(&error))?;
     let key = Authenticator::key_in(&headers);
     // The console looks by itself whether a session still counts.
-    if key.is_none() && signed_in.is_none() {
+    if key.is_none() && signed_in.is_none() && identity.ends_at.is_none() {
         let detail = "Send a valid key as `Authorization: Bearer hpx_…`, once.";
         return Err(Refused::new(Code::Unauthorized, detail));
     }
     let seat = app.streams.take(&identity.credential)?;
-    Ok(event_stream::stream_run(app, engine, key, run, Version::new(seen), seat).into_response())
+    Ok(event_stream::stream_run(app, engine, key, &identity.identity, run, Version::new(seen), seat)
+        .into_response())
 }

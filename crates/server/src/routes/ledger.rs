@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use hapax_api as api;
 use hapax_api::Code;
-use hapax_engine::model::{EffectKey, Invalid};
+use hapax_engine::model::{EffectKey, Invalid, LedgerEntry, WorkflowRef, WorkflowSelector};
 
 use super::doubts::PageOf;
 use super::request::{Caller, PathOf, QueryOf, page_limit};
@@ -14,7 +14,25 @@ use super::runs::run_id;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::problem_of;
+use crate::identity::Identity;
 use crate::translate::effect_to_api;
+
+/// Effects, each with the host of its provider if a document on this node names it.
+fn to_api(app: &App, identity: &Identity, entries: &[LedgerEntry]) -> Vec<api::LedgerEntry> {
+    let provider = |entry: &LedgerEntry| match &entry.entity {
+        Some(entity) => {
+            let found = app.entities.find_by_type(&identity.workspace, &entity.kind)?;
+            found.document().provider_of(&entry.step)
+        }
+        None => {
+            let of: WorkflowSelector = entry.workflow.as_deref()?.parse().ok()?;
+            let workflow = WorkflowRef { name: of.name, version: of.version? };
+            let found = app.definitions.find_document(&identity.workspace, &workflow)?;
+            found.document().provider_of(&entry.step)
+        }
+    };
+    entries.iter().map(|entry| effect_to_api(entry, provider(entry))).collect()
+}
 
 /// The effects of one run: every attempt, claim, probe, ruling and rejected write.
 pub(crate) async fn list_of_run(
@@ -24,7 +42,7 @@ pub(crate) async fn list_of_run(
 ) -> Result<Json<api::Page<api::LedgerEntry>>, Refused> {
     let run = run_id(&id)?;
     let entries = app.engine_for(&identity).ledger(run).await.map_err(|error| problem_of(&error))?;
-    Ok(Json(api::Page { items: entries.iter().map(effect_to_api).collect(), next_cursor: None }))
+    Ok(Json(api::Page { items: to_api(&app, &identity, &entries), next_cursor: None }))
 }
 
 /// The effects of the workspace: of runs, newest run first, then of operations on entities; `limit` counts runs and operations.
@@ -41,7 +59,7 @@ pub(crate) async fn list(
     let listed = app.engine_for(&identity).list_effects(after, limit).await;
     let listed = listed.map_err(|error| problem_of(&error))?;
     let next_cursor = listed.next.map(|next| pages.seal(&next.to_string()));
-    Ok(Json(api::Page { items: listed.entries.iter().map(effect_to_api).collect(), next_cursor }))
+    Ok(Json(api::Page { items: to_api(&app, &identity, &listed.entries), next_cursor }))
 }
 
 /// One effect, by the key that its provider received.
@@ -56,5 +74,6 @@ pub(crate) async fn show(
             "There is no effect with this key in this workspace; list effects with GET /api/v1/ledger.";
         Refused::new(Code::NotFound, detail)
     })?;
-    Ok(Json(effect_to_api(&entry)))
+    let mut shown = to_api(&app, &identity, std::slice::from_ref(&entry));
+    Ok(Json(shown.remove(0)))
 }

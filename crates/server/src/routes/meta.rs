@@ -40,9 +40,22 @@ pub(crate) async fn readiness(State(app): State<Arc<App>>) -> Response {
         true => api::HealthStatus::Draining,
         false => api::HealthStatus::Ok,
     };
+    let loops = app.engine.background_loops().list();
+    let down: Vec<&str> = loops.iter().filter(|each| each.is_down).map(|each| each.name.as_str()).collect();
+    let background = match down.is_empty() {
+        true => api::HealthStatus::Ok,
+        false => api::HealthStatus::Unavailable,
+    };
+    let is_down =
+        (!down.is_empty()).then(|| format!("panicked and waits for its restart: {}", down.join(", ")));
     let status = if node == api::HealthStatus::Ok { store } else { node };
+    let status = if status == api::HealthStatus::Ok { background } else { status };
     let check = |name: &str, status, detail| api::ReadinessCheck { name: name.into(), status, detail };
-    let checks = vec![check("store", store, detail), check("node", node, None)];
+    let checks = vec![
+        check("store", store, detail),
+        check("node", node, None),
+        check("background loops", background, is_down),
+    ];
     let readiness = api::Readiness { status, checks };
     let code = if status == api::HealthStatus::Ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(readiness)).into_response()

@@ -20,7 +20,6 @@ use super::request::{Caller, PathOf, QueryOf, page_limit};
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{problem_of, problem_of_invalid};
-use crate::identity::Person;
 use crate::strict_json::StrictJson;
 use crate::translate::{history_to_api, operation_to_api};
 
@@ -121,7 +120,7 @@ pub(crate) async fn resolve(
     let id = operation_id(&id)?;
     let ruling = Ruling {
         resolution: resolution_of(&asked),
-        by: identity.actor(Person::named(asked.by.as_deref())?),
+        by: identity.actor(identity.speaks_for(asked.by.as_deref())?),
         // As for doubts: only the role of the credential counts.
         seconded_by: None,
         reason: asked.reason,

@@ -7,7 +7,7 @@ use hapax_engine::runtime::Doubt;
 use super::failure_to_api;
 
 /// One effect in doubt, of a run of `workflow`.
-pub(crate) fn doubt_to_api(doubt: &Doubt, workflow: String) -> api::Doubt {
+pub(crate) fn doubt_to_api(doubt: &Doubt, workflow: String, takes_two_people: bool) -> api::Doubt {
     api::Doubt {
         run_id: doubt.run.to_string(),
         step_id: doubt.step.to_string(),
@@ -23,6 +23,7 @@ pub(crate) fn doubt_to_api(doubt: &Doubt, workflow: String) -> api::Doubt {
             api::Resolution::Compensate,
             api::Resolution::Abandon,
         ],
+        takes_two_people,
     }
 }
 
@@ -40,7 +41,7 @@ pub(crate) fn ruling(sent: &api::ResolveDoubt, by: Actor) -> Option<Ruling> {
 }
 
 /// The decision in one word.
-pub(super) fn resolution_to_api(resolution: &Resolution) -> api::Resolution {
+pub(crate) fn resolution_to_api(resolution: &Resolution) -> api::Resolution {
     match resolution {
         Resolution::Happened { .. } => api::Resolution::Happened,
         Resolution::DidNotHappen => api::Resolution::DidNotHappen,
@@ -63,6 +64,8 @@ pub(crate) fn actor_to_api(actor: &Actor) -> api::Actor {
         role: role.unwrap_or(rank),
         credential_id: origin.map(|origin| origin.credential.clone()),
         person: origin.and_then(|origin| origin.person.clone()),
+        issuer: origin.and_then(|origin| origin.issuer.clone()),
+        subject: origin.and_then(|origin| origin.subject.clone()),
         address: origin.and_then(|origin| origin.address.clone()),
         trace_id: origin.and_then(|origin| origin.trace_id.clone()),
     }

@@ -30,6 +30,7 @@ pub(crate) fn entity_view_to_api(view: &EntityView, workflow: &Name, now: Timest
         entity: entity_to_api(&view.entity),
         workflow: workflow.to_string(),
         pending_operation: view.holder.as_ref().map(|holder| pending_operation_to_api(holder, now)),
+        janitor: None,
         allowed_actions: view.allowed.iter().map(action_to_api).collect(),
     }
 }

@@ -1,7 +1,7 @@
 //! The journal and the audit log.
 
 use hapax_api as api;
-use hapax_engine::model::{JournalEntry, JournalEvent, Occurrence, RunId, Timestamp};
+use hapax_engine::model::{JournalEntry, JournalEvent, Occurrence, Resolution, RunId, Timestamp};
 
 use super::doubts::{actor_to_api, resolution_to_api};
 use super::entities::named;
@@ -48,6 +48,18 @@ pub(super) fn entry_at(at: Timestamp) -> api::JournalEntry {
         resolution: None,
         command: None,
         reason: None,
+        proposal_id: None,
+        version: None,
+    }
+}
+
+/// The output that a ruling gives to the run.
+fn output_of(resolution: &Resolution) -> Option<api::RawJson> {
+    match resolution {
+        Resolution::Happened { output } | Resolution::Compensate { output } => {
+            api::RawJson::from_text(output.to_string()).ok()
+        }
+        Resolution::DidNotHappen | Resolution::Abandon => None,
     }
 }
 
@@ -104,6 +116,23 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &JournalEvent) {
             entry.seconded_by = seconded_by.as_ref().map(actor_to_api);
             entry.reason = Some(reason.clone());
         }
+        JournalEvent::RulingProposed { resolution, reason, seen, request } => {
+            entry.what = api::JournalKind::RulingProposed;
+            entry.resolution = Some(resolution_to_api(resolution));
+            entry.result = output_of(resolution);
+            entry.reason = Some(reason.clone());
+            entry.proposal_id = Some(request.clone());
+            entry.version = Some(*seen);
+        }
+        JournalEvent::PayloadsRevealed { reason } => {
+            entry.what = api::JournalKind::PayloadsRevealed;
+            entry.reason = Some(reason.clone());
+        }
+        JournalEvent::SignInsRefused { times, examples } => {
+            entry.what = api::JournalKind::SignInsRefused;
+            entry.command = Some(format!("{times} times"));
+            entry.reason = Some(examples.join("; "));
+        }
         JournalEvent::Answered { decision, comment, .. } => {
             entry.what = api::JournalKind::ApprovalAnswered;
             entry.command = Some(decision.clone());
@@ -141,6 +170,7 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &JournalEvent) {
                 "credential" => api::JournalKind::CredentialChanged,
                 "workspace" => api::JournalKind::WorkspaceChanged,
                 "subscription" => api::JournalKind::SubscriptionChanged,
+                "push_worker" => api::JournalKind::PushWorkerChanged,
                 "source" => api::JournalKind::SourceChanged,
                 "webhook-event" => api::JournalKind::WebhookReprocessed,
                 "announcement" => api::JournalKind::WebhookDiscarded,
@@ -191,6 +221,9 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &JournalEvent) {
 pub(crate) fn action_of(kind: api::JournalKind) -> Option<&'static str> {
     Some(match kind {
         api::JournalKind::Resolved => "resolved",
+        api::JournalKind::RulingProposed => "ruling_proposed",
+        api::JournalKind::PayloadsRevealed => "payloads_revealed",
+        api::JournalKind::SignInsRefused => "sign_ins_refused",
         api::JournalKind::ApprovalAnswered => "answered",
         api::JournalKind::PromiseSettled => "settled",
         api::JournalKind::SettleTokenIssued => "token_issued",
@@ -204,6 +237,7 @@ pub(crate) fn action_of(kind: api::JournalKind) -> Option<&'static str> {
         api::JournalKind::WorkspaceChanged => "set_up:workspace",
         api::JournalKind::DefinitionUploaded => "set_up:definition",
         api::JournalKind::SubscriptionChanged => "set_up:subscription",
+        api::JournalKind::PushWorkerChanged => "set_up:push_worker",
         api::JournalKind::SourceChanged => "set_up:source",
         api::JournalKind::WebhookReprocessed => "set_up:webhook-event",
         api::JournalKind::WebhookDiscarded => "set_up:announcement",

@@ -8,7 +8,7 @@ use super::entities::named;
 use super::steps::status;
 
 /// One effect with every attempt at it.
-pub(crate) fn effect_to_api(entry: &LedgerEntry) -> api::LedgerEntry {
+pub(crate) fn effect_to_api(entry: &LedgerEntry, provider: Option<String>) -> api::LedgerEntry {
     let attempts = entry.attempts.iter().map(|attempt| api::LedgerAttempt {
         number: attempt.number,
         began_at: attempt.began_at.clone(),
@@ -42,6 +42,9 @@ pub(crate) fn effect_to_api(entry: &LedgerEntry) -> api::LedgerEntry {
             | JournalEvent::KeyReleased { .. }
             | JournalEvent::SetUp { .. }
             | JournalEvent::Answered { .. }
+            | JournalEvent::RulingProposed { .. }
+            | JournalEvent::PayloadsRevealed { .. }
+            | JournalEvent::SignInsRefused { .. }
             | JournalEvent::Settled { .. }
             | JournalEvent::TokenIssued { .. }
             | JournalEvent::Stepped { .. }
@@ -56,6 +59,8 @@ pub(crate) fn effect_to_api(entry: &LedgerEntry) -> api::LedgerEntry {
     api::LedgerEntry {
         effect_key: entry.key.clone(),
         run_id: entry.run.clone(),
+        workflow: entry.workflow.clone(),
+        provider,
         entity: entry.entity.as_ref().map(|entity| named(&entity.kind, &entity.id)),
         operation_id: entry.entity.as_ref().map(|entity| entity.operation.clone()),
         step_id: entry.step.clone(),

@@ -114,10 +114,12 @@ pub(crate) fn run_with_steps_to_api(
     view: &RunView,
     log: &RunLog,
     definition: Option<String>,
+    is_whole: bool,
 ) -> api::RunDetail {
     let mut run = run_to_api(view, definition);
     run.current_step_name = current_step(&log.steps).map(|step| step.id.to_string());
-    api::RunDetail { run, steps: steps_to_api(log) }
+    let steps = if is_whole { steps_to_api(log) } else { Vec::new() };
+    api::RunDetail { run, steps }
 }
 
 fn pending_request(head: &RunHead) -> Option<api::PendingRequest> {

@@ -32,7 +32,7 @@ pub(crate) struct Subscriptions {
     engine: Engine,
     store: Arc<dyn Store>,
     outgoing: EgressPolicy,
-    sealer: Sealer,
+    sealer: Arc<Sealer>,
     known: RwLock<Known>,
     last_read: LastRead,
 }
@@ -50,7 +50,7 @@ impl Subscriptions {
         engine: Engine,
         store: Arc<dyn Store>,
         outgoing: EgressPolicy,
-        sealer: Sealer,
+        sealer: Arc<Sealer>,
     ) -> Arc<Self> {
         let subscriptions = Arc::new_cyclic(|this: &Weak<Subscriptions>| Subscriptions {
             this: this.clone(),

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::entities::desk::{begin_closing, make, with_invoice};
+use super::super::entities::desk::{begin_closing, with_invoice};
 use super::support::{Role, TestServer};
-use super::webdriver::{Chromium, Look, axe};
+use super::webdriver::{Chromium, Look};
 
 const DESK: &str = "/console/entities/invoice/inv-1";
 
@@ -94,65 +94,42 @@ async fn everything_works_with_scripts_switched_off() {
     page.keep_picture("without-scripts").await;
 }
 
-/// A run, an entity and a note that hold what should never run.
-async fn with_evil(server: &TestServer) -> Vec<String> {
-    let evil = "<img src=x onerror=alert(1)><script>alert(2)</script>";
-    let definition = server.echo().await;
-    let asked = json!({ "definitionId": definition, "input": { "text": evil, evil: 1 }, "subject": "<script>alert(3)</script>" });
-    let run = server.post("/api/v1/workflow-runs", &asked, &[]).await.json()["run"]["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    server.end(&run).await;
-    let note = json!({ "text": evil });
-    server.post(&format!("/api/v1/workflow-runs/{run}/notes"), &note, &[]).await;
-    make(server, "invoice", "inv-9", "approved").await;
-    server.post("/api/v1/entities/invoice/inv-9/notes", &note, &[]).await;
-    let paths = [
-        "/console/evidence",
-        "/console/runs",
-        "/console/doubts",
-        "/console/entities",
-        "/console/entities/invoice",
-        "/console/entities/invoice/inv-9",
-        "/console/sessions",
-        "/console/search?q=%3Cscript%3Ealert(3)%3C%2Fscript%3E",
-    ];
-    let of_run =
-        ["", "?tab=effects", "?tab=history", "?tab=notes"].map(|tab| format!("/console/runs/{run}{tab}"));
-    paths.into_iter().map(str::to_owned).chain(of_run).collect()
-}
-
-/// Looks at every page with this look: nothing is wider than the window, breaks a rule of axe-core, or runs what others stored.
-async fn judge_every_page(look: Look) {
-    let (server, _gate) = with_invoice(TestServer::memory().await).await;
-    let paths = with_evil(&server).await;
-    let axe = axe();
-    let page = Chromium::start(look).await;
-    page.sign_in(&server.url, &server.admin, "/console/runs").await;
-    for (place, path) in paths.iter().enumerate() {
-        page.open(&format!("{}{path}", server.url)).await;
-        let overflow = page.run("return document.documentElement.scrollWidth - innerWidth").await;
-        assert!(overflow.as_i64().unwrap() <= 0, "{path} is {overflow} pixels wider than the window");
-        if let Some(axe) = &axe {
-            page.run(axe).await;
-            let judge = "const done = arguments[arguments.length - 1]; axe.run().then(result => done(result.violations.map(it => \
-                         it.id + ': ' + it.nodes.map(node => node.target + ' ' + node.failureSummary).join('; '))));";
-            assert_eq!(page.run_until_done(judge).await, json!([]), "{path}");
-        }
-        page.keep_picture(&format!("page-{place:02}-{}-{}", look.width, look.theme)).await;
-    }
-    assert_eq!(page.complaints().await, Vec::<String>::new());
-}
-
+/// A page that nobody sees asks for nothing: neither by its clock nor by its stream; and looks again once it is seen.
 #[tokio::test]
-async fn no_page_at_a_desk_breaks_the_rules_of_accessibility_or_runs_what_others_stored() {
-    judge_every_page(Look::DESK).await;
-}
+async fn a_hidden_page_asks_for_nothing_until_it_is_seen_again() {
+    let (server, gate) = with_invoice(TestServer::memory().await).await;
+    begin_closing(&server, &gate).await;
+    let document = json!({ "name": "ask", "version": 1, "steps": [{ "name": "answer", "type": "signal", "signal": "answer" }] });
+    let definition = server.upload(&document).await;
+    let run = server.start(&definition, json!({})).await;
+    server.until(&run, "WAITING").await;
+    let page = Chromium::start(Look::DESK).await;
+    // The clock of the page is the test's, and what it asks for is counted.
+    let counting = "window.isHidden = false; window.ticks = []; window.asked = 0; window.streams = []; \
+        Object.defineProperty(Document.prototype, 'hidden', { get: () => window.isHidden }); \
+        window.setInterval = (tick) => { window.ticks.push(tick); return 1; }; \
+        const ask = window.fetch; window.fetch = (...all) => { window.asked += 1; return ask(...all); }; \
+        const Stream = window.EventSource; window.EventSource = class extends Stream { constructor(...all) { super(...all); window.streams.push(this); } }; \
+        window.hide = (isHidden) => { window.isHidden = isHidden; document.dispatchEvent(new Event('visibilitychange')); };";
+    page.before_each_page(counting).await;
+    page.sign_in(&server.url, &server.admin, DESK).await;
+    page.until_says("is in progress since").await;
+    let tick = "const done = arguments[arguments.length - 1]; Promise.all(window.ticks.map((tick) => tick())).then(() => done(window.asked));";
+    assert_eq!(page.run_until_done(tick).await, json!(1), "a page that is seen looks again");
+    page.run("window.hide(true)").await;
+    assert_eq!(page.run_until_done(tick).await, json!(1), "a hidden one does not");
+    page.run("window.hide(false)").await;
+    assert_eq!(page.run_until_done(tick).await, json!(2));
 
-#[tokio::test]
-async fn no_page_on_a_phone_in_the_dark_breaks_the_rules_of_accessibility_or_runs_what_others_stored() {
-    judge_every_page(Look { width: 390, height: 844, theme: "dark", scripts: true }).await;
+    page.open(&format!("{}/console/runs/{run}", server.url)).await;
+    page.until_says("Cancel run").await;
+    let open_streams = "return window.streams.filter((it) => it.readyState !== 2).length";
+    assert_eq!(page.run(open_streams).await, json!(1));
+    page.run("window.hide(true)").await;
+    assert_eq!(page.run(open_streams).await, json!(0), "a hidden page follows nothing");
+    page.run("window.hide(false)").await;
+    assert_eq!(page.run(open_streams).await, json!(1));
+    gate.let_through(1);
 }
 
 /// The time an instant has where the viewer is, with UTC in its title.

@@ -2,6 +2,7 @@
 
 use hapax_api::Role;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::browser::Browser;
 use super::support::{Provider, TestServer};
@@ -14,6 +15,9 @@ async fn every_page_has_the_headers_that_keep_a_browser_safe_and_loads_nothing_f
         "/console/sign-in",
         "/console/runs",
         "/console/evidence",
+        "/console/ledger",
+        "/console/admin/nodes",
+        "/console/workflows/workers",
         "/console/doubts",
         "/console/entities",
         "/console/sessions",
@@ -224,6 +228,83 @@ async fn the_evidence_counts_what_the_ledger_holds_and_its_export_is_a_chain() {
     let csv = browser.get("/console/evidence/export?format=csv").await;
     assert_eq!(csv.text().lines().count(), 4);
     assert!(csv.header("content-disposition").unwrap().contains("hapax-evidence.csv"));
+}
+
+/// What an auditor does with an export, from the description in docs/console.md alone.
+fn audit(rows: &[(String, String, String)]) -> Result<String, usize> {
+    let mut previous = "0".repeat(64);
+    for (place, (entry, before, hash)) in rows.iter().enumerate() {
+        let digest = Sha256::digest(format!("{previous}\n{entry}"));
+        let computed: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        if *before != previous || *hash != computed {
+            return Err(place);
+        }
+        previous = computed;
+    }
+    Ok(previous)
+}
+
+/// The cells of a CSV, as RFC 4180 has it.
+fn cells(text: &str) -> Vec<Vec<String>> {
+    let (mut rows, mut row, mut cell, mut is_quoted) = (Vec::new(), Vec::new(), String::new(), false);
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (letter, is_quoted) {
+            ('"', true) if letters.peek() == Some(&'"') => {
+                letters.next();
+                cell.push('"');
+            }
+            ('"', _) => is_quoted = !is_quoted,
+            (',', false) => row.push(std::mem::take(&mut cell)),
+            ('\n', false) => {
+                row.push(std::mem::take(&mut cell));
+                rows.push(std::mem::take(&mut row));
+            }
+            ('\r', false) => {}
+            (letter, _) => cell.push(letter),
+        }
+    }
+    rows
+}
+
+#[tokio::test]
+async fn an_auditor_checks_an_export_and_sees_a_row_that_was_taken_out_or_changed() {
+    #[derive(serde::Deserialize)]
+    struct Row {
+        entry: Box<serde_json::value::RawValue>,
+        previous: String,
+        hash: String,
+    }
+    #[derive(serde::Deserialize)]
+    struct Export {
+        rows: Vec<Row>,
+        seal: String,
+    }
+    let server = TestServer::memory().await;
+    let browser = Browser::admin(&server).await;
+    let definition = server.echo().await;
+    for order in ["=1+1", "\"quoted\", with a comma", "line\nfeed"] {
+        let run = server.start(&definition, json!({ "order": order })).await;
+        server.end(&run).await;
+    }
+    let export = browser.get("/console/evidence/export?format=json").await;
+    let export: Export = serde_json::from_slice(&export.bytes).unwrap();
+    let of_json: Vec<_> =
+        export.rows.into_iter().map(|row| (row.entry.get().to_owned(), row.previous, row.hash)).collect();
+    let csv = cells(&browser.get("/console/evidence/export?format=csv").await.text());
+    let place = |name: &str| csv[0].iter().position(|it| it == name).unwrap();
+    let (entry, previous, hash) = (place("entry"), place("previous"), place("hash"));
+    let of_csv: Vec<_> =
+        csv[1..].iter().map(|row| (row[entry].clone(), row[previous].clone(), row[hash].clone())).collect();
+    assert_eq!(of_csv, of_json, "both say the same");
+    assert_eq!(audit(&of_csv), Ok(export.seal));
+    let mut without = of_csv.clone();
+    without.remove(1);
+    assert_eq!(audit(&without), Err(1));
+    let mut changed = of_csv.clone();
+    changed[2].0 = changed[2].0.replacen("\"happened\":1", "\"happened\":0", 1);
+    assert_ne!(changed, of_csv);
+    assert_eq!(audit(&changed), Err(2));
 }
 
 /// S2.42: replays, conflicts, effects that happened twice, the age of the oldest key, the outbox.

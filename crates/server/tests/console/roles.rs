@@ -62,7 +62,7 @@ async fn a_viewer_sees_everything_and_no_form_that_changes_it() {
             forms(&page).into_iter().filter(|form| !own.contains(&form.action.as_str())).collect();
         assert!(found.is_empty(), "{path}: {found:?}");
     }
-    assert!(viewer.page(DESK).await.contains("Your role may look, and not act."));
+    assert!(viewer.page(DESK).await.contains("the role viewer may look, and not act"));
     // What a page does not show, the server refuses all the same.
     let csrf = forms(&viewer.page(DESK).await)[0].field("csrf").to_owned();
     let refused = viewer.post(&format!("{DESK}/steps/close"), &[("csrf", &csrf), ("key", "k")], &[]).await;

@@ -14,6 +14,10 @@ use super::support::{PATIENCE, client};
 /// What WebDriver calls the id of an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
+/// The grid in which pictures are compared.
+pub const GRID_WIDTH: usize = 24;
+pub const GRID_HEIGHT: usize = 16;
+
 /// How a browser is set up.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
@@ -100,6 +104,11 @@ impl Chromium {
         self.ask("POST", "/goog/cdp/execute", body).await.unwrap()
     }
 
+    /// Runs a script in every page from now on, before the page's own.
+    pub async fn before_each_page(&self, script: &str) {
+        self.devtools("Page.addScriptToEvaluateOnNewDocument", json!({ "source": script })).await;
+    }
+
     pub async fn open(&self, url: &str) {
         self.ask("POST", "/url", json!({ "url": url })).await.unwrap();
     }
@@ -133,6 +142,10 @@ impl Chromium {
     pub async fn fill(&self, css: &str, text: &str) {
         let element = self.find(css).await.unwrap();
         self.ask("POST", &format!("{element}/value"), json!({ "text": text })).await.unwrap();
+    }
+
+    pub async fn press_enter(&self, css: &str) {
+        self.fill(css, "\u{e007}").await;
     }
 
     /// What the page says, as people read it.
@@ -171,6 +184,22 @@ impl Chromium {
 
     pub async fn switch_to(&self, tab: &str) {
         self.ask("POST", "/window", json!({ "handle": tab })).await.unwrap();
+    }
+
+    /// Brightness of the window in a coarse grid, row by row, 0 to 255 each.
+    pub async fn look(&self) -> Vec<u8> {
+        let shot = self.devtools("Page.captureScreenshot", json!({})).await;
+        let measure = format!(
+            "const done = arguments[arguments.length - 1]; const image = new Image(); image.onload = () => {{ \
+             const canvas = new OffscreenCanvas({GRID_WIDTH}, {GRID_HEIGHT}); const context = canvas.getContext('2d'); \
+             context.imageSmoothingQuality = 'high'; context.drawImage(image, 0, 0, {GRID_WIDTH}, {GRID_HEIGHT}); \
+             const points = context.getImageData(0, 0, {GRID_WIDTH}, {GRID_HEIGHT}).data; const grid = []; \
+             for (let at = 0; at < points.length; at += 4) grid.push(Math.round((points[at] + points[at + 1] + points[at + 2]) / 3)); \
+             done(grid); }}; image.src = 'data:image/png;base64,{}';",
+            shot["data"].as_str().unwrap()
+        );
+        let grid = self.run_until_done(&measure).await;
+        grid.as_array().unwrap().iter().map(|it| u8::try_from(it.as_u64().unwrap()).unwrap()).collect()
     }
 
     /// Keeps what the window shows, under `target/console`.
@@ -218,18 +247,27 @@ impl Drop for Chromium {
 
 /// The text of axe-core, which judges pages; `None` where npm cannot fetch it.
 pub fn axe() -> Option<String> {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/axe-core-4.14.0"));
+    let target = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target"));
+    let folder = target.join("axe-core-4.14.0");
     let script = folder.join("package/axe.min.js");
     if !script.exists() {
-        std::fs::create_dir_all(&folder).ok()?;
-        let packed =
-            Command::new("npm").args(["pack", "--silent", "axe-core@4.14.0"]).current_dir(&folder).output();
+        // Several tests may fetch it at once: each into a folder of its own, and the first one counts.
+        std::fs::create_dir_all(&target).ok()?;
+        let own = tempfile::tempdir_in(&target).ok()?;
+        let packed = Command::new("npm")
+            .args(["pack", "--silent", "axe-core@4.14.0"])
+            .current_dir(own.path())
+            .output();
         if !packed.is_ok_and(|packed| packed.status.success()) {
             eprintln!("skipped: npm could not fetch axe-core");
             return None;
         }
-        let unpack = Command::new("tar").args(["-xzf", "axe-core-4.14.0.tgz"]).current_dir(&folder).status();
+        let unpack =
+            Command::new("tar").args(["-xzf", "axe-core-4.14.0.tgz"]).current_dir(own.path()).status();
         assert!(unpack.unwrap().success());
+        if std::fs::rename(own.path(), &folder).is_ok() {
+            let _ = own.keep();
+        }
     }
     std::fs::read_to_string(script).ok()
 }

@@ -89,13 +89,17 @@ async fn a_key_in_use_is_not_freed() {
     assert_eq!(refused.json()["pending"]["id"], json!(run));
     let server = std::sync::Arc::new(server);
     let asking = server.clone();
-    let body = json!({ "definitionId": waits, "subject": "gated" });
-    let first = tokio::spawn(async move { asking.post(RUNS, &body, &[("idempotency-key", "slow")]).await });
+    // A request that starts one run holds nothing: its key is written with the run.
+    let body = json!({ "runs": [{ "definitionId": waits, "subject": "gated" }] });
+    let batch = format!("{RUNS}/batch");
+    let first = tokio::spawn(async move { asking.post(&batch, &body, &[("idempotency-key", "slow")]).await });
     store.begun.notified().await;
+    let shown = server.get("/api/v1/keys/request/slow").await.json();
+    assert_eq!((&shown["status"], &shown["answerStatus"]), (&json!("in_flight"), &json!(null)));
     let refused = server.post("/api/v1/keys/request/slow/release", &why, &[]).await;
     assert_eq!(refused.told(), (409, "operation_pending".into()));
     store.gate.add_permits(1);
-    assert_eq!(first.await.unwrap().status, 201);
+    assert_eq!(first.await.unwrap().status, 200);
     let freed = server.post("/api/v1/keys/request/slow/release", &why, &[]).await;
     assert_eq!(freed.status, 200, "{}", freed.text());
     assert_eq!(server.get("/api/v1/keys/request/slow").await.status, 404);

@@ -122,6 +122,8 @@ async fn the_examples_of_entities_are_what_a_server_answers() {
     examples.send(call("override_step").at("invoice").at("inv-117").at("refund").body(anew)).await;
     let note = json!({ "text": "The customer was informed." });
     examples.send(call("add_entity_note").at("invoice").at("inv-117").body(note)).await;
+    let person = json!({ "by": "anna", "expiresIn": "5m" });
+    examples.send(call("create_action_token").at("invoice").at("inv-117").body(person)).await;
     examples.send(call("list_entity_notes").at("invoice").at("inv-117").query("limit=2")).await;
     examples.send(call("list_entity_operations").at("invoice").at("inv-117").query("limit=1")).await;
 

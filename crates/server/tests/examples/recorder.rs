@@ -13,7 +13,7 @@ use super::support::{Answer, TestServer};
 const TOLD_HEADERS: [&str; 3] = ["etag", "location", "retry-after"];
 /// Lines of a text that are enough for an example.
 const EXCERPT_LINES: usize = 12;
-const SECRETS: [&str; 3] = ["hpx_", "hps_", "whsec_"];
+const SECRETS: [&str; 4] = ["hpx_", "hps_", "hpa_", "whsec_"];
 
 /// One request to be sent.
 pub struct Call {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::recorder::{Recorder, call};
-use super::support::{Provider, TestServer};
+use super::support::{Provider, Role, TestServer};
 
 /// An order that waits for an approval and then for its payment.
 fn order() -> Value {
@@ -13,7 +13,7 @@ fn order() -> Value {
             { "name": "reserve", "type": "task", "task": "echo", "input": { "sku": "{{ input.sku }}" } },
             {
                 "name": "sign-off", "type": "approval", "by": { "roles": ["manager", "admin"] },
-                "decisions": ["approve", "reject"], "show": { "amount": "{{ input.amount }}" },
+                "decisions": ["approve", "reject"], "show": { "amount": "{{ input.amount }}" }, "selfApproval": true,
             },
             { "name": "payment", "type": "signal", "signal": "payment-received" },
         ],
@@ -79,8 +79,11 @@ async fn the_examples_of_runs_are_what_a_server_answers() {
     examples.send(call("send_signal").at(&run).body(signal)).await;
     server.until(&run, "COMPLETED").await;
     examples.send(call("get_run_result").at(&run).header("prefer", "wait=30")).await;
+    examples.send(call("list_steps").at(&run).query("limit=2&order=desc")).await;
     examples.send(call("list_run_events").at(&run).query("limit=2")).await;
     examples.send(call("stream_run_events").at(&run).header("last-event-id", "6")).await;
+    let complaint = json!({ "reason": "The customer disputes the amount." });
+    examples.send(call("reveal_run").at(&run).body(complaint)).await;
     let note = json!({ "text": "The customer asked for gift wrapping." });
     examples.send(call("add_run_note").at(&run).body(note)).await;
     examples.send(call("list_run_notes").at(&run)).await;
@@ -140,6 +143,17 @@ async fn the_examples_of_doubts_are_what_a_server_answers() {
         "reason": "The bank confirmed the transfer by phone.",
     });
     examples.send(call("resolve_doubt").at(&run).at("send").body(ruling)).await;
+    let other = start(&server, &server.upload(&wire).await, "pay-invoice-118").await;
+    let page = server.until_shown("/api/v1/doubts", is_listed).await;
+    let proposal = json!({
+        "resolution": "abandon", "version": page["items"][0]["version"], "reason": "The bank has no record of it.",
+    });
+    let proposed = examples.send(call("propose_ruling").at(&other).at("send").body(proposal)).await;
+    let confirmation = json!({
+        "proposalId": proposed["proposalId"], "version": page["items"][0]["version"], "reason": "I called the bank as well.",
+    });
+    let manager = server.key("acme", Role::Manager).await;
+    examples.send(call("confirm_ruling").at(&other).at("send").by(&manager).body(confirmation)).await;
     examples.finish();
 }
 

@@ -35,6 +35,8 @@ async fn the_examples_of_the_server_are_what_it_answers() {
     examples.send(call("get_home").by("").header("accept", "application/json")).await;
     examples.send(call("get_health").by("")).await;
     examples.send(call("get_readiness").by("")).await;
+    examples.send(call("get_node").without_answer()).await;
+    examples.send(call("list_leases").query("limit=10")).await;
     examples.send(call("get_metrics").by(&watcher)).await;
     for long in [
         "get_openapi",

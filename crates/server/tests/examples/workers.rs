@@ -32,5 +32,13 @@ async fn the_examples_of_worker_sessions_are_what_a_server_answers() {
     let commit = json!({ "token": "9a41", "free": 64, "runs": runs });
     examples.send(call("commit_worker_session").by(&worker).at(&session).body(commit).moving()).await;
     examples.send(call("close_worker_session").by(&worker).at(&session)).await;
+    let function = json!({
+        "name": "order-function", "url": "https://functions.example/hapax", "workflows": [{ "name": "pushed-order" }],
+        "tasks": ["send-receipt"], "timeout": "30s",
+    });
+    let made = examples.send(call("create_push_worker").body(function)).await;
+    examples.send(call("list_push_workers").query("limit=10")).await;
+    let id = made["pushWorker"]["id"].as_str().unwrap();
+    examples.send(call("delete_push_worker").at(id)).await;
     examples.finish();
 }

@@ -60,7 +60,7 @@ impl Case {
 
 /// The table. The first allowed caller does an action that works once; later calls get a 409.
 fn cases() -> Vec<Case> {
-    use Access::{Administer, Install, Manage, Open, Operate, Read, Watch, Work};
+    use Access::{Administer, Install, Manage, Open, Operate, Read, Reveal, Watch, Work};
     let document =
         json!({ "name": "new", "version": 1, "steps": [{ "name": "a", "type": "task", "task": "echo" }] });
     vec![
@@ -98,6 +98,9 @@ fn cases() -> Vec<Case> {
             &[200, 400],
         )
         .at("/api/v1/workflow-runs/{run}/approvals/sign-off"),
+        get("/api/v1/workflow-runs/{id}/steps", Read).at("/api/v1/workflow-runs/{run}/steps"),
+        post("/api/v1/workflow-runs/{id}/reveal", Reveal, json!({ "reason": "a complaint" }), &[200])
+            .at("/api/v1/workflow-runs/{run}/reveal"),
         get("/api/v1/workflow-runs/{id}/result", Read)
             .at("/api/v1/workflow-runs/{run}/result")
             .answering(&[202, 409]),
@@ -126,6 +129,20 @@ fn cases() -> Vec<Case> {
             &[409],
         )
         .at("/api/v1/doubts/{ended}/say/resolve"),
+        post(
+            "/api/v1/doubts/{run}/{step}/propose",
+            Operate,
+            json!({ "resolution": "abandon", "reason": "asked", "version": 1 }),
+            &[409],
+        )
+        .at("/api/v1/doubts/{ended}/say/propose"),
+        post(
+            "/api/v1/doubts/{run}/{step}/confirm",
+            Operate,
+            json!({ "proposalId": "p", "reason": "asked", "version": 1 }),
+            &[409],
+        )
+        .at("/api/v1/doubts/{ended}/say/confirm"),
         get("/api/v1/ledger", Read),
         get("/api/v1/ledger/{key}", Read).at("/api/v1/ledger/{ended}:say"),
         get("/api/v1/audit", Read),
@@ -140,6 +157,8 @@ fn cases() -> Vec<Case> {
             .at("/api/v1/credentials/{credential}/rotate"),
         post("/api/v1/credentials/{id}/revoke", Administer, json!({}), &[200])
             .at("/api/v1/credentials/{credential}/revoke"),
+        get("/api/v1/node", Administer),
+        get("/api/v1/leases", Read),
         get("/api/v1/idempotency-policy", Open),
         get("/", Open),
         get("/healthz", Open),
@@ -246,6 +265,8 @@ fn cases() -> Vec<Case> {
             .at("/api/v1/entities/{entity}"),
         get("/api/v1/entities/{type}", Read).at("/api/v1/entities/{entity}"),
         get("/api/v1/entities/{type}/{id}", Read).at("/api/v1/entities/{entity}/{thing}"),
+        post("/api/v1/entities/{type}/{id}/action-tokens", Operate, json!({}), &[201])
+            .at("/api/v1/entities/{entity}/{thing}/action-tokens"),
         get("/api/v1/entities/{type}/{id}/notes", Read).at("/api/v1/entities/{entity}/{thing}/notes"),
         post("/api/v1/entities/{type}/{id}/notes", Operate, json!({ "text": "seen" }), &[201])
             .at("/api/v1/entities/{entity}/{thing}/notes"),
@@ -284,6 +305,16 @@ fn cases() -> Vec<Case> {
         delete("/api/v1/worker-sessions/{id}", Work)
             .at("/api/v1/worker-sessions/{session}")
             .answering(&[200, 404]),
+        post(
+            "/api/v1/push-workers",
+            Administer,
+            json!({ "name": "function", "url": "https://example.com/", "tasks": ["pushed"] }),
+            &[201, 409],
+        ),
+        get("/api/v1/push-workers", Read),
+        delete("/api/v1/push-workers/{id}", Administer)
+            .at("/api/v1/push-workers/psh_unknown")
+            .answering(&[404]),
     ]
 }
 

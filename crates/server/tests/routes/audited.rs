@@ -24,6 +24,7 @@ enum Leaves {
     Elsewhere(&'static str, &'static str),
 }
 
+const DOUBTS: &str = include_str!("../runs/doubts.rs");
 const DELIVERIES: &str = include_str!("../outbound_webhooks/deliveries.rs");
 const PROCESSING: &str = include_str!("../inbound_webhooks/processing.rs");
 
@@ -46,8 +47,14 @@ fn table() -> Vec<(&'static str, Leaves)> {
         ),
         ("POST /api/v1/workflow-runs/{id}/approvals/{step}", One("approval_answered")),
         ("POST /api/v1/workflow-runs/{id}/notes", One("noted")),
+        ("POST /api/v1/workflow-runs/{id}/reveal", One("payloads_revealed")),
         ("POST /api/v1/keys/{scope}/{key}/release", One("key_released")),
         ("POST /api/v1/doubts/{run}/{step}/resolve", One("resolved")),
+        ("POST /api/v1/doubts/{run}/{step}/propose", One("ruling_proposed")),
+        (
+            "POST /api/v1/doubts/{run}/{step}/confirm",
+            Elsewhere(DOUBTS, "an_operator_proposes_and_a_manager_confirms"),
+        ),
         ("POST /api/v1/workspaces", One("workspace_changed")),
         ("POST /api/v1/credentials", One("credential_changed")),
         ("POST /api/v1/credentials/{id}/rotate", One("credential_changed")),
@@ -74,6 +81,8 @@ fn table() -> Vec<(&'static str, Leaves)> {
         ("POST /api/v1/worker-sessions/{id}/poll", Nothing("a program works: the runs are the record")),
         ("POST /api/v1/worker-sessions/{id}/commit", Nothing("a program works: the runs are the record")),
         ("DELETE /api/v1/worker-sessions/{id}", Nothing("a program leaves: the runs are the record")),
+        ("POST /api/v1/push-workers", One("push_worker_changed")),
+        ("DELETE /api/v1/push-workers/{id}", One("push_worker_changed")),
         ("PATCH /promises/{id}", One("promise_settled")),
         ("POST /api/v1/webhook-sources", One("source_changed")),
         ("PUT /api/v1/webhook-sources/{name}", One("source_changed")),
@@ -86,6 +95,10 @@ fn table() -> Vec<(&'static str, Leaves)> {
         ("POST /api/v1/entities/{type}", Nothing("makes a business object, which is the record")),
         ("POST /api/v1/entities/{type}/{id}/steps/{stepKey}", One("step_taken")),
         ("POST /api/v1/entities/{type}/{id}/steps/{stepKey}/override", One("overridden")),
+        (
+            "POST /api/v1/entities/{type}/{id}/action-tokens",
+            Nothing("a token of minutes: what is done with it names its person and credential"),
+        ),
         ("POST /api/v1/entities/{type}/{id}/notes", One("noted")),
         ("POST /api/v1/operations/{id}/resolve", One("resolved")),
     ]
@@ -96,6 +109,10 @@ fn source(name: &str, value: u32) -> Value {
         "name": name, "signature": { "scheme": "none", "allowUnsigned": true }, "eventId": { "pointer": "/id" },
         "actions": [{ "settle": { "key": "of-source", "value": value } }],
     })
+}
+
+fn function(name: &str) -> Value {
+    json!({ "name": name, "url": "http://127.0.0.1:9/", "tasks": ["pushed"] })
 }
 
 fn things(name: &str, label: &str) -> Value {
@@ -160,6 +177,19 @@ impl Acme {
         run
     }
 
+    /// A run in doubt, and the version to rule on.
+    async fn doubted(&self, name: &str) -> (String, Value) {
+        let step = json!({
+            "name": "send", "type": "http", "method": "POST", "url": self.provider.url("/cut"), "effect": "claimed",
+            "nonIdempotent": true,
+        });
+        let run = self.run(name, step).await;
+        let find = |page: &Value| page["items"].as_array()?.iter().find(|it| it["runId"] == *run).cloned();
+        let page = self.server.until_shown("/api/v1/doubts", |page| find(page).is_some()).await;
+        let version = find(&page).unwrap()["version"].clone();
+        (run, version)
+    }
+
     async fn ended(&self, name: &str) -> String {
         let run = self.run(name, json!({ "name": "say", "type": "task", "task": "echo" })).await;
         self.server.until(&run, "COMPLETED").await;
@@ -195,6 +225,11 @@ impl Acme {
                 "/api/v1/workflow-definitions".into(),
                 json!({ "name": "up", "version": 1, "steps": [{ "name": "a", "type": "task", "task": "echo" }] }),
             ),
+            "POST /api/v1/push-workers" => ("/api/v1/push-workers".into(), function("f1")),
+            "DELETE /api/v1/push-workers/{id}" => {
+                let made = self.set_up("/api/v1/push-workers", function("f2")).await;
+                (format!("/api/v1/push-workers/{}", made["pushWorker"]["id"].as_str().unwrap()), json!({}))
+            }
             "POST /api/v1/workflow-runs/{id}/cancel" => {
                 (format!("{RUNS}/{}/cancel", self.waiting("w1").await), json!({}))
             }
@@ -218,6 +253,9 @@ impl Acme {
                 format!("{RUNS}/{}/approvals/sign-off", self.waiting("w5").await),
                 json!({ "decision": "approve", "comment": "fine" }),
             ),
+            "POST /api/v1/workflow-runs/{id}/reveal" => {
+                (format!("{RUNS}/{}/reveal", self.waiting("w10").await), json!({ "reason": "a complaint" }))
+            }
             "POST /api/v1/workflow-runs/{id}/notes" => {
                 (format!("{RUNS}/{}/notes", self.waiting("w6").await), json!({ "text": "seen" }))
             }
@@ -225,15 +263,14 @@ impl Acme {
                 self.ended("w7").await;
                 ("/api/v1/keys/run/key%20of%20w7/release".into(), json!({ "reason": "again, please" }))
             }
+            "POST /api/v1/doubts/{run}/{step}/propose" => {
+                let (run, version) = self.doubted("w9").await;
+                let body =
+                    json!({ "resolution": "abandon", "reason": "asked", "version": version, "by": "Meg" });
+                (format!("/api/v1/doubts/{run}/send/propose"), body)
+            }
             "POST /api/v1/doubts/{run}/{step}/resolve" => {
-                let step = json!({
-                    "name": "send", "type": "http", "method": "POST", "url": self.provider.url("/cut"), "effect": "claimed",
-                    "nonIdempotent": true,
-                });
-                let run = self.run("w8", step).await;
-                let is_listed = |page: &Value| !page["items"].as_array().unwrap().is_empty();
-                let version =
-                    self.server.until_shown("/api/v1/doubts", is_listed).await["items"][0]["version"].clone();
+                let (run, version) = self.doubted("w8").await;
                 let body = json!({ "resolution": "happened", "output": {}, "reason": "asked", "version": version, "by": "Meg" });
                 (format!("/api/v1/doubts/{run}/send/resolve"), body)
             }

@@ -58,6 +58,9 @@ async fn fill(server: &TestServer, provider: &Provider) -> [String; 2] {
         });
         made(server, "/api/v1/entity-workflows", tickets).await;
         made(server, "/api/v1/promises", json!({ "id": name })).await;
+        let function =
+            json!({ "name": name, "url": provider.url("/told"), "tasks": [format!("pushed-{name}")] });
+        made(server, "/api/v1/push-workers", function).await;
         made(server, "/api/v1/worker-sessions", json!({ "name": name, "concurrency": 1, "tasks": [name] }))
             .await;
     }
@@ -78,6 +81,15 @@ async fn fill(server: &TestServer, provider: &Provider) -> [String; 2] {
         }],
     });
     let (wire, echo) = (server.upload(&cut).await, server.echo().await);
+    let held = json!({
+        "name": "held", "version": 1,
+        "steps": [{ "name": "send", "type": "http", "method": "POST", "url": provider.url("/held"), "timeout": "10m" }],
+    });
+    let held = server.upload(&held).await;
+    for _ in 0..2 {
+        let run = server.start(&held, json!({})).await;
+        server.until(&run, "RUNNING").await;
+    }
     let mut ended = Vec::new();
     for _ in 0..2 {
         server.start(&wire, json!({})).await;
@@ -96,14 +108,16 @@ fn every_list(runs: &[String; 2], subscription: &str) -> Vec<Pages> {
     let (tickets, ticket) = ("/api/v1/entities/first-kind", "/api/v1/entities/first-kind/t-1");
     let list_of_run =
         |part: &str| (format!("{RUNS}/{}/{part}", runs[0]), format!("{RUNS}/{}/{part}", runs[1]));
-    let (events, notes) = (list_of_run("events"), list_of_run("notes"));
+    let (events, notes, steps) = (list_of_run("events"), list_of_run("notes"), list_of_run("steps"));
     vec![
         plain("/api/v1/audit"),
         plain("/api/v1/credentials"),
         plain("/api/v1/doubts"),
         plain("/api/v1/early-settlements"),
         plain("/api/v1/entity-workflows"),
+        plain("/api/v1/leases"),
         plain("/api/v1/ledger"),
+        plain("/api/v1/push-workers"),
         plain("/api/v1/webhook-sources"),
         plain("/api/v1/webhook-subscriptions"),
         plain("/api/v1/worker-sessions"),
@@ -178,6 +192,7 @@ fn every_list(runs: &[String; 2], subscription: &str) -> Vec<Pages> {
             ],
         ),
         pages("/api/v1/workflow-runs/{id}/events", &events.0, &[&events.1]),
+        pages("/api/v1/workflow-runs/{id}/steps", &steps.0, &[&steps.1, &format!("{}?order=desc", steps.0)]),
         pages("/api/v1/workflow-runs/{id}/notes", &notes.0, &[&notes.1, "/api/v1/audit"]),
     ]
 }

@@ -19,6 +19,10 @@ fn meaning(access: Access) -> (&'static str, &'static str) {
             "Start and steer runs, settle promises, take entity steps, rule that an effect happened.",
         ),
         Access::Manage => ("manage", "Release keys, override irreversible steps."),
+        Access::Reveal => (
+            "reveal",
+            "See fields that documents mark as sensitive, on request and with a reason. Only credentials that see payloads.",
+        ),
         Access::Administer => (
             "administer",
             "Upload, archive and delete definitions, entity workflows and webhook sources; manage subscriptions and credentials.",
@@ -55,6 +59,8 @@ fn page() -> String {
          installation can also create, list, show, rotate and revoke credentials of any workspace: add `?workspace=NAME`.\n\n\
          Some decisions need the role manager beyond the permission of their route: every ruling on a doubt except `happened`,\n\
          and a retry that repeats effects. The answer is then `needs_manager`.\n\n\
+         A credential made with `hidesPayloads`, and a person whose rule says `payloads = false`, see `[masked]` in place of inputs,\n\
+         outputs and other payloads, whatever their role. Fields that documents mark as sensitive are masked for everybody.\n\n\
          The role `worker` is for worker processes. It may make the calls of worker sessions, call open routes, and nothing else.\n\n\
          ## Routes\n",
     );

@@ -86,10 +86,11 @@ async fn one_of_several_racing_answers_wins() {
     let run = asking(&server, json!({ "roles": ["admin"] })).await;
     let path = format!("{RUNS}/{run}/approvals/sign-off");
     let keys: Vec<String> = (0..50).map(|n| format!("answer-{n}")).collect();
+    let other = server.key("acme", Role::Admin).await;
     let answer = |n: usize, key: &str| {
-        let body = json!({ "decision": if n.is_multiple_of(2) { "approve" } else { "reject" } });
-        let (server, path, key) = (&server, path.clone(), key.to_owned());
-        async move { server.post(&path, &body, &[("idempotency-key", &key)]).await }
+        let body = json!({ "decision": if n.is_multiple_of(2) { "approve" } else { "reject" } }).to_string();
+        let (server, path, key, other) = (&server, path.clone(), key.to_owned(), &other);
+        async move { server.send("POST", &path, Some(body), other, &[("idempotency-key", &key)]).await }
     };
     let answers =
         futures_util::future::join_all(keys.iter().enumerate().map(|(n, key)| answer(n, key))).await;
@@ -109,10 +110,11 @@ async fn one_of_several_racing_answers_wins() {
     assert_eq!(audit["items"][0]["command"], decision, "{audit}");
 }
 
-/// An answer may come before the question. It is the one that counts.
+/// Nobody approves what they have not seen.
 #[tokio::test]
-async fn an_answer_that_comes_early_is_the_one_that_counts() {
+async fn an_answer_before_the_question_counts_for_nothing() {
     let server = TestServer::sqlite().await;
+    let manager = server.key("acme", Role::Manager).await;
     let document = json!({
         "name": "slow", "version": 1,
         "steps": [
@@ -122,10 +124,55 @@ async fn an_answer_that_comes_early_is_the_one_that_counts() {
     });
     let run = server.start(&server.upload(&document).await, json!({})).await;
     server.until(&run, "WAITING").await;
-    let path = format!("{RUNS}/{run}/approvals/sign-off");
-    assert_eq!(server.post(&path, &json!({ "decision": "approve" }), &[]).await.status, 200);
-    let second = server.post(&path, &json!({ "decision": "reject" }), &[]).await;
-    assert_eq!(second.told(), (409, "approval_over".into()), "{}", second.text());
+    let approve = json!({ "decision": "approve" });
+    let early = answer(&server, &run, &manager, approve.clone()).await;
+    assert_eq!(early.told(), (409, "approval_not_asked".into()), "{}", early.text());
     server.post(&format!("{RUNS}/{run}/signals"), &json!({ "name": "go" }), &[]).await;
+    let asks = |page: &Value| page["steps"].as_array().unwrap().iter().any(|step| step["id"] == "sign-off");
+    let shown = server.until_shown(&format!("{RUNS}/{run}"), asks).await;
+    assert_eq!(shown["run"]["status"], "WAITING", "the early answer is not used: {shown}");
+    assert_eq!(answer(&server, &run, &manager, approve).await.status, 200);
     server.until(&run, "COMPLETED").await;
+}
+
+/// Four eyes: whoever had the run started, or the run above it, does not approve it, under whatever name.
+#[tokio::test]
+async fn whoever_had_a_run_started_does_not_approve_it() {
+    let server = TestServer::sqlite().await;
+    let manager = server.key("acme", Role::Manager).await;
+    let approval = |more: Value| {
+        let mut step = json!({ "name": "sign-off", "type": "approval" });
+        step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        step
+    };
+    let upload = async |name: &str, step: Value| {
+        server.upload(&json!({ "name": name, "version": 1, "steps": [step] })).await
+    };
+    let strict = upload("strict", approval(json!({}))).await;
+    let lenient = upload("lenient", approval(json!({ "selfApproval": true }))).await;
+    let above = upload("above", json!({ "name": "below", "type": "child", "workflow": "strict" })).await;
+    let approve = json!({ "decision": "approve" });
+
+    let run = server.start(&strict, json!({})).await;
+    server.until(&run, "WAITING").await;
+    let refused = answer(&server, &run, &server.admin, approve.clone()).await;
+    assert_eq!(refused.told(), (403, "own_approval".into()), "{}", refused.text());
+    assert_eq!(answer(&server, &run, &manager, approve.clone()).await.status, 200);
+
+    let run = server.start(&lenient, json!({})).await;
+    server.until(&run, "WAITING").await;
+    assert_eq!(answer(&server, &run, &server.admin, approve.clone()).await.status, 200);
+
+    let run = server.start(&above, json!({})).await;
+    let waits = |page: &Value| page["items"].as_array().is_some_and(|items| !items.is_empty());
+    let page = server.until_shown(&format!("{RUNS}?status=WAITING&workflow=strict"), waits);
+    let child = page.await["items"][0]["id"].as_str().unwrap().to_owned();
+    assert_ne!(child, run);
+    let refused = answer(&server, &child, &server.admin, approve.clone()).await;
+    assert_eq!(refused.told(), (403, "own_approval".into()), "{}", refused.text());
+    assert_eq!(answer(&server, &child, &manager, approve).await.status, 200);
+    server.until(&run, "COMPLETED").await;
+    let audit = server.get("/api/v1/audit?action=steered&limit=200").await.json();
+    let starts = audit["items"].as_array().unwrap().iter().filter(|it| it["command"] == "start").count();
+    assert_eq!(starts, 2, "two by a person; the child was started by its run: {audit}");
 }

@@ -238,3 +238,101 @@ async fn one_of_several_racing_rulings_wins() {
     assert_eq!(late.told(), (409, "doubt_resolved".into()), "{}", late.text());
     assert_eq!(late.json()["decidedBy"]["role"], "admin");
 }
+
+/// CONTRACT §6: what cannot be taken back takes a manager. An operator proposes it, and a manager confirms it.
+#[tokio::test]
+async fn an_operator_proposes_and_a_manager_confirms() {
+    let bank = bank(TestServer::sqlite().await).await;
+    let server = &bank.server;
+    let (operator, other) =
+        (server.key("acme", Role::Operator).await, server.key("acme", Role::Operator).await);
+    let manager = server.key("acme", Role::Manager).await;
+    let (run, doubt) = bank.doubt().await;
+    assert_eq!(doubt["takesTwoPeople"], false);
+    let send = async |what: &str, key: &str, body: Value, headers: &[(&str, &str)]| {
+        server
+            .send("POST", &format!("/api/v1/doubts/{run}/send/{what}"), Some(body.to_string()), key, headers)
+            .await
+    };
+    let ruling =
+        json!({ "resolution": "abandon", "reason": "the bank does not know", "version": doubt["version"] });
+    let alone = send("resolve", &operator, ruling.clone(), &[]).await;
+    assert_eq!(alone.told(), (403, "needs_manager".into()));
+    let key = [("idempotency-key", "proposal-1")];
+    let proposed = send("propose", &operator, ruling.clone(), &key).await;
+    assert_eq!(proposed.status, 200, "{}", proposed.text());
+    assert_eq!(send("propose", &operator, ruling.clone(), &key).await.bytes, proposed.bytes);
+    let id = proposed.json()["proposalId"].clone();
+    let notes = server.get(&format!("{RUNS}/{run}/notes?limit=200")).await.json();
+    let open: Vec<&Value> =
+        notes["items"].as_array().unwrap().iter().filter(|it| it["what"] == "ruling_proposed").collect();
+    assert_eq!((open.len(), &open[0]["proposalId"]), (1, &id), "{notes}");
+    assert_eq!(
+        server.get("/api/v1/doubts").await.json()["items"].as_array().unwrap().len(),
+        1,
+        "nothing is settled"
+    );
+
+    let confirmation =
+        |version: Value| json!({ "proposalId": id, "reason": "I called them as well", "version": version });
+    let sound = confirmation(doubt["version"].clone());
+    assert_eq!(
+        send("confirm", &operator, sound.clone(), &[]).await.told(),
+        (403, "needs_second_person".into())
+    );
+    assert_eq!(send("confirm", &other, sound.clone(), &[]).await.told(), (403, "needs_manager".into()));
+    let old = send("confirm", &manager, confirmation(json!(1)), &[]).await;
+    assert_eq!(old.told(), (409, "doubt_changed".into()), "{}", old.text());
+    let unknown = json!({ "proposalId": "x", "reason": "r", "version": doubt["version"] });
+    assert_eq!(send("confirm", &manager, unknown, &[]).await.told(), (409, "doubt_changed".into()));
+    let key = [("idempotency-key", "confirmation-1")];
+    let confirmed = send("confirm", &manager, sound.clone(), &key).await;
+    assert_eq!(confirmed.status, 200, "{}", confirmed.text());
+    assert_eq!(confirmed.json()["actor"]["name"], "manager of acme");
+    assert_eq!(send("confirm", &manager, sound.clone(), &key).await.bytes, confirmed.bytes);
+    assert_eq!(send("confirm", &manager, sound, &[]).await.status, 409, "it is decided");
+    server.until(&run, "FAILED").await;
+    let audit = server.get("/api/v1/audit?action=resolved").await.json();
+    let entry = &audit["items"][0];
+    assert_eq!(audit["items"].as_array().unwrap().len(), 1, "{audit}");
+    assert_eq!(
+        (&entry["actor"]["name"], &entry["secondedBy"]["name"]),
+        (&json!("manager of acme"), &json!("operator of acme"))
+    );
+}
+
+/// With `four-eyes`, a manager does not decide alone either.
+#[tokio::test]
+async fn where_two_people_always_decide_a_manager_needs_somebody_else() {
+    let engine = hapax_engine::EngineOptions { four_eyes: true, ..Setup::default().engine };
+    let bank = bank(TestServer::memory_with(Setup { engine, ..Setup::default() }).await).await;
+    let server = &bank.server;
+    let operator = server.key("acme", Role::Operator).await;
+    let (run, doubt) = bank.doubt().await;
+    assert_eq!(doubt["takesTwoPeople"], true);
+    let send = async |what: &str, key: &str, body: Value| {
+        server
+            .send("POST", &format!("/api/v1/doubts/{run}/send/{what}"), Some(body.to_string()), key, &[])
+            .await
+    };
+    let ruling =
+        json!({ "resolution": "did_not_happen", "reason": "not in the list", "version": doubt["version"] });
+    assert_eq!(
+        send("resolve", &server.admin, ruling.clone()).await.told(),
+        (403, "needs_second_person".into())
+    );
+    let id = send("propose", &server.admin, ruling).await.json()["proposalId"].clone();
+    let confirmation = json!({ "proposalId": id, "reason": "nor in mine", "version": doubt["version"] });
+    assert_eq!(
+        send("confirm", &server.admin, confirmation.clone()).await.told(),
+        (403, "needs_second_person".into())
+    );
+    let confirmed = send("confirm", &operator, confirmation).await;
+    assert_eq!(confirmed.status, 200, "{}", confirmed.text());
+    // What can be taken back needs nobody else.
+    let (run, doubt) = bank.doubt().await;
+    let happened = json!({ "resolution": "happened", "output": { "id": "w_9" }, "reason": "in the list", "version": doubt["version"] });
+    let body = Some(happened.to_string());
+    let path = format!("/api/v1/doubts/{run}/send/resolve");
+    assert_eq!(server.send("POST", &path, body, &operator, &[]).await.status, 200);
+}

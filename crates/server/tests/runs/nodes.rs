@@ -14,7 +14,7 @@ async fn a_definition_that_one_node_was_given_is_run_by_another() {
         "name": "asks", "version": 1,
         "steps": [
             { "name": "say", "type": "task", "task": "echo", "input": { "n": "{{ input.n }}" } },
-            { "name": "sign-off", "type": "approval" },
+            { "name": "sign-off", "type": "approval", "selfApproval": true },
         ],
     });
     let id = server.upload(&document).await;

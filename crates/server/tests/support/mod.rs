@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
 mod described;
+mod identity_provider;
 mod planned_inbound_events;
 mod planned_store;
 mod provider;
@@ -28,13 +29,16 @@ use hapax_server::http_caller::GuardedCaller;
 use hapax_server::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use hapax_server::listen::ListenOptions;
 use hapax_server::sealing::SealingKey;
-use hapax_server::{EntityTables, LaunchError, ModuleOptions, Server, ServerOptions};
+use hapax_server::{
+    ActionOrigins, EntityTables, LaunchError, ModuleOptions, PeopleOptions, Server, ServerOptions,
+};
 use hapax_store_postgres::{PostgresOptions, PostgresStore};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 
 pub use hapax_api::Role;
-pub use planned_store::PlannedStore;
+pub use identity_provider::IdentityProvider;
+pub use planned_store::{HUGE_EVENTS, HUGE_STEPS, PlannedStore};
 pub use provider::Provider;
 pub use receiver::{Received, Receiver};
 
@@ -119,6 +123,10 @@ pub struct Setup {
     /// Modules beside the one that is always there.
     pub modules: Vec<ModuleOptions>,
     pub entity_tables: EntityTables,
+    pub action_origins: ActionOrigins,
+    /// Identity providers; their public address is filled in.
+    pub people: Option<PeopleOptions>,
+    pub longest_credential_life: Option<Duration>,
 }
 
 impl Default for Setup {
@@ -136,6 +144,9 @@ impl Default for Setup {
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],
             entity_tables: EntityTables::default(),
+            action_origins: ActionOrigins::default(),
+            people: None,
+            longest_credential_life: None,
         }
     }
 }
@@ -269,7 +280,11 @@ impl TestServer {
             requests_per_second: setup.requests_per_second,
             max_definitions: MAX_DEFINITIONS,
             max_definitions_per_workspace: setup.max_definitions_per_workspace,
+            people: setup.people,
+            longest_credential_life: setup.longest_credential_life,
             console: true,
+            settings: vec![("store".into(), "memory".into())],
+            action_origins: setup.action_origins,
             sealing_keys: setup.sealing_keys,
             modules: setup.modules,
             entity_tables: setup.entity_tables,
@@ -296,11 +311,14 @@ impl TestServer {
         }
     }
 
-    async fn launch(store: Arc<dyn Store>, kept: StoreKind, setup: Setup) -> Self {
-        let (engine, services, options, drain) = Self::parts(store.clone(), setup);
-        let server = Server::launch(engine.clone(), services, options).await.unwrap();
+    async fn launch(store: Arc<dyn Store>, kept: StoreKind, mut setup: Setup) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        if let Some(people) = &mut setup.people {
+            people.public_url = format!("http://{address}");
+        }
+        let (engine, services, options, drain) = Self::parts(store.clone(), setup);
+        let server = Server::launch(engine.clone(), services, options).await.unwrap();
         let serving = server.clone();
         tokio::spawn(async move { serving.serve(listener, ListenOptions::default()).await });
         let http = client().pool_max_idle_per_host(64).build().unwrap();
@@ -313,12 +331,7 @@ impl TestServer {
         let workspace = WorkspaceId::new(workspace).unwrap();
         let by = Actor::new("test", Rank::Manager);
         self.server.directory().ensure_workspace(&workspace, None, by.clone()).await.unwrap();
-        let new = NewCredential {
-            name: format!("{} of {workspace}", role.as_str()),
-            role,
-            requester: None,
-            lives_for: None,
-        };
+        let new = NewCredential::new(format!("{} of {workspace}", role.as_str()), role);
         let (_, key) = self.server.directory().create_credential(&workspace, new, by).await.unwrap();
         key.reveal().to_owned()
     }
@@ -327,10 +340,8 @@ impl TestServer {
     pub async fn key_for(&self, requester: &str, role: Role) -> String {
         let by = Actor::new("test", Rank::Manager);
         let new = NewCredential {
-            name: format!("{requester}'s"),
-            role,
             requester: Some(requester.into()),
-            lives_for: None,
+            ..NewCredential::new(format!("{requester}'s"), role)
         };
         let workspace = WorkspaceId::new("acme").unwrap();
         let (_, key) = self.server.directory().create_credential(&workspace, new, by).await.unwrap();

@@ -18,6 +18,8 @@ fn through(credential: &str, person: Option<&str>, name: &str) -> Actor {
         credential: credential.into(),
         role: "admin".into(),
         person: person.map(Into::into),
+        issuer: None,
+        subject: None,
         address: Some("192.0.2.7".into()),
         trace_id: Some("4bf92f3577b34da6a3ce929d0e0e4736".into()),
     };
@@ -66,6 +68,14 @@ fn entries(t: &Stage, run: RunId) -> Vec<JournalEntry> {
             }),
         },
         JournalEvent::Remarked { text: text("tom looked") },
+        JournalEvent::RulingProposed {
+            resolution: Resolution::Abandon,
+            reason: text(""),
+            seen: 1,
+            request: text("r"),
+        },
+        JournalEvent::PayloadsRevealed { reason: text("a complaint") },
+        JournalEvent::SignInsRefused { times: 2, examples: vec![text("192.0.2.7: no such key")] },
     ];
     let people = [
         through("cred_1", None, "desk"),

@@ -23,6 +23,8 @@ fn every_kind(run: &RunHead) -> Vec<JournalEntry> {
         credential: "cred-7".into(),
         role: "admin".into(),
         person: Some("Meg \"ü\"".into()),
+        issuer: Some("https://login.example".into()),
+        subject: Some("u-1 \"ü\"".into()),
         address: Some("::1".into()),
         trace_id: Some("4bf92f3577b34da6a3ce929d0e0e4736".into()),
     };
@@ -51,7 +53,15 @@ fn every_kind(run: &RunHead) -> Vec<JournalEntry> {
         },
         JournalEvent::Commanded { command: "cancel".into(), reason: String::new() },
         JournalEvent::Redelivered { reason: "asked\nagain".into() },
+        JournalEvent::PayloadsRevealed { reason: "the customer asks \"why\"".into() },
+        JournalEvent::SignInsRefused { times: u64::from(u32::MAX) + 1, examples: vec!["ü: no role".into()] },
     ];
+    all.extend(resolutions.clone().map(|resolution| JournalEvent::RulingProposed {
+        resolution,
+        reason: "the list of the provider does not have it".into(),
+        seen: 7,
+        request: "r 0".into(),
+    }));
     all.extend(resolutions.map(|resolution| JournalEvent::Resolved {
         resolution,
         seconded_by: Some(tom()),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::clock::ManualClock;
-use hapax_engine::model::RunId;
+use hapax_engine::model::{OwnerId, RunId};
 use hapax_engine::store::{ClaimRuns, CommitOutcome};
-use hapax_store_conformance::fixture::{ANN, BOB, Stage, grant};
+use hapax_store_conformance::fixture::{ANN, BOB, Stage, grant, grant_for, workflow};
 use hapax_store_postgres::PostgresOptions;
 
 use crate::fixture::{database, open};
@@ -111,4 +111,39 @@ async fn families_end_on_several_nodes_at_once() {
     }
     let report = one.fsck().await;
     assert!(report.is_clean(), "{report}");
+}
+
+/// CONTRACT 5: what a dead process held goes on at once. Others keep their leases, and timers do not fire early.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leases_of_a_dead_owner_end_at_once() {
+    let database = database().await;
+    let clock = Arc::new(ManualClock::default());
+    let store = open(&database.url(), PostgresOptions::default().clock(clock.clone())).await;
+    let t = Stage::new(store.clone(), clock);
+    let all = || ["order", "refund"].into_iter().flat_map(|name| (1..=3).map(move |n| workflow(name, n)));
+    let mut dead = Vec::new();
+    for n in 0..7 {
+        let order = t.order().workflow(["order", "refund"][n % 2], 1 + n as u32 % 3);
+        dead.push(order.offered(grant_for(ANN, all())).start().await);
+    }
+    let alive = t.order().granted_to(BOB).start().await;
+    let later = t.order().due_in(Duration::from_secs(5)).start().await;
+    assert_eq!(store.end_leases(OwnerId::fresh()).await.unwrap(), 0);
+    assert_eq!(store.end_leases(ANN).await.unwrap(), 7);
+    assert_eq!(store.end_leases(ANN).await.unwrap(), 0);
+    for run in &dead {
+        let now = t.head(run).await;
+        assert_eq!(now.state.lease().map(|lease| (lease.owner, lease.until)), Some((ANN, t.now())));
+        assert_eq!((now.version, now.fence), (run.version, run.fence), "nobody else holds it yet");
+    }
+    assert_eq!((t.head(&alive).await, t.head(&later).await), (alive, later));
+    // A write that the dead process had sent still counts, until another node claims the run.
+    let late = t.write(&dead[0]).await.does("charge").done().await;
+    assert_eq!(late.state.lease().map(|lease| lease.until), Some(t.now()));
+    let taken =
+        t.store.claim_runs(ClaimRuns { grant: grant_for(BOB, all()), limit: 100 }).await.unwrap().runs;
+    assert_eq!(taken.len(), 7);
+    let dead = dead.iter().find(|run| run.id() == taken[1].id()).expect("it was the dead owner's");
+    assert_eq!((taken[1].fence, taken[1].stalls), (dead.fence.next(), 1));
+    assert!(matches!(t.write(dead).await.does("charge").send().await, CommitOutcome::LeaseLost));
 }

@@ -25,6 +25,8 @@ export interface MachineEnvironment {
   random: () => number
   /** What becomes of numbers that JavaScript cannot hold. */
   numbers?: Numbers
+  /** Values that the code made in an earlier execution of this activation, by operation. */
+  values?: ReadonlyMap<number, RawJson>
   /** Called when the code asks for something outside of its turn. The machine is over then. */
   onStray?: (turn: Turn) => void
 }
@@ -206,7 +208,7 @@ export class Machine {
     const op = ++this.count
     const id = this.nextId(name)
     const record = this.recordOf(id, 'value')
-    const value = record?.output ?? encode(make())
+    const value = record?.output ?? this.environment.values?.get(op) ?? encode(make())
     this.items.push({ op, do: 'value', name, value })
     return this.decode(value)
   }

@@ -1,7 +1,7 @@
 import type { Attempt } from '../core/attempt.js'
 import { parseDuration } from '../duration.js'
 import { Failure } from '../failure.js'
-import type { Hold } from './clock.js'
+import { type Hold, unref } from './clock.js'
 
 /** What an attempt is told about itself. */
 export interface AttemptFacts {
@@ -33,7 +33,7 @@ export class RunningAttempt implements Attempt {
     if (facts.timeout !== undefined) {
       const over = () => this.abort('its time is up', 'timed_out')
       this.timer = setTimeout(over, parseDuration(facts.timeout))
-      this.timer.unref()
+      unref(this.timer)
     }
   }
 

@@ -28,6 +28,11 @@ export class HoldClock {
   }
 }
 
+/** Lets the process end while the timer waits, where that is a question. */
+export function unref(timer: unknown): void {
+  ;(timer as { unref?: () => void }).unref?.()
+}
+
 /** Longest time that one timer may wait. */
 const LONGEST_TIMER = 2_147_483_647
 
@@ -91,6 +96,6 @@ export class Hold {
       },
       Math.min(this.left + 1, LONGEST_TIMER),
     )
-    this.timer.unref()
+    unref(this.timer)
   }
 }

@@ -60,10 +60,8 @@ impl Served {
         let directory = assembly.server.directory();
         directory.ensure_workspace(&workspace, None, by.clone()).await?;
         let new = NewCredential {
-            name: "hapax bench".into(),
-            role: Role::Admin,
-            requester: None,
             lives_for: Some(CREDENTIAL_LIVES_FOR),
+            ..NewCredential::new("hapax bench", Role::Admin)
         };
         let (_, key) = directory.create_credential(&workspace, new, by).await?;
         let authorization = format!("Bearer {}", key.reveal());
@@ -73,6 +71,10 @@ impl Served {
             name: "hapax bench".into(),
             role: Role::Admin,
             requester: None,
+            sees_payloads: true,
+            person: None,
+            acts_for: None,
+            ends_at: None,
         };
         let (definition, _) = assembly
             .server

@@ -46,6 +46,9 @@ pub(super) struct Filter {
 /// Kinds of entries that the filter offers.
 const ACTIONS: &[JournalKind] = &[
     JournalKind::Resolved,
+    JournalKind::RulingProposed,
+    JournalKind::PayloadsRevealed,
+    JournalKind::SignInsRefused,
     JournalKind::RepeatAllowed,
     JournalKind::Overridden,
     JournalKind::KeyReleased,
@@ -63,6 +66,7 @@ const ACTIONS: &[JournalKind] = &[
     JournalKind::DefinitionUploaded,
     JournalKind::EntityWorkflowChanged,
     JournalKind::SubscriptionChanged,
+    JournalKind::PushWorkerChanged,
     JournalKind::SourceChanged,
 ];
 

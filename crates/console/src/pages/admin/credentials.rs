@@ -50,7 +50,7 @@ fn row(visit: &Visit, it: &Credential, workspace: &str) -> Vec<Markup> {
     let status = match (&it.revoked_at, is_over) {
         (Some(_), _) => ui::badge(ui::State::Gone, "Revoked"),
         (None, true) => ui::badge(ui::State::Gone, "Expired"),
-        (None, false) => ui::badge(ui::State::Good, "Counts"),
+        (None, false) => ui::badge(ui::State::Good, "Active"),
     };
     let instant = |at: Option<&str>, none: &str| match at {
         Some(at) => ui::ago(at, visit.now_ms),
@@ -60,7 +60,11 @@ fn row(visit: &Visit, it: &Credential, workspace: &str) -> Vec<Markup> {
     vec![
         html! { b { (it.name) } @if is_own { " " (ui::tag("yours")) } @if let Some(requester) = &it.requester { div.dim { "for " (requester) } } },
         html! { (status) @if let Some(until) = &it.old_secret_until { div.dim { "old secret until " (ui::time(until)) } } },
-        html! { (it.role.as_str()) },
+        html! {
+            (it.role.as_str())
+            @if it.hides_payloads { div.dim { "sees no payloads" } }
+            @if !it.networks.is_empty() { div.dim { "from " (it.networks.join(", ")) } }
+        },
         instant(it.last_used_at.as_deref(), "never"),
         ui::ago(&it.created_at, visit.now_ms),
         instant(it.revoked_at.as_deref().or(it.expires_at.as_deref()), "never"),
@@ -105,6 +109,8 @@ fn creation(visit: &Visit, workspace: &str) -> Markup {
         p.hint { a href="/console/admin/roles" { "What each role may do" } }
         (form::text_field("requester", "On whose behalf", "", Some("For approvals and entity workflows that name people."), false))
         (form::text_field("expires", "Counts for", "", Some("For example 30d; until it is revoked, if nothing is said."), false))
+        (form::text_field("networks", "From", "", Some("Networks such as 10.8.0.0/16, separated by commas; anywhere, if nothing is said."), false))
+        label.check { input type="checkbox" name="hides-payloads" value="yes"; span { "Hide inputs, outputs and other payloads" } }
         (form::submit("Create", Tone::Primary))
     };
     form::disclosed("Create a credential…", Tone::Primary, form::form(visit, PATH, None, fields))
@@ -134,6 +140,13 @@ pub(super) async fn create(mut form: Submitted) -> Result<Response, Failure> {
         role: form.word("role")?,
         requester: form.given("requester"),
         expires_in: form.duration("expires")?,
+        networks: form
+            .text("networks")
+            .split([',', ' '])
+            .filter(|it| !it.is_empty())
+            .map(Into::into)
+            .collect(),
+        hides_payloads: form.is_ticked("hides-payloads"),
     };
     let query = [("workspace", Some(workspace.as_str()))];
     let answer = form.send_with(&ops::CREATE_CREDENTIAL, &[], &query, Some(&asked)).await?;

@@ -3,8 +3,8 @@
 use axum::extract::Path;
 use axum::response::Response;
 use hapax_api::{
-    AddEntityNote, AllowedAction, EntityDetail, JournalEntry, JsonObject, Operation, OperationStatus,
-    OverrideStep, Page, PendingOperation, TakeStep,
+    AddEntityNote, AllowedAction, EntityDetail, Janitor, JournalEntry, JsonObject, Operation,
+    OperationStatus, OverrideStep, Page, PendingOperation, TakeStep, TakenStep,
 };
 use maud::{Markup, html};
 
@@ -44,7 +44,7 @@ pub(super) async fn show(
                 h1 { (kind) " " (id) " " span.status-now { (entity.status) } }
                 p.about { "Changed " (ui::ago(&entity.updated_at, visit.now_ms)) " · version " (entity.version) }
             }
-            @if let Some(pending) = &detail.pending_operation { (in_progress(&visit, pending, &operations.items)) }
+            @if let Some(pending) = &detail.pending_operation { (in_progress(&visit, pending, &operations.items, detail.janitor.as_ref())) }
             section {
                 h2 { "What may be done" }
                 div.desk { @for action in &detail.allowed_actions { (button(&visit, &detail, action)) } }
@@ -70,7 +70,12 @@ pub(super) async fn show(
 }
 
 /// The operation that is in the way of others: whose, since when, and what happens if its holder is gone.
-fn in_progress(visit: &Visit, pending: &PendingOperation, known: &[Operation]) -> Markup {
+fn in_progress(
+    visit: &Visit,
+    pending: &PendingOperation,
+    known: &[Operation],
+    janitor: Option<&Janitor>,
+) -> Markup {
     let found = known.iter().find(|operation| operation.id == pending.id);
     let is_doubt = pending.status == OperationStatus::InDoubt;
     html! {
@@ -82,6 +87,7 @@ fn in_progress(visit: &Visit, pending: &PendingOperation, known: &[Operation]) -
                 p {
                     @if let Some(actor) = &operation.actor { "Asked for by " (ui::actor(actor)) ". " }
                     @if let Some(heard) = &operation.heard_at { "Its holder was last heard of " (ui::ago(heard, visit.now_ms)) ". " }
+                    @if let (false, Some(left)) = (is_doubt, janitor.and_then(|janitor| stale_in(visit, operation, janitor))) { (left) }
                     @match (is_doubt, operation.recovery.as_str()) {
                         (true, _) => "Nothing else can begin until people decide.",
                         (false, "hold") => "If its holder vanishes, the janitor leaves it for people to decide.",
@@ -91,6 +97,17 @@ fn in_progress(visit: &Visit, pending: &PendingOperation, known: &[Operation]) -
             }
         }
     }
+}
+
+/// When the janitor may treat the holder as gone, if it stays silent.
+fn stale_in(visit: &Visit, operation: &Operation, janitor: &Janitor) -> Option<Markup> {
+    let heard = operation.heard_at.as_deref().unwrap_or(&operation.began_at);
+    let stale_after = i64::try_from(janitor.stale_after.0.as_millis()).unwrap_or(i64::MAX);
+    let left = ui::until_ms(heard, visit.now_ms)?.saturating_add(stale_after);
+    Some(html! {
+        @if left > 0 { "The janitor of " (janitor.module) " steps in if the holder stays silent for another " span.number { (ui::span_text(left)) } "; it looks every " (janitor.every.to_string()) ". " }
+        @else { "The holder is silent for too long: the janitor of " (janitor.module) " steps in within " (janitor.every.to_string()) ". " }
+    })
 }
 
 /// The button of one step: enabled if the server would take it, else disabled with the reason and what is in the way.
@@ -153,6 +170,15 @@ fn input_of(form: &Submitted) -> Result<JsonObject, Failure> {
     })
 }
 
+fn how_it_went(taken: &TakenStep) -> &'static str {
+    match taken.operation.status {
+        OperationStatus::Pending => "in progress",
+        OperationStatus::InDoubt => "in doubt",
+        OperationStatus::Done => "taken",
+        OperationStatus::Rejected | OperationStatus::Failed | OperationStatus::Reverted => "not done",
+    }
+}
+
 pub(super) async fn take(
     Path((kind, id, step)): Path<(String, String, String)>,
     mut form: Submitted,
@@ -160,8 +186,9 @@ pub(super) async fn take(
     let path = ui::entity_path(&kind, &id);
     form.leads_back_to(&path);
     let asked = TakeStep { input: input_of(&form)?, ..TakeStep::default() };
-    form.send(&ops::TAKE_STEP, &[&kind, &id, &step], &asked).await?;
-    Ok(form.done(&path, &format!("{step}: taken.")))
+    let answer = form.send(&ops::TAKE_STEP, &[&kind, &id, &step], &asked).await?;
+    let how = how_it_went(&form.read(&answer)?);
+    Ok(form.done(&path, &format!("{step}: {how}.")))
 }
 
 pub(super) async fn take_overriding(
@@ -177,8 +204,9 @@ pub(super) async fn take_overriding(
         idempotency_key: None,
         by: None,
     };
-    form.send(&ops::OVERRIDE_STEP, &[&kind, &id, &step], &asked).await?;
-    Ok(form.done(&path, &format!("{step}: taken by override.")))
+    let answer = form.send(&ops::OVERRIDE_STEP, &[&kind, &id, &step], &asked).await?;
+    let how = how_it_went(&form.read(&answer)?);
+    Ok(form.done(&path, &format!("{step}: {how}, by override.")))
 }
 
 pub(super) async fn add_note(

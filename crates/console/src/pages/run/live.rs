@@ -35,7 +35,7 @@ pub(super) async fn stream(
         .follow(&ops::STREAM_EVENTS, &[&id], &seen)
         .await
         .map_err(|problem| visit.refuse(problem))?;
-    let token = visit.token.clone();
+    let (token, address) = (visit.token.clone(), visit.address);
     let events = stream::unfold(Some(body), move |body| {
         let (console, token) = (console.clone(), token.clone());
         async move {
@@ -47,7 +47,7 @@ pub(super) async fn stream(
                 if data.starts_with(b":") {
                     continue;
                 }
-                if !matches!(console.host.find_session(&token).await, Ok(Some(_))) {
+                if !matches!(console.host.find_session(&token, address).await, Ok(Some(_))) {
                     return None;
                 }
                 let moved = Ok::<_, Infallible>(Event::default().event("moved").data("yes"));

@@ -1,12 +1,13 @@
 //! The steps of a run over time: one row each, with its attempts as bars. What it gave is behind the row.
 
-use hapax_api::{LedgerEntry, LedgerOutcome, RunDetail, Step, StepKind};
+use hapax_api::{LedgerEntry, LedgerOutcome, Page, Run, Step, StepKind};
 use maud::{Markup, html};
 
 use super::is_open;
-use crate::limits::MAX_STEPS_SHOWN;
+use crate::failure::Failure;
+use crate::limits::{MAX_COMMITS_WITH_ATTEMPTS, MAX_STEPS_SHOWN};
 use crate::visit::Visit;
-use crate::{text, ui};
+use crate::{ops, text, ui};
 
 /// Start and end of what is drawn, in milliseconds since 1970.
 struct Scale {
@@ -34,33 +35,91 @@ fn ms(at: &str) -> Option<i64> {
     at.parse::<jiff::Timestamp>().ok().map(|at| at.as_millisecond())
 }
 
-pub(super) fn timeline(visit: &Visit, detail: &RunDetail, ledger: &[LedgerEntry], given: &str) -> Markup {
-    let (run, steps) = (&detail.run, &detail.steps);
-    let last_page = steps.len().saturating_sub(1) / MAX_STEPS_SHOWN * MAX_STEPS_SHOWN;
-    // An open run works at its end, so its last page comes first.
-    let first =
-        given.parse::<usize>().unwrap_or(if is_open(run.status) { last_page } else { 0 }).min(last_page);
-    let shown = &steps[first..steps.len().min(first + MAX_STEPS_SHOWN)];
+/// One page of steps, in the order they started.
+pub(super) struct Shown {
+    steps: Vec<Step>,
+    /// Effects of the run with their attempts. Left out where a run is long.
+    ledger: Option<Vec<LedgerEntry>>,
+    is_newest: bool,
+    is_first_page: bool,
+    next: Option<String>,
+}
+
+impl Shown {
+    /// Steps on this page.
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Reads a page. An open run works at its end, so its newest steps come first.
+    pub(super) async fn read(visit: &Visit, run: &Run, order: &str, cursor: &str) -> Result<Self, Failure> {
+        let is_newest = match order {
+            "asc" => false,
+            "desc" => true,
+            _ => is_open(run.status),
+        };
+        let order = if is_newest { "desc" } else { "asc" };
+        let limit = MAX_STEPS_SHOWN.to_string();
+        let query = [("order", Some(order)), ("limit", Some(limit.as_str())), ("cursor", Some(cursor))];
+        let page: Page<Step> = visit.read(&ops::LIST_STEPS, &[&run.id], &query).await?;
+        let mut steps = page.items;
+        if is_newest {
+            steps.reverse();
+        }
+        let ledger = match run.version <= MAX_COMMITS_WITH_ATTEMPTS {
+            true => {
+                Some(visit.read::<Page<LedgerEntry>>(&ops::SHOW_RUN_LEDGER, &[&run.id], &[]).await?.items)
+            }
+            false => None,
+        };
+        Ok(Shown { steps, ledger, is_newest, is_first_page: cursor.is_empty(), next: page.next_cursor })
+    }
+
+    /// Links to steps before and after those of the page.
+    fn pager(&self, run: &Run) -> Markup {
+        let path = ui::run_path(&run.id);
+        let link = |order: &str, cursor: Option<&str>| {
+            format!("{path}{}", text::query(&[("order", Some(order)), ("cursor", cursor)]))
+        };
+        let next = self.next.as_deref();
+        let is_whole = self.is_first_page && next.is_none();
+        html! {
+            @if !is_whole {
+                nav.pager aria-label="Pages of steps" {
+                    @if self.is_newest {
+                        @if let Some(next) = next { a.button.plain href=(link("desc", Some(next))) { "Earlier steps" } }
+                        a.button.plain href=(link("asc", None)) { "First steps" }
+                        @if !self.is_first_page { a.button.plain href=(link("desc", None)) { "Newest steps" } }
+                    } @else {
+                        @if !self.is_first_page { a.button.plain href=(link("asc", None)) { "First steps" } }
+                        @if let Some(next) = next { a.button.plain href=(link("asc", Some(next))) { "Later steps" } }
+                        a.button.plain href=(link("desc", None)) { "Newest steps" }
+                    }
+                }
+            }
+            @if self.ledger.is_none() {
+                p.hint { "The run is long, so steps are drawn as a whole. " a href={ (path) "?tab=effects" } { "Effects" } " has every attempt." }
+            }
+        }
+    }
+}
+
+pub(super) fn timeline(visit: &Visit, run: &Run, page: &Shown) -> Markup {
+    let shown = &page.steps;
+    let ledger = page.ledger.as_deref().unwrap_or_default();
     let now = visit.now_ms;
     let from =
         shown.first().and_then(|step| ms(&step.started_at)).or_else(|| ms(&run.created_at)).unwrap_or(now);
     let ends = shown.iter().filter_map(|step| step.ended_at.as_deref().map_or(Some(now), ms));
     let scale = Scale { from, to: ends.max().unwrap_or(now).max(from + 1) };
-    let path = ui::run_path(&run.id);
     html! {
-        @if steps.is_empty() { (ui::empty("No step has begun.")) } @else {
+        @if shown.is_empty() { (ui::empty("No step has begun.")) } @else {
             div.waterfall {
                 div.axis aria-hidden="true" { span { "0" } span { (ui::span_text((scale.to - scale.from) / 2)) } span { (ui::span_text(scale.to - scale.from)) } }
                 @for step in shown { (row(step, ledger, &scale, now)) }
             }
         }
-        @if steps.len() > MAX_STEPS_SHOWN {
-            nav.pager aria-label="Pages of steps" {
-                @if first > 0 { a.button.plain href={ (path) (text::query(&[("steps", Some(&(first - MAX_STEPS_SHOWN.min(first)).to_string()))])) } { "Earlier steps" } }
-                span.dim { "Steps " (first + 1) " to " (first + shown.len()) " of " (steps.len()) }
-                @if first < last_page { a.button.plain href={ (path) (text::query(&[("steps", Some(&(first + MAX_STEPS_SHOWN).to_string()))])) } { "Later steps" } }
-            }
-        }
+        (page.pager(run))
         div.plan {
             section { h2 { "Input" } (ui::json(run.input.text())) }
             @if let Some(output) = &run.output { section { h2 { "Output" } (ui::json(output.text())) } }
@@ -91,7 +150,7 @@ fn row(step: &Step, ledger: &[LedgerEntry], scale: &Scale, now: i64) -> Markup {
                     ("Child", step.child_run_id.as_deref().map(ui::run_link)),
                 ]))
                 @if let Some(failure) = &step.failure {
-                    div.notice.bad { p { (failure.message) } p.dim { (text::spelled(&failure.class)) @if let Some(code) = &failure.code { " · " code { (code) } } } }
+                    div.notice.bad { p { (ui::sentence(&failure.message)) } p.dim { (text::spelled(&failure.class)) @if let Some(code) = &failure.code { " · " code { (code) } } } }
                 }
                 @if let Some(entry) = entry.filter(|entry| !entry.attempt_log.is_empty()) { (attempts(entry)) }
                 @if let Some(output) = &step.output { h3 { "Output" } (ui::json(output.text())) }

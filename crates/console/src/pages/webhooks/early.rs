@@ -37,7 +37,7 @@ pub(super) async fn list(
             ui::ago(&early.expires_at, visit.now_ms),
             html! {
                 @if let Some(value) = &early.value { details.more { summary { "Value" } (ui::json(value.text())) } }
-                @if let Some(failure) = &early.failure { (failure.message) }
+                @if let Some(failure) = &early.failure { (ui::sentence(&failure.message)) }
             },
         ]
     });

@@ -4,14 +4,17 @@ use axum::extract::{Path, Query};
 use axum::response::Response;
 use hapax_api::{
     Page, ReceivedStatus, ReceivedWebhook, ReceivedWebhookSummary, ReprocessWebhooks, ReprocessedWebhooks,
-    WebhookActionOutcome, WebhookActionStatus, WebhookOutcome, WebhookSource, WebhookSourceSummary,
+    WebhookActionOutcome, WebhookActionStatus, WebhookDelivery, WebhookOutcome, WebhookSource,
+    WebhookSourceSummary,
 };
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::super::evidence::tile;
 use super::{PATH, heading};
 use crate::failure::Failure;
 use crate::form::{self, Submitted, Tone};
+use crate::limits::PAGE_ROWS;
 use crate::visit::Visit;
 use crate::{ops, text, ui};
 
@@ -38,7 +41,8 @@ pub(super) async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<R
     let page: Page<ReceivedWebhookSummary> = visit.read(&ops::LIST_WEBHOOK_EVENTS, &[], &query).await?;
     let sources: Page<WebhookSourceSummary> =
         visit.read(&ops::LIST_SOURCES, &[], &[("limit", Some("200"))]).await?;
-    let rows = page.items.iter().map(|event| row(event, &visit)).collect();
+    let overview = overview(&visit).await?;
+    let rows = page.items.iter().map(row).collect();
     let names: Vec<_> = std::iter::once(("", "any"))
         .chain(sources.items.iter().map(|source| (source.name.as_str(), source.name.as_str())))
         .collect();
@@ -48,6 +52,7 @@ pub(super) async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<R
     let about = html! { "Events that providers sent, newest first. Only those whose signature was right are here: any other was refused, and nothing of it was kept." };
     let content = html! {
         (heading(&visit, PATH, about))
+        (overview)
         form.filters action=(PATH) {
             (form::choice("source", "Source", &names, &filter.source))
             (form::choice("status", "Status", &statuses, &filter.status))
@@ -60,13 +65,35 @@ pub(super) async fn list(visit: Visit, Query(filter): Query<Filter>) -> Result<R
     Ok(visit.page("Webhooks", content))
 }
 
-fn row(event: &ReceivedWebhookSummary, visit: &Visit) -> Vec<Markup> {
+/// What went wrong, in both directions: how many, and since when.
+async fn overview(visit: &Visit) -> Result<Markup, Failure> {
+    let limit = PAGE_ROWS.to_string();
+    let query = |status| [("status", Some(status)), ("limit", Some(limit.as_str()))];
+    let failed: Page<ReceivedWebhookSummary> =
+        visit.read(&ops::LIST_WEBHOOK_EVENTS, &[], &query("failed")).await?;
+    let unmatched: Page<ReceivedWebhookSummary> =
+        visit.read(&ops::LIST_WEBHOOK_EVENTS, &[], &query("unmatched")).await?;
+    let dead: Page<WebhookDelivery> = visit.read(&ops::LIST_DELIVERIES, &[], &query("dead")).await?;
+    let newest = |at: Option<&str>| html! { @match at { Some(at) => { "The newest: " (ui::time(at)) "." }, None => { "None." } } };
+    let of_event =
+        |page: &Page<ReceivedWebhookSummary>| newest(page.items.first().map(|it| it.received_at.as_str()));
+    let count = |items: usize, is_more: bool| format!("{items}{}", if is_more { "+" } else { "" });
+    Ok(html! {
+        div.tiles.overview {
+            (tile("Received and failed", &count(failed.items.len(), failed.next_cursor.is_some()), Some("/console/webhooks?status=failed"), of_event(&failed)))
+            (tile("Received, and nothing waits for it", &count(unmatched.items.len(), unmatched.next_cursor.is_some()), Some("/console/webhooks?status=unmatched"), of_event(&unmatched)))
+            (tile("Sent and given up", &count(dead.items.len(), dead.next_cursor.is_some()), Some("/console/webhooks/deliveries?status=dead"), newest(dead.items.iter().filter_map(|it| it.given_up_at.as_deref()).max())))
+        }
+    })
+}
+
+fn row(event: &ReceivedWebhookSummary) -> Vec<Markup> {
     let source = format!("{PATH}/sources/{}", text::encode(&event.source));
     vec![
         ui::id_link(&path(&event.source, &event.event_id), &event.event_id),
         html! { a href=(source) { (event.source) } },
         badge(event.status),
-        ui::ago(&event.received_at, visit.now_ms),
+        ui::time(&event.received_at),
         html! { span.number { @if event.duplicates == 0 { span.dim { "never" } } @else { (event.duplicates) "×" } } },
         html! { span.number { (event.attempts) "×" } },
         html! { @match &event.outcome { Some(outcome) => { (in_short(outcome)) }, None => { (ui::none()) } } },
@@ -92,7 +119,7 @@ fn in_short(outcome: &WebhookOutcome) -> Markup {
             div { (action.action) " " @match (&action.run_id, &action.promise_id) {
                 (Some(run), _) => { (ui::run_link(run)) }
                 (None, Some(promise)) => { code { (promise) } }
-                (None, None) => { @if let Some(detail) = &action.detail { span.dim { (detail) } } }
+                (None, None) => { @if let Some(detail) = &action.detail { span.dim { (ui::told(detail)) } } }
             } }
         }
     }
@@ -130,7 +157,7 @@ pub(super) async fn reprocess_many(mut form: Submitted) -> Result<Response, Fail
     };
     let answer = form.send(&ops::REPROCESS_EVENTS, &[], &asked).await?;
     let done: ReprocessedWebhooks = form.read(&answer)?;
-    let rows = done.items.iter().map(|event| row(event, &form.visit)).collect();
+    let rows = done.items.iter().map(row).collect();
     let still = done.items.iter().filter(|event| event.status == status).count();
     let visit = &form.visit;
     let content = html! {

@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::hold::Hold;
 use crate::limits::{CLAIM_STALE_AFTER, HEARTBEAT_EVERY, MAX_HEARTBEATS};
 use crate::model::{Operation, OperationId, WorkspaceId};
+use crate::runtime::background::LoopReporter;
 use crate::runtime::inner::{Inner, Phase};
 use crate::store::HeldOperation;
 
@@ -113,7 +114,7 @@ impl ActiveOperations {
 }
 
 /// Sends heartbeats for the active operations, several times within the shortest janitor timeout.
-pub(crate) async fn send_heartbeats(inner: Arc<Inner>) {
+pub(crate) async fn send_heartbeats(inner: Arc<Inner>, reporter: LoopReporter) {
     let mut last = inner.clock.now();
     loop {
         let patience = inner.entities.shortest_patience().unwrap_or(CLAIM_STALE_AFTER);
@@ -135,6 +136,7 @@ pub(crate) async fn send_heartbeats(inner: Arc<Inner>) {
         }
         last = inner.clock.now();
         heartbeat_all(&inner).await;
+        reporter.pass();
     }
 }
 

@@ -14,6 +14,7 @@ use crate::model::{
     JournalEvent, Name, Operation, OperationEnd, Recovery, RevertRule, StepView, Timestamp, UncoveredClaim,
     WorkspaceId,
 };
+use crate::runtime::background::LoopReporter;
 use crate::runtime::inner::{Inner, Phase};
 use crate::runtime::stats::Counters;
 use crate::runtime::{Engine, Error};
@@ -76,6 +77,12 @@ impl Engine {
         self.inner.entities.modules()
     }
 
+    /// How the janitor of a module works here: its interval, and the silence after which it treats a holder as gone.
+    pub fn find_janitor(&self, module: &Name) -> Option<(Duration, Duration)> {
+        let janitor = self.inner.entities.find_janitor(module)?;
+        Some((janitor.every, janitor.stale_after))
+    }
+
     /// Runs one janitor pass for a module now.
     pub async fn free_stale_claims(&self, module: &str) -> Result<JanitorReport, Error> {
         let module = Name::new("module", module)?;
@@ -102,16 +109,20 @@ impl Module {
         let inner = &self.engine.inner;
         inner.entities.add_janitor(name.clone(), janitor)?;
         // The janitor does not keep the engine alive; it ends with the engine.
-        tokio::spawn(janitor_loop(Arc::downgrade(inner), self.engine.detached(), name, janitor));
+        let (weak, engine) = (Arc::downgrade(inner), Arc::new(self.engine.detached()));
+        inner.loops.spawn(format!("janitor of {name}"), move |reporter| {
+            janitor_loop(weak.clone(), engine.clone(), name.clone(), janitor, reporter)
+        });
         Ok(())
     }
 }
 
 async fn janitor_loop(
     inner: std::sync::Weak<Inner>,
-    engine: impl Fn() -> Option<Engine>,
+    engine: Arc<impl Fn() -> Option<Engine>>,
     module: Name,
     janitor: Janitor,
+    reporter: LoopReporter,
 ) {
     loop {
         let Some(shared) = inner.upgrade() else { return };
@@ -128,6 +139,7 @@ async fn janitor_loop(
             }
         }
         drop(shared);
+        reporter.pass();
         if !wait_until(&inner, next).await {
             return;
         }

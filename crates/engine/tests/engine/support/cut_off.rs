@@ -3,7 +3,7 @@
 mod entity_store;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -25,6 +25,7 @@ pub struct CutOff {
     answer_renewals_after_ms: AtomicU64,
     lose_start_after_ms: AtomicU64,
     lose_leases: AtomicBool,
+    panics_left: AtomicU32,
     /// Calls about entity operations.
     pub operations: Operations,
 }
@@ -40,6 +41,7 @@ impl CutOff {
             answer_renewals_after_ms: AtomicU64::new(0),
             lose_start_after_ms: AtomicU64::new(0),
             lose_leases: AtomicBool::new(false),
+            panics_left: AtomicU32::new(0),
             operations: Operations::default(),
         })
     }
@@ -73,6 +75,17 @@ impl CutOff {
         self.lose_start_after_ms.store(after.as_millis() as u64, Ordering::SeqCst);
     }
 
+    /// The next claims, renewals and deletions panic, this many in all.
+    pub fn panic(&self, times: u32) {
+        self.panics_left.store(times, Ordering::SeqCst);
+    }
+
+    fn maybe_panic(&self) {
+        let had =
+            self.panics_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        assert!(had.is_err(), "a fault that was asked for");
+    }
+
     fn reach(&self) -> StoreResult<&dyn Store> {
         match self.cut.load(Ordering::SeqCst) {
             true => Err(StoreError::Unavailable("cut off".into())),
@@ -97,12 +110,14 @@ impl Store for CutOff {
         }
     }
     async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<ClaimedRuns> {
+        self.maybe_panic();
         if self.lose_leases.load(Ordering::SeqCst) {
             return std::future::pending().await;
         }
         self.reach()?.claim_runs(request).await
     }
     async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
+        self.maybe_panic();
         if self.lose_leases.load(Ordering::SeqCst) {
             return std::future::pending().await;
         }
@@ -127,6 +142,7 @@ impl Store for CutOff {
         self.reach()?.settle_promise(request).await
     }
     async fn purge(&self, request: Purge) -> StoreResult<PurgeOutcome> {
+        self.maybe_panic();
         self.reach()?.purge(request).await
     }
     async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>> {

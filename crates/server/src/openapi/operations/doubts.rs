@@ -26,6 +26,31 @@ pub(super) fn group() -> Group {
             .fails_with(&[
                 Code::RulingIncomplete,
                 Code::NeedsManager,
+                Code::NeedsSecondPerson,
+                Code::DoubtChanged,
+                Code::DoubtResolved,
+                Code::NobodyActs,
+            ]),
+        post("/api/v1/doubts/{run}/{step}/propose", "propose_ruling", "Propose a decision about a doubt")
+            .about(
+                "Records what you would decide, and why. It settles nothing until a second person confirms it: another \
+                 person at the identity provider, or another credential. One of the two is a manager, unless the \
+                 decision is `happened`. The journal of the run lists proposals.",
+            )
+            .body::<api::ResolveDoubt>()
+            .answers::<api::ProposedRuling>(200, "The proposal is in the journal.")
+            .fails_with(&[Code::RulingIncomplete, Code::DoubtChanged, Code::NobodyActs]),
+        post("/api/v1/doubts/{run}/{step}/confirm", "confirm_ruling", "Confirm a proposed decision")
+            .about(
+                "Confirms what somebody else proposed, and so resolves the doubt. Look for yourself first: `reason` says \
+                 what you checked. The audit log names both people.",
+            )
+            .body::<api::ConfirmRuling>()
+            .answers::<api::ResolvedDoubt>(200, "The doubt is resolved.")
+            .fails_with(&[
+                Code::RulingIncomplete,
+                Code::NeedsManager,
+                Code::NeedsSecondPerson,
                 Code::DoubtChanged,
                 Code::DoubtResolved,
                 Code::NobodyActs,

@@ -73,6 +73,14 @@ pub(super) fn group() -> Group {
             .with(&["Location"])
             .fails_with(STEPPING)
             .fails_with(&[Code::RulingIncomplete]),
+        post("/api/v1/entities/{type}/{id}/action-tokens", "create_action_token", "Create an action token")
+            .about(
+                "Creates a token with which a page in a browser sees this entity and takes its steps, for minutes. The element \
+                 `<hapax-actions>` uses it. The token is shown only in this response, and ends with the credential.",
+            )
+            .optional_body::<api::CreateActionToken>()
+            .answers::<api::IssuedActionToken>(201, "The token.")
+            .fails_with(&[Code::InvalidIdempotencyKey, Code::RequesterNotAllowed]),
         get("/api/v1/entities/{type}/{id}/notes", "list_entity_notes", "List the journal of an entity")
             .about("Lists what was seen, done and said about an entity, oldest first.")
             .query::<PageOf>()

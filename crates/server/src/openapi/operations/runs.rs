@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::openapi::operation::{Group, get, post};
 use crate::routes::doubts::PageOf;
 use crate::routes::runs::retry_plan::PlannedRetry;
-use crate::routes::runs::showing::RunFilter;
+use crate::routes::runs::showing::{RunFilter, RunParts, StepPage};
 
 pub(super) fn group() -> Group {
     let operations = vec![
@@ -49,8 +49,13 @@ pub(super) fn group() -> Group {
             .fails_with(&[Code::InvalidIdempotencyKey]),
         get("/api/v1/workflow-runs/{id}", "get_run", "Get a run")
             .about("Returns a run with the steps of its current generation.")
+            .query::<RunParts>()
             .answers::<api::RunDetail>(200, "The run and its steps.")
             .with(&["ETag"]),
+        get("/api/v1/workflow-runs/{id}/steps", "list_steps", "List the steps of a run")
+            .about("Lists the steps of a run's current generation in the order they started, or the newest first.")
+            .query::<StepPage>()
+            .answers_page::<api::Step>("One page of steps."),
         get("/api/v1/workflow-runs/{id}/result", "get_run_result", "Get the result of a run")
             .about(
                 "Returns how a run ended: `output` if it completed, `failure` if it failed or was cancelled. Send \
@@ -110,6 +115,14 @@ pub(super) fn group() -> Group {
             .query::<PlannedRetry>()
             .answers::<api::RetryPlan>(200, "The plan.")
             .fails_with(&[Code::RunNotFailed, Code::RunUndone, Code::StepInDoubt, Code::RunEnded]),
+        post("/api/v1/workflow-runs/{id}/reveal", "reveal_run", "Show what a run hides")
+            .about(
+                "Shows one run with the fields that documents mark as sensitive; everywhere else they are `[masked]`. \
+                 The audit log has who looked and why.",
+            )
+            .body::<api::RevealRun>()
+            .answers::<api::RunDetail>(200, "The run with its steps.")
+            .fails_with(&[Code::RulingIncomplete, Code::PayloadsHidden]),
         post("/api/v1/workflow-runs/{id}/signals", "send_signal", "Send a signal")
             .about(
                 "Sends a signal to a run. The signal is stored until the run reads it. Set `signalId` so that a second \
@@ -121,12 +134,15 @@ pub(super) fn group() -> Group {
         post("/api/v1/workflow-runs/{id}/approvals/{step}", "answer_approval", "Answer an approval")
             .about(
                 "Approves, rejects or edits what an approval step asks. Your credential decides who you are: the step says \
-                 which roles and requesters may answer. The first answer counts.",
+                 which roles and requesters may answer, and whoever had the run started does not, unless the step allows it. \
+                 The first answer counts; one before the step asks does not.",
             )
             .body::<api::AnswerApproval>()
             .answers::<api::SentSignal>(200, "The answer is stored.")
             .fails_with(&[
                 Code::ApprovalForOthers,
+                Code::OwnApproval,
+                Code::ApprovalNotAsked,
                 Code::ApprovalOver,
                 Code::RunEnded,
                 Code::TooManySignals,

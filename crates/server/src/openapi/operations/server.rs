@@ -3,6 +3,7 @@
 use hapax_api as api;
 
 use crate::openapi::operation::{Group, get};
+use crate::routes::doubts::PageOf;
 
 const SCHEMA: &str = "application/schema+json";
 
@@ -19,6 +20,13 @@ pub(super) fn group() -> Group {
             .about("Checks that the store takes reads and writes and that the node is not shutting down. Use it as a readiness probe.")
             .answers::<api::Readiness>(200, "The server takes traffic.")
             .answers::<api::Readiness>(503, "The server does not take traffic now."),
+        get("/api/v1/node", "get_node", "Get the node")
+            .about("Returns when the background loops of the node that answers last ran, and the settings in force. Only admins.")
+            .answers::<api::Node>(200, "The node."),
+        get("/api/v1/leases", "list_leases", "List leases")
+            .about("Lists the runs of the workspace that some node drives now, newest first, with the leases they are driven under.")
+            .query::<PageOf>()
+            .answers_page::<api::RunLease>("One page of leases. It may hold fewer items than its limit, or none, although more follow."),
         get("/metrics", "get_metrics", "Get metrics")
             .about("Returns metrics of all workspaces in the text format of Prometheus.")
             .answers_text(200, "The metrics.", &["text/plain"]),

@@ -52,6 +52,22 @@ pub(super) fn group() -> Group {
             .about("Ends a session. Its runs go on with other workers at once.")
             .answers::<api::WorkerSession>(200, "The session as it was.")
             .fails_with(OF_SESSIONS),
+        post("/api/v1/push-workers", "create_push_worker", "Register a function that work is sent to")
+            .about(
+                "Registers a function that cannot poll. The server sends it the messages of a worker as signed requests, and \
+                 reads what it did from the responses. Only this response shows the secret.",
+            )
+            .body::<api::CreatePushWorker>()
+            .answers::<api::IssuedPushWorker>(201, "The push worker and its secret.")
+            .with(&["Location"])
+            .fails_with(&[Code::AddressNotAllowed, Code::NameTaken, Code::WorkflowTaken, Code::QuotaExceeded]),
+        get("/api/v1/push-workers", "list_push_workers", "List push workers")
+            .about("Lists the functions that work is sent to, without their secrets.")
+            .query::<PageOf>()
+            .answers_page::<api::PushWorker>("One page of push workers."),
+        delete("/api/v1/push-workers/{id}", "delete_push_worker", "Delete a push worker")
+            .about("Sends a function no more work. Its runs wait for another worker.")
+            .answers::<api::PushWorker>(200, "The push worker as it was."),
     ];
     let about = "Workers run workflow code, tasks and entity actions in your own process. Use an SDK: these are the calls that it \
                  makes, and the worker protocol has their meaning.";

@@ -9,7 +9,8 @@ use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::Engine;
 use hapax_engine::model::{
-    Attention, IdempotencyKey, PromiseId, PromiseRef, PromiseState, RunStatus, Subject, WorkflowSelector,
+    Attention, IdempotencyKey, PromiseId, PromiseRef, PromiseState, RunId, RunStatus, StepRecord, Subject,
+    WorkflowSelector,
 };
 use hapax_engine::store::{self, ListRuns, RunView, WaitsFor};
 use hapax_http_idempotency::read_wait;
@@ -22,18 +23,47 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{problem_of, problem_of_invalid};
 use crate::limits::SHOW_TRIES;
+use crate::mask::Unmasked;
 use crate::routes::audit::time;
 use crate::routes::request::{Caller, PathOf, QueryOf, page_limit};
-use crate::translate::{attention_to_api, parse_status, result_to_api, run_to_api, run_with_steps_to_api};
+use crate::strict_json::StrictJson;
+use crate::translate::{
+    attention_to_api, parse_status, result_to_api, run_to_api, run_with_steps_to_api, steps_to_api,
+};
 
 /// One run with its steps.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
+    QueryOf(parts): QueryOf<RunParts>,
 ) -> Result<Response, Refused> {
     let id = run_id(&id)?;
+    let is_whole = parts.is_whole()?;
+    show_detail(&app, &app.engine_for(&identity), id, is_whole).await
+}
+
+/// One run with its steps, and with the fields that are masked otherwise. The audit log has who looked and why, before anything is
+/// shown.
+pub(crate) async fn reveal(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    StrictJson { value: asked, .. }: StrictJson<api::RevealRun>,
+) -> Result<Response, Refused> {
+    if !identity.sees_payloads {
+        let detail = "This credential sees no payloads. Ask an admin for one that does.";
+        return Err(Refused::new(Code::PayloadsHidden, detail));
+    }
+    let id = run_id(&id)?;
     let engine = app.engine_for(&identity);
+    engine.note_reveal(id, identity.actor(None), &asked.reason).await.map_err(|error| problem_of(&error))?;
+    let mut response = show_detail(&app, &engine, id, true).await?;
+    response.extensions_mut().insert(Unmasked);
+    Ok(response)
+}
+
+async fn show_detail(app: &App, engine: &Engine, id: RunId, is_whole: bool) -> Result<Response, Refused> {
     let mut log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
     let mut view = engine.get(id).await.map_err(|error| problem_of(&error))?;
     // If the run changes between the two reads, the steps and the status would not match.
@@ -44,11 +74,84 @@ pub(crate) async fn show(
         log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
         view = engine.get(id).await.map_err(|error| problem_of(&error))?;
     }
-    let mut detail = run_with_steps_to_api(&view, &log, definition_of(&app, &view));
+    let mut detail = run_with_steps_to_api(&view, &log, definition_of(app, &view), is_whole);
     let attention = engine.find_attention(&log).await.map_err(|error| problem_of(&error))?;
     detail.run.needs_attention = attention.map(|attention| attention_to_api(id, &attention));
     let version = view.head.version;
     Ok(([(header::ETAG, etag(version))], Json(detail)).into_response())
+}
+
+/// Parts of a run to return.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RunParts {
+    /// `false` leaves the steps out: a run may have many. List them page by page instead.
+    #[param(value_type = Option<bool>)]
+    steps: Option<String>,
+}
+
+impl RunParts {
+    fn is_whole(&self) -> Result<bool, Refused> {
+        match self.steps.as_deref() {
+            None | Some("true") => Ok(true),
+            Some("false") => Ok(false),
+            Some(_) => Err(refused_query("steps", "`steps` is `true` or `false`.")),
+        }
+    }
+}
+
+/// Which steps of a run.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct StepPage {
+    /// `asc`, in the order they started, or `desc`; `asc` if absent.
+    order: Option<String>,
+    /// Most items on the page, 1 to 200; 50 if absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
+    limit: Option<String>,
+    /// Cursor from the page before.
+    cursor: Option<String>,
+}
+
+/// Place of a step among those of its run: the version it started with, and its id.
+fn place_of(step: &StepRecord) -> (u64, String) {
+    (step.started_version.get(), step.id.to_string())
+}
+
+/// Steps of a run, page by page.
+pub(crate) async fn steps(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    QueryOf(asked): QueryOf<StepPage>,
+) -> Result<Json<api::Page<api::Step>>, Refused> {
+    let run = run_id(&id)?;
+    let limit = page_limit(asked.limit.as_deref())?;
+    let is_newest_first = match asked.order.as_deref() {
+        None | Some("asc") => false,
+        Some("desc") => true,
+        Some(_) => return Err(refused_query("order", "`order` is `asc` or `desc`.")),
+    };
+    let bound = format!("{id} {is_newest_first}");
+    let pages = app.list(&identity, "steps", &bound);
+    let after: Option<(u64, String)> =
+        pages.place(asked.cursor.as_deref(), |place| serde_json::from_str(place))?;
+    let mut log = app.engine_for(&identity).get_log(run).await.map_err(|error| problem_of(&error))?;
+    let mut steps = std::mem::take(&mut log.steps);
+    steps.sort_by_cached_key(place_of);
+    if is_newest_first {
+        steps.reverse();
+    }
+    let is_after = |step: &StepRecord| {
+        let place = place_of(step);
+        after.as_ref().is_none_or(|after| if is_newest_first { place < *after } else { place > *after })
+    };
+    log.steps = steps.into_iter().filter(is_after).take(limit).collect();
+    let place = |step: &StepRecord| serde_json::to_string(&place_of(step)).expect("a text is JSON");
+    let next_cursor = pages.next(&log.steps, limit, place);
+    Ok(Json(api::Page { items: steps_to_api(&log), next_cursor }))
 }
 
 /// Filters for runs.

@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use bytes::Bytes;
 use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::Error;
 use hapax_engine::model::{
-    IdempotencyKey, IgnorePaths, Invalid, KeyKind, KeyTarget, LeafDigests, Payload, Priority, RunId,
+    IdempotencyKey, IgnorePaths, Invalid, KeyKind, KeyTarget, LeafDigests, Payload, Priority, RunHead, RunId,
     WorkflowSelector,
 };
+use hapax_engine::runtime::{AnsweredRequest, Start};
 use hapax_engine::store::RunView;
-use hapax_http_idempotency::{OperationId, Outcome};
-use http::{StatusCode, header};
+use hapax_http_idempotency::{FreshKey, OperationId, Outcome};
+use http::{HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -23,7 +26,9 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::definitions::Definition;
 use crate::errors::{problem_of, problem_of_invalid};
-use crate::identity::Identity;
+use crate::identity::{Acting, Identity};
+use crate::limits::MAX_RUN_WITHOUT_INPUT;
+use crate::routes::approvals::excludes_starter;
 use crate::routes::request::Caller;
 use crate::strict_json::StrictJson;
 use crate::translate::run_to_api;
@@ -33,13 +38,72 @@ pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     operation: Option<Extension<OperationId>>,
+    fresh: Option<Extension<FreshKey>>,
     StrictJson { value: asked, .. }: StrictJson<api::CreateRun>,
 ) -> Result<Response, Refused> {
+    if let Some(Extension(fresh)) = fresh {
+        return create_in_one_write(&app, &identity, asked, fresh).await;
+    }
     let id = operation.map(|Extension(OperationId(id))| id.as_run());
     let (created, is_new) = start(&app, &identity, asked, id).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let location = format!("/api/v1/workflow-runs/{}", created.run.id);
+    let location = location_of(&created);
     Ok((status, [(header::LOCATION, location)], Json(created)).into_response())
+}
+
+fn location_of(created: &api::CreatedRun) -> String {
+    format!("/api/v1/workflow-runs/{}", created.run.id)
+}
+
+/// Starts a run whose request key is free: the key, the run and the answer are one write. Every other
+/// outcome is left to the second call, under the hold.
+async fn create_in_one_write(
+    app: &App,
+    identity: &Identity,
+    asked: api::CreateRun,
+    fresh: FreshKey,
+) -> Result<Response, Refused> {
+    let hold = || Ok((StatusCode::INTERNAL_SERVER_ERROR, Extension(Outcome::Hold)).into_response());
+    let selected = select_workflow(app, identity, &asked).await?;
+    // Who starts such a run is written before the run.
+    if selected.keeps_starter_out() {
+        return hold();
+    }
+    let Ok(input) = Payload::parse(asked.input.text()) else { return hold() };
+    if input.as_str().len().saturating_add(MAX_RUN_WITHOUT_INPUT) > fresh.max_answer() {
+        return hold();
+    }
+    let key = asked.idempotency_key.clone();
+    let start = prepare(app, identity, &selected, asked, input.clone());
+    let request = fresh.request().clone();
+    let (keep_for, grace) = (fresh.keep_for(), fresh.grace());
+    let definition = selected.definition.map(|definition| definition.id().to_string());
+    let answer = move |head: &RunHead| {
+        let view = RunView { head: head.clone(), input: input.clone(), result: None };
+        let created = api::CreatedRun { run: run_to_api(&view, definition.clone()), created: true };
+        fresh.to_stored(&created_answer(&created))
+    };
+    match start.answering(AnsweredRequest { request, answer: Arc::new(answer), keep_for, grace }).await {
+        Ok(Some((_, stored))) => {
+            app.metrics.run_key_taken(identity, key.as_deref());
+            Ok(FreshKey::answer(stored).map(Body::from))
+        }
+        Err(error @ (Error::Store(_) | Error::ShuttingDown)) => Err(problem_of(&error).into()),
+        Ok(None) | Err(_) => hold(),
+    }
+}
+
+/// The same bytes as [`create`] sends.
+fn created_answer(created: &api::CreatedRun) -> http::Response<Bytes> {
+    let body = serde_json::to_vec(created).unwrap_or_default();
+    let mut answer = http::Response::new(Bytes::from(body));
+    *answer.status_mut() = StatusCode::CREATED;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Ok(location) = HeaderValue::try_from(location_of(created)) {
+        headers.insert(header::LOCATION, location);
+    }
+    answer
 }
 
 /// Starts several runs. Each gets the response that it would get alone.
@@ -123,6 +187,13 @@ struct SelectedWorkflow {
     definition: Option<Arc<Definition>>,
 }
 
+impl SelectedWorkflow {
+    /// Does one of its approvals exclude who starts the run?
+    fn keeps_starter_out(&self) -> bool {
+        self.definition.as_ref().is_some_and(|definition| excludes_starter(&definition.document().steps))
+    }
+}
+
 /// Finds the workflow that a request names, by `workflow` or by `definitionId`.
 async fn select_workflow(
     app: &App,
@@ -162,25 +233,21 @@ async fn select_workflow(
     Ok(SelectedWorkflow { selector, definition })
 }
 
-async fn start(
+/// The start of a run as a request asks for it.
+fn prepare(
     app: &App,
     identity: &Identity,
+    selected: &SelectedWorkflow,
     asked: api::CreateRun,
-    id: Option<RunId>,
-) -> Result<(api::CreatedRun, bool), Refused> {
-    let selected = select_workflow(app, identity, &asked).await?;
-    let input = Payload::parse(asked.input.text()).map_err(|invalid| problem_of_invalid(&invalid))?;
-    let mut start = app
-        .engine_for(identity)
-        .start_payload(&selected.selector.to_string(), input.clone())
-        .priority(match asked.priority {
+    input: Payload,
+) -> Start {
+    let mut start = app.engine_for(identity).start_payload(&selected.selector.to_string(), input).priority(
+        match asked.priority {
             api::Priority::Low => Priority::Low,
             api::Priority::Normal => Priority::Normal,
             api::Priority::High => Priority::High,
-        });
-    if let Some(id) = id {
-        start = start.run_id(id);
-    }
+        },
+    );
     if let Some(key) = &asked.idempotency_key {
         start = start.idempotency_key(key);
     }
@@ -192,6 +259,31 @@ async fn start(
     }
     if let Some(timeout) = asked.timeout {
         start = start.deadline(timeout.0);
+    }
+    start
+}
+
+async fn start(
+    app: &App,
+    identity: &Acting,
+    asked: api::CreateRun,
+    id: Option<RunId>,
+) -> Result<(api::CreatedRun, bool), Refused> {
+    let selected = select_workflow(app, identity, &asked).await?;
+    let id = match selected.keeps_starter_out() {
+        true => {
+            let id = id.unwrap_or_else(|| RunId::new(app.store.now()));
+            let noted = app.engine_for(identity).note_starter(id, identity.actor(None)).await;
+            noted.map_err(|error| problem_of(&error))?;
+            Some(id)
+        }
+        false => id,
+    };
+    let input = Payload::parse(asked.input.text()).map_err(|invalid| problem_of_invalid(&invalid))?;
+    let asked_key = asked.idempotency_key.clone();
+    let mut start = prepare(app, identity, &selected, asked, input.clone());
+    if let Some(id) = id {
+        start = start.run_id(id);
     }
     match start.await {
         Ok(handle) => {
@@ -209,7 +301,7 @@ async fn start(
                     (view, definition)
                 }
             };
-            let key = asked.idempotency_key.as_deref();
+            let key = asked_key.as_deref();
             match is_new {
                 true => app.metrics.run_key_taken(identity, key),
                 false => app.metrics.run_key_replayed(identity, key),
@@ -218,9 +310,9 @@ async fn start(
             Ok((api::CreatedRun { run, created: is_new }, is_new))
         }
         Err(Error::KeyConflict { run, first_seen_at }) => {
-            app.metrics.run_key_conflicted(identity, asked.idempotency_key.as_deref());
+            app.metrics.run_key_conflicted(identity, asked_key.as_deref());
             let ignored = selected.definition.map(|definition| definition.document().ignored());
-            let (ignored, key) = (ignored.unwrap_or_default(), asked.idempotency_key);
+            let (ignored, key) = (ignored.unwrap_or_default(), asked_key);
             Err(conflict(app, identity, run, first_seen_at.to_string(), &input, &ignored, key).await.into())
         }
         // A deleted definition starts no run, as if it did not exist. Runs that it started are

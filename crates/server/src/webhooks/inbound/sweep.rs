@@ -19,13 +19,14 @@ use crate::limits::{
 
 impl InboundWebhooks {
     /// Sweeps for as long as the server lives.
-    pub(crate) async fn keep_sweeping(this: Weak<Self>) {
+    pub(crate) async fn keep_sweeping(this: Weak<Self>, pass: impl Fn()) {
         loop {
             tokio::time::sleep(SWEEP_WEBHOOKS_EVERY).await;
             let Some(inbound) = this.upgrade() else { return };
             if let Err(problem) = inbound.sweep().await {
                 tracing::warn!(%problem, "looking for unprocessed webhooks failed; trying again");
             }
+            pass();
         }
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -101,6 +101,7 @@ class Machine:
         *,
         clock: Callable[[], int],
         entropy: Callable[[], float],
+        values: Mapping[int, RawJson] | None = None,
     ) -> None:
         self.info = info
         self.clock = clock
@@ -112,6 +113,8 @@ class Machine:
         self.attempts: dict[tuple[int, str, int], RunningAttempt] = {}
         """Attempts under way, by operation, what they do, and number."""
         self.current: Fiber | None = None
+        self._values = values or {}
+        """Values that the code made in an earlier execution of this activation, by operation."""
         self._begin = begin
         self._encode_output = encode_output
         self._items: list[Item] = []
@@ -234,6 +237,9 @@ class Machine:
         if record is not None and record.get("status") == "COMPLETED":
             output = record.get("output")
             raw = RawJson.of(output)
+        elif operation.number in self._values:
+            raw = self._values[operation.number]
+            output = loads(raw.text)
         else:
             raw = make()
             output = loads(raw.text)

@@ -1,0 +1,1 @@
+"""Functions that the server sends work to."""

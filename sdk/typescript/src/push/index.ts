@@ -1,0 +1,1 @@
+export { type PushHandler, type PushOptions, pushHandler } from './handler.js'
