@@ -42,6 +42,21 @@ impl Role {
     }
 }
 
+/// Names that a credential of the role worker is bound to. One that ends with `*` stands for all names that begin so.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OfferedNames {
+    /// Workflows that it may offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workflows: Vec<String>,
+    /// Tasks that it may offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<String>,
+    /// Actions that it may offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<String>,
+}
+
 /// Asks for a credential.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -65,6 +80,9 @@ pub struct CreateCredential {
     /// Keeps inputs, outputs and other payloads from the credential.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hides_payloads: bool,
+    /// Names that its workers may offer, for the role worker alone. Absent: all names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub may_offer: Option<OfferedNames>,
 }
 
 /// Gives a credential a new secret. The credential, its scope of keys and its role stay.
@@ -101,6 +119,9 @@ pub struct Credential {
     /// Requester that the credential acts for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester: Option<String>,
+    /// Names that its workers may offer. Absent: all names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub may_offer: Option<OfferedNames>,
     /// When it was made.
     #[schema(format = DateTime)]
     pub created_at: String,

@@ -61,6 +61,8 @@ errors! {
         "Send `Authorization: Bearer hpx_…` (or `x-api-key: hpx_…`), once. The key may be mistyped, expired, rotated or revoked; the answer is the same for all of these. Ask an admin of the workspace for a key.";
     WebhookSignatureInvalid = "webhook_signature_invalid", 401, false, "The webhook is not signed as its source requires",
         "The signature was missing, wrong or too old. Check the secret configured for the source, and that the body reaches this server unchanged. Nothing was stored.";
+    NameNotAllowed = "name_not_allowed", 403, false, "The credential may not offer this name to workers",
+        "The credential is bound to names of workflows, tasks and actions, and the session offers another one, `name`. Offer only names that the credential is bound to, or ask an admin for another credential.";
     Forbidden = "forbidden", 403, false, "The credential's role does not allow this",
         "The key is valid, but its role is too low for this route. `requiredRole` names the role you need. Use another key, or ask an admin for one.";
     NoRole = "no_role", 403, false, "Nobody gave this person a role",
@@ -90,7 +92,7 @@ errors! {
     DefinitionNotFound = "definition_not_found", 404, false, "There is no such definition in this workspace",
         "List the definitions with `GET /api/v1/workflow-definitions`, or upload this one first.";
     SessionUnknown = "session_unknown", 404, false, "The worker session is over, or never was",
-        "The session ended because nothing was received from the worker for too long, or the server was restarted. Open a new session and forget all runs of the old one.";
+        "The session ended because nothing was received from the worker for too long, or the node that had it stopped or is gone. Open a new session and forget all runs of the old one.";
     MethodNotAllowed = "method_not_allowed", 405, false, "The route does not take this method",
         "`Allow` lists the methods that the route takes. The OpenAPI document at `/openapi.json` lists all routes.";
     NotAcceptable = "not_acceptable", 406, false, "The response cannot be sent in the requested format",
@@ -135,8 +137,8 @@ errors! {
         "`operationId` names an operation under this workflow that is pending or in doubt; nothing was deleted. Wait for it, or decide it with `POST /api/v1/operations/{id}/resolve`, then delete the workflow.";
     SessionReplaced = "session_replaced", 409, false, "Another worker session of the same instance was opened",
         "The newer session has the work of this one. Stop, or open a session with another `instance`.";
-    WorkflowTaken = "workflow_taken", 409, false, "A document defines this workflow",
-        "A workflow of this name and version is defined by a document, so no worker can offer it. Use another name or version.";
+    WorkflowTaken = "workflow_taken", 409, false, "The workflow has other code already",
+        "A workflow of this name and version is defined by a document, or its code is in workers. It cannot be both: runs of the same version must always find the same code. Use another name or version.";
     RequestSuperseded = "request_superseded", 409, false, "A newer request of the same session took its place",
         "A session has at most one poll and one commit under way. The newer request gets the messages; drop this one.";
     RunEnded = "run_ended", 409, false, "The run has ended",
@@ -253,6 +255,8 @@ errors! {
         "Nothing was done. `share` names the exhausted share: the address, the workspace, or the whole server. Send fewer large bodies at once, wait for `Retry-After` seconds, and send the request again, under the same key.";
     SecretUnavailable = "secret_unavailable", 503, true, "A secret cannot be read now",
         "The server could not read a secret that it needs to check the signature, so the webhook was neither accepted nor rejected. Send it again after `Retry-After` seconds. The operator's log names the secret.";
+    NodeUnreachable = "node_unreachable", 503, true, "Another node does not answer",
+        "The request is for a session of another node, and that node did not answer in time. It may or may not have done what was asked. Send the same request again, with the same token. If the node is gone, you get `session_unknown` within 15 seconds: then open a new session.";
     ShuttingDown = "shutting_down", 503, true, "The server is shutting down",
         "Nothing was done. Send the request again; another node, or this one after its restart, will handle it.";
 }

@@ -42,7 +42,7 @@ mod workspace;
 pub use action_token::{CreateActionToken, IssuedActionToken};
 pub use audit::{AddNote, JournalEntry, JournalKind, Occurrence, RevealRun};
 pub use credential::{
-    CreateCredential, Credential, IssuedCredential, RevokeCredential, Role, RotateCredential,
+    CreateCredential, Credential, IssuedCredential, OfferedNames, RevokeCredential, Role, RotateCredential,
 };
 pub use definition::{
     ChangeDefinition, CreateDefinition, Definition, DefinitionProblem, DefinitionStatus, DefinitionSummary,
@@ -103,7 +103,8 @@ pub use webhook_source::{
 };
 pub use why::{Why, WhyMatch, WhyMatchKind, WhyReason, WhyRun, WhyWait};
 pub use worker::{
-    CommitWorkerSession, OpenWorkerSession, OpenedWorkerSession, PollWorkerSession, WorkerLimits,
-    WorkerLogPage, WorkerMessages, WorkerRunItems, WorkerSession, WorkerWorkflow,
+    AnnounceWorkerSession, AnnouncedWorkerSession, CommitWorkerSession, OpenWorkerSession,
+    OpenedWorkerSession, PollWorkerSession, WorkerLimits, WorkerLogPage, WorkerMessages, WorkerRunItems,
+    WorkerSession, WorkerVersionStatus, WorkerWorkflow, WorkerWorkflowVersion,
 };
 pub use workspace::{CreateWorkspace, Workspace};

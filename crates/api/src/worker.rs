@@ -75,6 +75,22 @@ pub struct WorkerLimits {
     pub max_log_page: usize,
     /// Most workflows, tasks and actions of a session together.
     pub max_names: usize,
+    /// Most results of tasks and actions in a commit.
+    pub max_results: usize,
+    /// Longest token, in characters.
+    pub max_token_chars: usize,
+    /// Most operations of one run that are open at once.
+    pub max_open_operations: usize,
+    /// Most batches of one run that wait to be carried out.
+    pub max_waiting_batches: usize,
+    /// Most bytes of messages in one answer, beyond the first message.
+    pub max_answer_bytes: usize,
+    /// Most bytes of messages that wait for the session. Runs that have more are given back.
+    pub max_mailbox_bytes: usize,
+    /// Longest time that a commit waits for what it asked for.
+    pub commit_wait: DurationText,
+    /// Longest time that a worker may take from an outcome to its next batch. After it the run is given back.
+    pub batch_within: DurationText,
 }
 
 /// An open session.
@@ -89,6 +105,28 @@ pub struct OpenedWorkerSession {
     pub poll_for: DurationText,
     /// What one request may hold.
     pub limits: WorkerLimits,
+}
+
+/// Tells another node that a session of an instance was opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AnnounceWorkerSession {
+    /// The session.
+    pub session_id: String,
+    /// The instance.
+    #[schema(min_length = 1, max_length = 128)]
+    pub instance: String,
+    /// When the session was opened.
+    #[schema(format = DateTime)]
+    pub opened_at: String,
+}
+
+/// What a node knows of an announced session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AnnouncedWorkerSession {
+    /// False if the node has a newer session of the instance.
+    pub is_newest: bool,
 }
 
 /// Waits for messages.
@@ -149,6 +187,36 @@ pub struct WorkerLogPage {
     pub log: Vec<RawJson>,
     /// True if more records follow.
     pub log_more: bool,
+}
+
+/// One version of a workflow whose code workers have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerWorkflowVersion {
+    /// Name of the workflow.
+    pub name: String,
+    /// Version of the code.
+    pub version: u32,
+    /// Open runs of this version, among the newest 1000 open runs of the workflow.
+    pub open_runs: usize,
+    /// Sessions that offer this version now, the oldest first; at most 100.
+    pub sessions: Vec<String>,
+    /// What this means for whoever removes old code.
+    pub status: WorkerVersionStatus,
+}
+
+/// Whether a version can be removed from workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerVersionStatus {
+    /// It is the newest one that is offered: new runs begin with it.
+    Current,
+    /// It is older, has open runs, and is offered.
+    Draining,
+    /// It has open runs that wait, because nobody offers it.
+    Stranded,
+    /// It has no open runs. Its code can be removed.
+    Drained,
 }
 
 /// One session, for people.

@@ -148,6 +148,7 @@ async fn what_answers_with_a_secret_is_sent_once() {
         expires_in: None,
         networks: vec!["10.8.0.0/16".into()],
         hides_payloads: true,
+        may_offer: None,
     };
     let cut = server.client.create_credential(None, &asked).await.unwrap_err();
     assert!(matches!(cut, ClientError::Unreachable { was_sent: true, .. }), "{cut:?}");

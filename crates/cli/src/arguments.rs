@@ -131,7 +131,7 @@ pub(crate) enum Command {
     Entities(entities::Options),
     /// Manage incoming and outgoing webhooks.
     Webhooks(webhooks::Options),
-    /// List the workers that are connected to a server.
+    /// List the workers that are connected to a server, and the versions whose code they have.
     Workers(workers::Options),
     /// List and resolve effects with an unknown outcome.
     Doubts(Box<doubts::Options>),

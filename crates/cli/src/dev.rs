@@ -180,6 +180,7 @@ async fn upload_sample(server: &Server) -> Result<String> {
         role: Role::Admin,
         requester: None,
         sees_payloads: true,
+        may_offer: None,
         person: None,
         acts_for: None,
         ends_at: None,

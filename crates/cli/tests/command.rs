@@ -24,3 +24,4 @@ mod remote;
 mod same_program;
 mod serve;
 mod starts_and_ends;
+mod worker_faults;

@@ -38,11 +38,13 @@ pub struct TaskCall {
     pub fence: u64,
     /// Right to begin the task. Check it right before anything leaves the process.
     pub hold: Hold,
+    /// True if the effect must not happen twice, so nobody may go on while it may still begin.
+    pub is_claimed: bool,
 }
 
 impl TaskCall {
     /// One call of the task in this attempt of its step.
-    pub fn of(name: &str, input: Value, attempt: &Attempt) -> Self {
+    pub fn of(name: &str, input: Value, attempt: &Attempt, is_claimed: bool) -> Self {
         TaskCall {
             name: name.to_owned(),
             input,
@@ -50,6 +52,7 @@ impl TaskCall {
             attempt: attempt.number(),
             fence: attempt.fence(),
             hold: attempt.hold().clone(),
+            is_claimed,
         }
     }
 }

@@ -74,7 +74,7 @@ mod tests {
         });
         let document = json!({ "name": "order", "version": 1, "steps": [
             http("charge", "https://Payments.example:8443/v1?x=1"),
-            { "name": "if", "type": "condition", "if": "true", "then": [], "else": [http("mail", "https://mail.example")] },
+            { "name": "if", "type": "condition", "if": "input.x == 1", "then": [http("note", "https://note.example")], "else": [http("mail", "https://mail.example")] },
             { "name": "each", "type": "for_each", "items": "{{ input.items }}", "steps": [http("ship", "http://ship.example/{{ item }}")] },
             { "name": "both", "type": "parallel", "branches": [[http("a", "https://a.example/")], [data]] },
             { "name": "echo", "type": "task", "task": "echo" },

@@ -32,7 +32,7 @@ pub use await_promise::PromiseWait;
 pub use branches::{Branch, Branches};
 pub use child::Child;
 pub use promise::{OpenPromise, PromiseBuilder};
-pub use remote::{RecordedStep, ReturnHandle};
+pub use remote::{DropReason, RecordedStep, ReturnHandle};
 pub use signal::SignalBuilder;
 pub use step::{Attempt, Step};
 

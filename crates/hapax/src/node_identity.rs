@@ -201,8 +201,7 @@ fn is_local(file: &File) -> std::io::Result<bool> {
     /// Magic numbers of ext2 to ext4, XFS, Btrfs, F2FS, ZFS and tmpfs, from `linux/magic.h` and OpenZFS.
     const LOCAL: [u64; 6] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x2FC1_2FC1, 0x0102_1994];
     let system = rustix::fs::fstatfs(file)?;
-    // The type differs between processors, and may be negative where it is signed.
-    #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
+    #[allow(clippy::unnecessary_cast, reason = "the type differs between processors")]
     let magic = (system.f_type as u64) & 0xFFFF_FFFF;
     Ok(LOCAL.contains(&magic))
 }

@@ -91,6 +91,7 @@ pub struct HapaxBuilder {
     options: Option<EngineOptions>,
     lease: Option<Arc<dyn Lease>>,
     clock: Option<Arc<dyn Clock>>,
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only PostgreSQL needs it"))]
     identity: Option<&'static NodeIdentity>,
     server: ServerSettings,
 }

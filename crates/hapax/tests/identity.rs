@@ -41,6 +41,7 @@ async fn node_process() {
     let identity = NodeIdentity::take(&file).unwrap();
     let options = EngineOptions { lease_for: LEASE, ..EngineOptions::default() };
     let hapax = Hapax::builder(&url).options(options).identity(identity).open().await.unwrap();
+    let hapax = hapax.into_engine().unwrap();
     hapax.register("plain", plain).unwrap();
     hapax.register("claimed", claimed).unwrap();
     let claims = hapax.start("claimed", &true).idempotency_key("claimed").await.unwrap();

@@ -78,6 +78,7 @@ fn outcome_of(code: Code) -> Outcome {
         | Code::ShuttingDown
         | Code::TooManyConnections
         | Code::BodyMemoryFull
+        | Code::NodeUnreachable
         | Code::SecretUnavailable => Outcome::Release,
         code if code.kind().status < 500 => Outcome::Release,
         _ => Outcome::Store,

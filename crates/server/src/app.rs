@@ -15,6 +15,7 @@ use crate::entities::Entities;
 use crate::event_stream::Streams;
 use crate::identity::Identity;
 use crate::metrics::Metrics;
+use crate::nodes::Nodes;
 use crate::options::ServerOptions;
 use crate::pages::List;
 use crate::people::People;
@@ -49,6 +50,8 @@ pub struct App {
     pub(crate) inbound: Arc<InboundWebhooks>,
     /// Workers that are connected to this node.
     pub(crate) workers: Arc<Workers>,
+    /// Nodes that have worker sessions.
+    pub(crate) nodes: Arc<Nodes>,
     /// Functions that work is sent to.
     pub(crate) push_workers: Arc<PushWorkers>,
     /// Names that workers have offered.

@@ -108,7 +108,7 @@ pub(crate) async fn serve_connection<T, S>(
                 }
                 return;
             }
-            () = draining.begun(), if !is_closing => {
+            _ = draining.begun(), if !is_closing => {
                 is_closing = true;
                 connection.as_mut().graceful_shutdown();
             }

@@ -26,6 +26,7 @@ use crate::errors::{problem_of, problem_of_store};
 use crate::identity::Acting;
 use crate::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use crate::uploaded::{Uploaded, with_secrets};
+use crate::worker_names::is_offered_by_workers;
 
 pub(crate) use change::{check_reason, with_reason};
 
@@ -207,6 +208,13 @@ impl Definitions {
         let (name, version) = (&checked.document().name, checked.document().version);
         let digest = digest_of(&checked);
         let id = definition_id(&identity.workspace, name, version);
+        if is_offered_by_workers(&*self.store, &identity.workspace, name, version).await? {
+            let detail = format!(
+                "Workers of this workspace have offered {name}@{version}, and runs of it may be open. Upload the document under \
+                 another version."
+            );
+            return Err(Problem::new(Code::WorkflowTaken, detail));
+        }
         let kept = DefinitionBody { digest: digest.clone(), document, lifecycle: Lifecycle::Active };
         let body = Payload::of(&kept).map_err(|invalid| crate::errors::problem_of_invalid(&invalid))?;
         if self.find_known(&id).is_none_or(|found| found.is_deleted()) {
@@ -495,7 +503,8 @@ fn absent() -> Problem {
 }
 
 /// The id is derived from the name and version, so a run says which definition it runs.
-fn definition_id(workspace: &WorkspaceId, name: &str, version: u32) -> Name {
+/// Id of the item that keeps this version of a definition.
+pub(crate) fn definition_id(workspace: &WorkspaceId, name: &str, version: u32) -> Name {
     let digest = Sha256::digest(format!("{workspace}\n{name}\n{version}"));
     let hex: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     Name::new("definition id", &format!("def_{hex}")).expect("hex digits are a plain word")

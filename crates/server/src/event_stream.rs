@@ -157,7 +157,7 @@ pub(crate) fn stream_run(
                     () = tokio::time::sleep(follower.pause) => {}
                     // The authenticator lives as long as the app, so this is no error.
                     _ = follower.right.changes.changed() => {}
-                    () = draining.begun() => return None,
+                    _ = draining.begun() => return None,
                 }
                 follower.pause = (follower.pause * 2).min(STREAM_POLL_MAX);
             }

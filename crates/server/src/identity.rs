@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use hapax_api::{Code, Problem, Role};
+use hapax_api::{Code, OfferedNames, Problem, Role};
 use hapax_engine::model::{
     Actor, HumanText, Name, Origin, RequestScope, Role as Rank, Timestamp, WorkspaceId,
 };
+use hapax_workers::WorkerCaller;
 
 use crate::errors::problem_of_invalid;
 use crate::trace::TraceId;
@@ -28,6 +29,8 @@ pub struct Identity {
     pub role: Role,
     /// Requester that it acts for.
     pub requester: Option<String>,
+    /// Names that its workers may offer. `None` allows all.
+    pub may_offer: Option<OfferedNames>,
     /// May it see inputs, outputs and other payloads?
     pub sees_payloads: bool,
     /// The person, if an identity provider vouches for one.
@@ -51,6 +54,11 @@ impl Identity {
     /// Returns true if it belongs to the installation itself.
     pub fn is_installation(&self) -> bool {
         self.workspace.as_str() == INSTALLATION
+    }
+
+    /// The caller of a worker session.
+    pub fn worker(&self) -> WorkerCaller<'_> {
+        WorkerCaller { workspace: &self.workspace, may_offer: self.may_offer.as_ref() }
     }
 
     /// Scope of its request keys.

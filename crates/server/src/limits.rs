@@ -45,6 +45,9 @@ pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for everything in flight (requests, operations and runs) to end after the shutdown
 /// signal.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time for attempts of workers to end before the server stops to listen; a quarter of the drain time if that is
+/// less.
+pub const MAX_WIND_DOWN: Duration = Duration::from_secs(5);
 /// Most of the drain time that is reserved for the last writes; a tenth of it if that is less.
 pub const MAX_CLOSING_TIME: Duration = Duration::from_secs(2);
 /// Least time to close the store in, even if the drain time is used up.
@@ -77,6 +80,25 @@ pub const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(10);
 pub const MIN_ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Longest such pause.
 pub const MAX_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Interval at which a node publishes its address for other nodes.
+pub const PUBLISH_NODE_EVERY: Duration = Duration::from_secs(5);
+/// How long a published address is used. After it, sessions of that node count as over.
+pub const NODE_LIVES_FOR: Duration = Duration::from_secs(15);
+/// Most nodes that are asked for their part of a list.
+pub const MAX_NODES: usize = 64;
+/// Most sessions that are shown for one version of a workflow.
+pub const MAX_SHOWN_SESSIONS: usize = 100;
+/// Most pages of sessions that are read to tell who offers which version.
+pub const MAX_SESSION_PAGES: usize = 100;
+/// Longest time to connect to another node.
+pub const FORWARD_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest time of a forwarded request: a poll waits for a while.
+pub const FORWARD_TIMEOUT: Duration = Duration::from_secs(15);
+/// Longest wait for what another node adds to a list, or for it to learn of a session.
+pub const ASK_NODES_TIMEOUT: Duration = Duration::from_secs(2);
+/// Largest answer of another node, in bytes: its messages, and one that is larger than all of them may be.
+pub const MAX_FORWARDED_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 
 /// Largest JSON body, in bytes: the largest payload of the engine plus its envelope.
 pub const MAX_BODY_BYTES: usize = hapax_engine::limits::MAX_PAYLOAD_BYTES + 64 * 1024;

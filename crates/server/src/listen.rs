@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use crate::body_budget::BodyBudget;
@@ -107,7 +107,7 @@ pub async fn serve<S: Answers>(
     let mut pause = None;
     loop {
         tokio::select! {
-            () = draining.begun() => break,
+            _ = draining.begun() => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((socket, address)) => {
@@ -128,7 +128,7 @@ pub async fn serve<S: Answers>(
                         // Connections that end during the pause free their descriptors.
                         tokio::select! {
                             () = sleep(pause) => {}
-                            () = draining.begun() => break,
+                            _ = draining.begun() => break,
                         }
                     }
                 }
@@ -136,7 +136,7 @@ pub async fn serve<S: Answers>(
         }
     }
     drop(listener);
-    let deadline = Instant::now() + options.drain_timeout;
+    let deadline = draining.begun().await + options.drain_timeout;
     while let Ok(Some(_)) = timeout_at(deadline, connections.join_next()).await {}
     let cut = connections.len();
     connections.shutdown().await;

@@ -14,6 +14,7 @@ use hapax_http_idempotency::{
 use crate::cross_origin::ActionOrigins;
 use crate::drain::Draining;
 use crate::egress_policy::EgressPolicy;
+use crate::nodes::NodeUrl;
 use crate::people::settings::PeopleOptions;
 use crate::sealing::SealingKey;
 
@@ -46,6 +47,8 @@ pub struct ServerOptions {
     pub people: Option<PeopleOptions>,
     /// Longest life of a new credential, if each must end.
     pub longest_credential_life: Option<Duration>,
+    /// Where other nodes reach this one; they forward calls of worker sessions to it. If absent, they do not.
+    pub advertise_url: Option<NodeUrl>,
     /// Are the pages of the console served?
     pub console: bool,
     /// The settings in force, by name, as people read them. They hold no secrets.

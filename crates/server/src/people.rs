@@ -46,7 +46,7 @@ pub(crate) struct People {
     public_url: String,
     providers: Vec<Provider>,
     directory: Directory,
-    sealer: Sealer,
+    sealer: Arc<Sealer>,
     /// Workspaces that are known to exist. Workspaces are never deleted, and only rules name them.
     workspaces: Mutex<HashSet<WorkspaceId>>,
     used: sign_in::UsedStates,
@@ -58,7 +58,7 @@ impl People {
         options: PeopleOptions,
         outgoing: &Outgoing,
         directory: Directory,
-        sealer: Sealer,
+        sealer: Arc<Sealer>,
     ) -> Result<Self, hapax_outgoing::Unusable> {
         let providers = options.providers.into_iter().map(|options| Provider::new(options, outgoing));
         Ok(People {

@@ -16,7 +16,7 @@ use hapax_engine::runtime::BackgroundLoops;
 use hapax_engine::store::{Catalog, PutCatalogItem, PutOutcome, Store};
 use hapax_outgoing::{Fault, Refusal, Request, SendCheck};
 use hapax_webhooks::{MessageId, SigningSecret, sign_any};
-use hapax_workers::{KnownName, PushFunction, PushTarget, Pushed, Workers, keep_pushing};
+use hapax_workers::{KnownName, PushFunction, PushTarget, Pushed, WorkerCaller, Workers, keep_pushing};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use secrecy::{ExposeSecret, SecretString};
@@ -143,12 +143,12 @@ impl PushWorkers {
         let shown = secret.reveal();
         let kept = self.checked(workspace, &id, asked, &shown)?;
         let facts = kept.facts();
-        for name in Workers::names_of(&facts)? {
+        for name in Workers::names_of(WorkerCaller::unbound(workspace), &facts)? {
             if let KnownName::Workflow(workflow) = name {
                 self.workers.learn(workspace, &workflow)?;
             }
         }
-        self.names.keep(workspace, &facts).await?;
+        self.names.keep(WorkerCaller::unbound(workspace), &facts).await?;
         let request = PutCatalogItem {
             workspace: workspace.clone(),
             kind: CatalogKind::Setting,

@@ -22,13 +22,15 @@ use crate::credentials::key::ApiKey;
 use crate::cursor::Cursors;
 use crate::definitions::{DefinitionLimits, Definitions};
 use crate::directory::{Directory, NewCredential};
+use crate::drain::drain;
 use crate::entities::Entities;
 use crate::event_stream::Streams;
 use crate::identity::INSTALLATION;
 use crate::installation_secret::installation_secret;
-use crate::limits::{MAX_BODY_BYTES, MAX_CLOSING_TIME, MIN_CLOSING_TIME};
+use crate::limits::{MAX_BODY_BYTES, MAX_CLOSING_TIME, MAX_WIND_DOWN, MIN_CLOSING_TIME};
 use crate::listen::{Drained, ListenOptions, serve};
 use crate::metrics::{KeysObserved, Metrics};
+use crate::nodes::Nodes;
 use crate::options::ServerOptions;
 use crate::people::People;
 use crate::people::settings::UnusablePeople;
@@ -128,7 +130,10 @@ impl Server {
             Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer.clone());
         learn_changes(&*subscriptions).await?;
         keep(&engine, "catalog of subscriptions", &subscriptions, keep_learning);
-        let workers = Workers::new(engine.clone());
+        let nodes = Nodes::new(store.clone(), options.advertise_url.clone())?;
+        learn_changes(&*nodes).await?;
+        keep(&engine, "catalog of nodes", &nodes, keep_learning);
+        let workers = Workers::new(engine.clone(), nodes.tag().clone());
         let worker_names = WorkerNames::new(workers.clone(), store.clone());
         learn_changes(&*worker_names).await?;
         keep(&engine, "catalog of worker names", &worker_names, keep_learning);
@@ -200,6 +205,7 @@ impl Server {
             definitions,
             inbound,
             workers,
+            nodes,
             push_workers,
             worker_names,
             entities,
@@ -286,14 +292,23 @@ impl Server {
         listener: TcpListener,
         mut listen: ListenOptions,
     ) -> Result<Drained, hapax_engine::Error> {
-        let App { engine, metrics, options, .. } = &*self.app;
+        let App { engine, metrics, options, workers, nodes, .. } = &*self.app;
         let grace = options.grace;
+        keep(engine, "published address", nodes, Nodes::keep_published);
         // Reserved for the last writes: ends of requests, released leases, counts.
         let closing = (grace / 10).min(MAX_CLOSING_TIME);
         listen.drain_timeout = listen.drain_timeout.min(grace - closing);
         let (is_empty, mut emptied) = watch::channel(false);
+        // Workers hand in what they have under way over connections, so those stay open a moment longer.
+        let (stop_listening, stopped_listening) = drain();
+        let worker_sessions = async {
+            let since = options.draining.clone().begun().await;
+            workers.wind_down((grace / 4).min(MAX_WIND_DOWN)).await;
+            nodes.withdraw().await;
+            stop_listening.begin_since(since);
+        };
         let connections = async {
-            let drained = serve(listener, self.router(), listen, options.draining.clone()).await;
+            let drained = serve(listener, self.router(), listen, stopped_listening).await;
             is_empty.send_replace(true);
             drained
         };
@@ -306,7 +321,7 @@ impl Server {
             let _ = timeout(left, engine.drain(left)).await;
             deadline
         };
-        let (drained, deadline) = tokio::join!(connections, runs);
+        let (drained, deadline, ()) = tokio::join!(connections, runs, worker_sessions);
         // Operations continue without their callers, and counts are written.
         let rest = timeout_at(deadline - closing, self.keys.drain()).await;
         if !matches!(rest, Ok(Ok(()))) {

@@ -48,9 +48,9 @@ impl TasksElsewhere for WorkerCalls {
             return Err(Failure::retryable(text).with_code("unknown_task"));
         }
         let unreadable = |error: serde_json::Error| Failure::permanent(format!("it cannot be sent: {error}"));
-        let TaskCall { name, input, key, attempt, fence, hold } = call;
+        let TaskCall { name, input, key, attempt, fence, hold, is_claimed } = call;
         let input = RawJson::from_value(&input).map_err(unreadable)?;
-        let task = RemoteTask { name, input, key, attempt, fence, hold };
+        let task = RemoteTask { name, input, key, attempt, fence, hold, is_claimed };
         let output = names.workers().call_task(workspace, &task).await?;
         serde_json::from_str(output.text()).map_err(unreadable)
     }

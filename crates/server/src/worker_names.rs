@@ -8,11 +8,12 @@ use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::model::{CatalogItem, CatalogKind, Name, Payload, WorkflowRef, WorkspaceId};
 use hapax_engine::store::{PutCatalogItem, PutOutcome, Store};
-use hapax_workers::{KnownName, Workers};
+use hapax_workers::{KnownName, WorkerCaller, Workers};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::catalog_watcher::{CatalogWatcher, LastRead};
+use crate::definitions::definition_id;
 use crate::errors::{problem_of_invalid, problem_of_store};
 use crate::limits::MAX_WORKER_NAMES_PER_WORKSPACE;
 
@@ -49,11 +50,26 @@ impl StoredName {
         }
     }
 
+    /// Id of the item that keeps it.
     fn id(&self, workspace: &WorkspaceId) -> Name {
         let digest = Sha256::digest(format!("{workspace}\n{}", self.shown()));
         let hex: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         Name::new("setting id", &format!("{ID_PREFIX}{hex}")).expect("hex digits are a plain word")
     }
+}
+
+/// Returns whether workers of the workspace have ever offered this version of a workflow, on any node.
+pub(crate) async fn is_offered_by_workers(
+    store: &dyn Store,
+    workspace: &WorkspaceId,
+    name: &str,
+    version: u32,
+) -> Result<bool, Problem> {
+    let id = StoredName::Workflow { name: name.to_owned(), version }.id(workspace);
+    let catalog = store.catalog().expect("looked at when the server was made");
+    let found =
+        catalog.find_item(CatalogKind::Setting, &id).await.map_err(|error| problem_of_store(&error))?;
+    Ok(found.is_some())
 }
 
 /// Names that workers of any node have offered, ever.
@@ -72,10 +88,11 @@ impl WorkerNames {
     /// Keeps the names that a session offers.
     pub(crate) async fn keep(
         &self,
-        workspace: &WorkspaceId,
+        caller: WorkerCaller<'_>,
         asked: &api::OpenWorkerSession,
     ) -> Result<(), Problem> {
-        let names = Workers::names_of(asked)?;
+        let workspace = caller.workspace;
+        let names = Workers::names_of(caller, asked)?;
         let new: Vec<StoredName> = {
             let known = self.known.read().expect("no holder panics");
             let known = known.get(workspace);
@@ -94,6 +111,9 @@ impl WorkerNames {
             }
             new
         };
+        for name in &new {
+            self.check_no_document(workspace, name).await?;
+        }
         for name in new {
             let request = PutCatalogItem {
                 workspace: workspace.clone(),
@@ -116,6 +136,24 @@ impl WorkerNames {
         Ok(())
     }
 
+    /// Rejects a workflow that a document defines, even if this node has not read the document yet.
+    async fn check_no_document(&self, workspace: &WorkspaceId, name: &StoredName) -> Result<(), Problem> {
+        let StoredName::Workflow { name, version } = name else { return Ok(()) };
+        let catalog = self.store.catalog().expect("looked at when the server was made");
+        let id = definition_id(workspace, name, *version);
+        let found = catalog
+            .find_item(CatalogKind::Definition, &id)
+            .await
+            .map_err(|error| problem_of_store(&error))?;
+        match found {
+            None => Ok(()),
+            Some(_) => {
+                let detail = format!("{name}@{version} is or was defined by a document of this workspace.");
+                Err(Problem::new(Code::WorkflowTaken, detail))
+            }
+        }
+    }
+
     fn learn(&self, workspace: &WorkspaceId, name: StoredName) {
         let mut known = self.known.write().expect("no holder panics");
         known.entry(workspace.clone()).or_default().insert(name);
@@ -123,6 +161,17 @@ impl WorkerNames {
 
     pub(crate) fn workers(&self) -> &Workers {
         &self.workers
+    }
+
+    /// Versions of workflows that workers of the workspace offer, or offered before, by name and version.
+    pub(crate) fn workflows(&self, workspace: &WorkspaceId) -> BTreeSet<(String, u32)> {
+        let known = self.known.read().expect("no holder panics");
+        let of_workspace = known.get(workspace).into_iter().flatten();
+        let workflow = |stored: &StoredName| match stored {
+            StoredName::Workflow { name, version } => Some((name.clone(), *version)),
+            StoredName::Task { .. } | StoredName::Action { .. } => None,
+        };
+        of_workspace.filter_map(workflow).collect()
     }
 
     /// Tasks that workers of the workspace offer, or offered before.

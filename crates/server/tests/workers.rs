@@ -4,8 +4,12 @@ use crate::support;
 
 #[path = "workers/attempts.rs"]
 mod attempts;
+#[path = "workers/bound.rs"]
+mod bound;
 #[path = "workers/calls.rs"]
 mod calls;
+#[path = "workers/nodes.rs"]
+mod nodes;
 #[path = "workers/push.rs"]
 mod push;
 #[path = "workers/replays.rs"]

@@ -1,11 +1,11 @@
 //! Tasks and entity actions that a worker carries out.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hapax_api::RawJson;
-use hapax_engine::model::{Name, WorkspaceId};
+use hapax_engine::model::{Name, RunId, WorkspaceId};
 use hapax_engine::runtime::{ActionAnswer, StepCall};
 use hapax_engine::{Failure, Hold};
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::items::WireFailure;
 use crate::limits::HOLD_MARGIN;
 use crate::mailbox::{Envelope, WorkId};
-use crate::messages::{AbortCall, CallAction, CallTask, EntityMessage, text_of};
+use crate::messages::{AbortCall, CallAction, CallTask, EntityMessage, text_of, trace_of};
 use crate::session::Session;
 use crate::workers::Workers;
 
@@ -33,6 +33,8 @@ pub struct RemoteTask {
     pub fence: u64,
     /// The right to begin it.
     pub hold: Hold,
+    /// True if it must not happen twice: its worker must be past its hold before anybody acts on its end.
+    pub is_claimed: bool,
 }
 
 /// Result of a task or an action.
@@ -48,7 +50,7 @@ pub(crate) enum CallResult {
 
 /// Calls of one session that are under way.
 #[derive(Default)]
-pub(crate) struct Calls(Mutex<HashMap<String, (WorkId, oneshot::Sender<CallResult>)>>);
+pub(crate) struct Calls(Mutex<BTreeMap<String, (WorkId, oneshot::Sender<CallResult>)>>);
 
 /// A result as it is on the wire: of a call, or late.
 #[derive(Deserialize)]
@@ -100,7 +102,7 @@ pub(crate) fn read_result(text: &str) -> Result<ReadResult, String> {
 }
 
 impl Calls {
-    fn open(&self) -> MutexGuard<'_, HashMap<String, (WorkId, oneshot::Sender<CallResult>)>> {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<String, (WorkId, oneshot::Sender<CallResult>)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,13 +132,23 @@ impl Calls {
 impl Workers {
     /// Has a worker of the workspace run a task.
     pub async fn call_task(&self, workspace: &WorkspaceId, task: &RemoteTask) -> Result<RawJson, Failure> {
-        let session = self.choose(workspace, |session| session.facts.tasks.contains(&task.name));
+        let session = self.choose_soon(workspace, |session| session.facts.tasks.contains(&task.name)).await;
         let session = session.ok_or_else(|| no_worker("task", &task.name))?;
-        let RemoteTask { name, input, key, attempt, fence, hold } = task;
+        let RemoteTask { name, input, key, attempt, fence, hold, is_claimed } = task;
         let message = |call: &str| {
-            text_of(&CallTask { kind: "task", call, name, input, key, attempt: *attempt, fence: *fence })
+            let trace = run_of(key).map(|run| trace_of(run, *fence));
+            text_of(&CallTask {
+                kind: "task",
+                call,
+                name,
+                input,
+                key,
+                attempt: *attempt,
+                fence: *fence,
+                trace,
+            })
         };
-        match call(&session, hold, message).await? {
+        match call(&session, hold, *is_claimed, message).await? {
             CallResult::Output(output) => Ok(output),
             CallResult::Failed(failure) => Err(failure),
             CallResult::Rejected(_) => {
@@ -148,9 +160,8 @@ impl Workers {
 
     /// Has a worker of the workspace run an action of an entity workflow.
     pub async fn call_action(&self, name: &Name, step: &StepCall) -> Result<ActionAnswer, Failure> {
-        let session = self.choose(&step.workspace, |session| {
-            session.facts.actions.iter().any(|offered| offered == name.as_str())
-        });
+        let offers = |session: &Session| session.facts.actions.iter().any(|offered| offered == name.as_str());
+        let session = self.choose_soon(&step.workspace, offers).await;
         let session = session.ok_or_else(|| no_worker("action", name.as_str()))?;
         let unreadable = |error: serde_json::Error| Failure::permanent(format!("it cannot be sent: {error}"));
         let data: RawJson = step.entity.data.to().map_err(unreadable)?;
@@ -175,7 +186,8 @@ impl Workers {
                 fence: step.fence,
             })
         };
-        match call(&session, &step.hold, message).await? {
+        // Nobody says of an action that it may be repeated.
+        match call(&session, &step.hold, true, message).await? {
             CallResult::Output(output) => {
                 let result = serde_json::from_str(output.text()).map_err(unreadable)?;
                 Ok(ActionAnswer::Done { result, data: None })
@@ -187,10 +199,16 @@ impl Workers {
     }
 }
 
+/// The run of an effect key.
+fn run_of(key: &str) -> Option<RunId> {
+    key.split([':', '.']).next()?.parse().ok()
+}
+
 /// Hands out a call and waits for its result.
 async fn call(
     session: &Arc<Session>,
     hold: &Hold,
+    is_claimed: bool,
     message: impl FnOnce(&str) -> String,
 ) -> Result<CallResult, Failure> {
     hold.ensure_still_held()?;
@@ -210,9 +228,11 @@ async fn call(
     if !session.was_delivered(work) {
         return Err(nothing_sent());
     }
-    // The worker may begin the effect until its hold ends, even if an abort is on its way.
-    let until = session.promised_until() + HOLD_MARGIN;
-    session.clock().sleep(until.saturating_sub(session.clock().monotonic())).await;
+    if is_claimed {
+        // The worker may begin the effect until its hold ends, even if an abort is on its way.
+        let until = session.promised_until() + HOLD_MARGIN;
+        session.clock().sleep(until.saturating_sub(session.clock().monotonic())).await;
+    }
     drop(under_way);
     Ok(CallResult::Vanished)
 }

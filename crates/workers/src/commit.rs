@@ -6,8 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_api as api;
 use hapax_api::{Code, DurationText, Problem};
-use hapax_engine::model::WorkspaceId;
+use hapax_engine::model::Name;
 
+use crate::caller::WorkerCaller;
 use crate::calls::{ReadResult, read_result};
 use crate::limits::{COMMIT_WAIT, MAX_CONCURRENCY, MAX_RESULTS, MAX_RUNS_PER_COMMIT, MAX_TOKEN_CHARS};
 use crate::mailbox::{CommitGate, Envelope, Lane, Taken};
@@ -22,13 +23,13 @@ impl Workers {
     /// Waits for messages. The same token again gets the same answer.
     pub async fn poll(
         &self,
-        workspace: &WorkspaceId,
+        caller: WorkerCaller<'_>,
         id: &str,
         asked: &api::PollWorkerSession,
     ) -> Result<Answer, Problem> {
         let arrived_at = self.engine.clock().monotonic();
         check_request(&asked.token, asked.free)?;
-        let session = self.get(workspace, id)?;
+        let session = self.get(caller, id)?;
         let poll = session.begin_poll();
         let mut lane = session.lanes[0].lock().await;
         if lane.token.as_ref() == Some(&asked.token)
@@ -49,6 +50,7 @@ impl Workers {
         // Nothing is awaited from here to the kept answer, so no message is lost in between.
         still_there(&session)?;
         let answer = answer_of(session.take(Lane::Poll, arrived_at));
+        self.serve_again();
         (lane.token, lane.answer) = (Some(asked.token.clone()), Some(answer.clone()));
         Ok(answer)
     }
@@ -56,14 +58,14 @@ impl Workers {
     /// Takes in what runs did. The same token again does nothing twice, and gets the same answer.
     pub async fn commit(
         &self,
-        workspace: &WorkspaceId,
+        caller: WorkerCaller<'_>,
         id: &str,
         asked: api::CommitWorkerSession,
     ) -> Result<Answer, Problem> {
         let arrived_at = self.engine.clock().monotonic();
         check_request(&asked.token, asked.free)?;
         check_size(&asked)?;
-        let session = self.get(workspace, id)?;
+        let session = self.get(caller, id)?;
         let mut lane = session.lanes[1].lock().await;
         let is_known = lane.token.as_ref() == Some(&asked.token);
         if is_known && let Some(answer) = &lane.answer {
@@ -73,20 +75,23 @@ impl Workers {
             session.begin_request(Lane::Commit, asked.free);
             (lane.token, lane.answer) = (Some(asked.token.clone()), None);
             let commit = submit(&session, asked);
-            self.record_late(&session);
+            self.record_late(caller, &session);
             session.wait_for_commit(&commit, COMMIT_WAIT).await;
         }
         still_there(&session)?;
         let answer = answer_of(session.take(Lane::Commit, arrived_at));
+        self.serve_again();
         lane.answer = Some(answer.clone());
         Ok(answer)
     }
 
     /// Keeps outcomes that came too late as evidence.
-    fn record_late(&self, session: &Session) {
-        for LateOutcome { key, attempt, fence, output } in session.take_late() {
+    fn record_late(&self, caller: WorkerCaller<'_>, session: &Session) {
+        for LateOutcome { key, attempt, fence, output, is_known } in session.take_late() {
             let engine = self.engine.workspace(session.workspace.clone());
-            engine.record_late_output(&key, attempt, fence, output.text());
+            let may_tell = caller.may_tell_about();
+            let is_accepted = move |workflow: &Name| is_known || may_tell(workflow);
+            engine.record_late_output(&key, attempt, fence, output.text(), is_accepted);
         }
     }
 }

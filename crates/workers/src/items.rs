@@ -8,6 +8,7 @@ use hapax_engine::model::{ClosePolicy, FailureClass, OnDoubt, OnExhausted, Retry
 use serde::{Deserialize, Deserializer};
 
 use crate::limits::MAX_ITEMS;
+use crate::link::AttemptKind;
 
 /// One action of the code of a run.
 #[derive(Debug)]
@@ -42,6 +43,7 @@ pub(crate) enum FunctionEnd {
 #[derive(Debug)]
 pub(crate) struct EndedAttempt {
     pub(crate) op: u32,
+    pub(crate) kind: AttemptKind,
     pub(crate) attempt: u32,
     pub(crate) outcome: AttemptOutcome,
 }
@@ -208,6 +210,9 @@ enum WireOperation {
     Value,
     Scope,
     Shield,
+    Effect,
+    Probe,
+    Undo,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -370,6 +375,19 @@ impl WireItem {
         }
         if let Some(op) = self.outcome {
             let attempt = self.attempt.ok_or("an outcome names its attempt")?;
+            let kind = match (self.asks, self.answer) {
+                (None | Some(WireWhat::Effect), None) => AttemptKind::Effect,
+                (None | Some(WireWhat::Probe), Some(_)) | (Some(WireWhat::Probe), None) => AttemptKind::Probe,
+                (Some(WireWhat::Undo), None) => AttemptKind::Undo,
+                _ => {
+                    return Err(
+                        "`do` of an outcome is effect, probe or undo, and only a probe has an answer".into(),
+                    );
+                }
+            };
+            if kind == AttemptKind::Probe && self.answer.is_none() && self.output.is_some() {
+                return Err("a probe has an answer or a failure".into());
+            }
             let outcome = match (self.answer, self.output, self.failure) {
                 (Some(WireAnswer::Happened), output, None) => {
                     AttemptOutcome::Happened(output.unwrap_or_else(null))
@@ -380,7 +398,7 @@ impl WireItem {
                 (None, None, Some(failure)) => AttemptOutcome::Failed(failure.into()),
                 _ => return Err("an outcome has one of output, failure and answer".into()),
             };
-            return Ok(Item::Ended(EndedAttempt { op, attempt, outcome }));
+            return Ok(Item::Ended(EndedAttempt { op, kind, attempt, outcome }));
         }
         if let Some(op) = self.close_scope {
             return match (self.ok, self.failure) {
@@ -453,6 +471,9 @@ impl WireItem {
             },
             WireOperation::Scope => RequestedOperation::Scope,
             WireOperation::Shield => RequestedOperation::Shield,
+            WireOperation::Effect | WireOperation::Probe | WireOperation::Undo => {
+                return Err("the server asks for attempts, not the code".into());
+            }
         };
         Ok(Operation { op, scope, what })
     }
@@ -518,7 +539,9 @@ mod tests {
         ] {
             let items = read(&format!("[{text}]")).unwrap();
             let [Item::Asks(asked)] = &items[..] else { panic!("{items:?}") };
-            let RequestedOperation::Promise { name, key, key_ttl, timeout } = &asked.what else { panic!("{asked:?}") };
+            let RequestedOperation::Promise { name, key, key_ttl, timeout } = &asked.what else {
+                panic!("{asked:?}")
+            };
             assert_eq!((name.as_str(), key.as_deref()), ("payment", Some("stripe:ch_1")));
             assert_eq!((*timeout, *key_ttl), (Some(Duration::from_secs(60)), Some(Duration::from_secs(9))));
         }
@@ -540,6 +563,10 @@ mod tests {
             r#"{"outcome":1,"output":1}"#,
             r#"{"outcome":1,"attempt":1}"#,
             r#"{"outcome":1,"attempt":1,"output":1,"failure":{"message":"no"}}"#,
+            r#"{"outcome":1,"attempt":1,"do":"undo","answer":"happened"}"#,
+            r#"{"outcome":1,"attempt":1,"do":"probe","output":1}"#,
+            r#"{"outcome":1,"attempt":1,"do":"step","output":1}"#,
+            r#"{"op":1,"do":"undo"}"#,
             r#"{"closeScope":1}"#,
             r#"{"took":-1}"#,
             r#"{"took":"1"}"#,

@@ -8,6 +8,8 @@ pub const MAX_SESSIONS_PER_WORKSPACE: usize = 1_000;
 pub const MAX_SESSIONS: usize = 10_000;
 /// Most sessions that are remembered after their end, so that their worker learns why it ended.
 pub const MAX_ENDED_SESSIONS: usize = 10_000;
+/// Most names and beginnings of names that a credential is bound to.
+pub const MAX_BOUND_NAMES: usize = 200;
 /// Most workflows, tasks and actions of a session together.
 pub const MAX_NAMES: usize = 1_000;
 /// Most attempts, tasks and actions that a worker may have under way.
@@ -32,12 +34,18 @@ pub const MAX_LOG_PAGE_BYTES: usize = 4 * 1024 * 1024;
 pub const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 /// Most bytes of messages that wait for one session. A session that leaves more lying gets no new runs.
 pub const MAX_MAILBOX_BYTES: usize = 64 * 1024 * 1024;
+/// Most bytes of messages that wait for all sessions of a workspace on one node.
+pub const MAX_WORKSPACE_MAILBOX_BYTES: usize = 256 * 1024 * 1024;
+/// Most runs that are taken up for each slot of a session, those under way included. More stay in the store.
+pub const MAX_RUNS_PER_SLOT: usize = 2;
 /// Most operations of one activation that are open at once.
 pub const MAX_OPEN_OPERATIONS: usize = 10_000;
 /// Most batches of one run that wait to be carried out.
 pub const MAX_WAITING_BATCHES: usize = 1_024;
 /// Longest time that a commit waits for what it asked for.
 pub const COMMIT_WAIT: Duration = Duration::from_millis(50);
+/// Longest wait of a task or an action for a worker that offers it.
+pub const WORKER_WAIT: Duration = Duration::from_secs(2);
 /// Longest wait of a poll for a message.
 pub const POLL_FOR: Duration = Duration::from_secs(5);
 /// How long after the end of its hold an effect of a vanished worker may still leave: clocks that run at different rates.
@@ -46,6 +54,8 @@ pub const HOLD_MARGIN: Duration = Duration::from_secs(1);
 pub const HOLD_CHECK_EVERY: Duration = Duration::from_millis(200);
 /// Interval of the look for sessions that are over, at most.
 pub const SESSION_CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Interval of the look for work that is still under way, while the node stops.
+pub const WIND_DOWN_CHECK_EVERY: Duration = Duration::from_millis(10);
 /// Longest time that a worker may take from an outcome to its next batch. After it the run is given back.
 pub const BATCH_WITHIN: Duration = Duration::from_secs(300);
 /// Most attempts of one session whose outcome may still come late.

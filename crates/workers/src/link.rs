@@ -1,13 +1,13 @@
 //! One activation of a run in a worker: what the two sides have told each other.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use hapax_api::{Code, Problem, RawJson};
-use hapax_engine::ctx::ReturnHandle;
+use hapax_engine::ctx::{DropReason, ReturnHandle};
 use hapax_engine::{Failure, Hold};
 
 use crate::items::{AttemptOutcome, EndedAttempt, Item, read_items};
@@ -25,12 +25,14 @@ pub(crate) enum LinkEnd {
     Evicted,
     /// It must run the function again from the top.
     Reload,
+    /// It leaves too many messages lying.
+    Full,
     /// Its items make no sense, or do not fit the log.
     Violation,
 }
 
 /// Kind of an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum AttemptKind {
     Effect,
     Probe,
@@ -58,6 +60,8 @@ pub(crate) struct AttemptCall<'a> {
     pub(crate) timeout: Option<Duration>,
     /// True if it must not happen twice: its worker must be past its hold before anybody acts on its end.
     pub(crate) is_claimed: bool,
+    /// Why the code was dropped before its end, if it was.
+    pub(crate) dropped_because: Option<DropReason>,
     /// Output of the effect that is undone.
     pub(crate) undoes: Option<&'a RawJson>,
 }
@@ -92,7 +96,7 @@ struct AttemptSlot {
 struct LinkState {
     batches: VecDeque<Batch>,
     severed: Option<LinkEnd>,
-    attempts: HashMap<(u32, AttemptKind), AttemptSlot>,
+    attempts: BTreeMap<(u32, AttemptKind), AttemptSlot>,
     /// Number of the last attempt of each operation that was asked for.
     asked: HashMap<(u32, AttemptKind), u32>,
     /// Operations with at least one requested attempt.
@@ -140,8 +144,16 @@ impl RunLink {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Sends a message with a payload about this run. If its worker leaves too many lying, the run is given back.
+    pub(crate) fn say_or_give_back(&self, text: String) {
+        match self.session.has_mailbox_room() {
+            true => self.say(text),
+            false => self.sever(Severed::Full),
+        }
+    }
+
     /// Sends a message about this run.
-    pub(crate) fn say(&self, text: String) {
+    fn say(&self, text: String) {
         self.post(Envelope::new(text), |session, envelope| session.post(envelope));
     }
 
@@ -207,20 +219,12 @@ impl RunLink {
     /// Takes in a batch as a whole, or nothing of it.
     fn accept(&self, state: &mut LinkState, items: Vec<Item>, wakers: &mut Vec<Waker>) -> Result<(), String> {
         for item in &items {
-            let Item::Ended(EndedAttempt { op, attempt, outcome }) = item else { continue };
-            let is_probe = matches!(
-                outcome,
-                AttemptOutcome::Happened(_) | AttemptOutcome::DidNotHappen | AttemptOutcome::Unknown
-            );
+            let Item::Ended(EndedAttempt { op, kind, attempt, .. }) = item else { continue };
             let was_asked =
-                |kind| state.asked.get(&(*op, kind)).is_some_and(|last| attempt <= last && *attempt > 0);
-            let kinds = [AttemptKind::Effect, AttemptKind::Probe, AttemptKind::Undo];
-            let fits = |kind| match outcome {
-                AttemptOutcome::Failed(_) => true,
-                _ => (kind == AttemptKind::Probe) == is_probe,
-            };
-            if !kinds.into_iter().any(|kind| fits(kind) && was_asked(kind)) {
-                return Err(format!("nobody asked for attempt {attempt} of operation {op}"));
+                state.asked.get(&(*op, *kind)).is_some_and(|last| attempt <= last && *attempt > 0);
+            if !was_asked {
+                let kind = kind.as_str();
+                return Err(format!("nobody asked for {kind} attempt {attempt} of operation {op}"));
             }
         }
         let mut batch = Batch { items: VecDeque::with_capacity(items.len()) };
@@ -236,29 +240,17 @@ impl RunLink {
     }
 
     fn end_attempt(&self, state: &mut LinkState, ended: EndedAttempt, wakers: &mut Vec<Waker>) -> BatchItem {
-        let EndedAttempt { op, attempt, outcome } = ended;
-        let is_answer = matches!(
-            outcome,
-            AttemptOutcome::Happened(_) | AttemptOutcome::DidNotHappen | AttemptOutcome::Unknown
-        );
-        let kinds = match (&outcome, is_answer) {
-            (AttemptOutcome::Failed(_), _) => {
-                &[AttemptKind::Effect, AttemptKind::Undo, AttemptKind::Probe][..]
-            }
-            (_, true) => &[AttemptKind::Probe][..],
-            (_, false) => &[AttemptKind::Effect, AttemptKind::Undo][..],
-        };
-        for kind in kinds {
-            if let Some(slot) = state.attempts.get_mut(&(op, *kind))
-                && slot.number == attempt
-                && let AttemptState::Waiting(waker) = &mut slot.state
-            {
-                wakers.extend(waker.take());
-                slot.state = AttemptState::Done(outcome);
-                return BatchItem::Ended { op, counts: true };
-            }
+        let EndedAttempt { op, kind, attempt, outcome } = ended;
+        if let Some(slot) = state.attempts.get_mut(&(op, kind))
+            && slot.number == attempt
+            && let AttemptState::Waiting(waker) = &mut slot.state
+        {
+            wakers.extend(waker.take());
+            slot.state = AttemptState::Done(outcome);
+            return BatchItem::Ended { op, counts: true };
         }
-        if let AttemptOutcome::Output(output) = outcome {
+        // A late outcome of an undo is no evidence about the effect.
+        if let (AttemptKind::Effect, AttemptOutcome::Output(output)) = (kind, outcome) {
             self.session.tell_late(&self.activation, op, attempt, output);
         }
         BatchItem::Ended { op, counts: false }
@@ -303,6 +295,11 @@ impl RunLink {
         }
     }
 
+    /// Gives the run back as soon as no attempt is under way. Until then the worker may hand in outcomes.
+    pub(crate) fn give_back(&self) {
+        self.returns.give_back();
+    }
+
     fn sever_with(&self, why: LinkEnd, problem: Option<&Problem>) -> bool {
         let wakers: Vec<Waker> = {
             let mut state = self.state();
@@ -321,6 +318,7 @@ impl RunLink {
         let why = match why {
             LinkEnd::SessionOver | LinkEnd::Evicted => None,
             LinkEnd::Reload => Some("reload"),
+            LinkEnd::Full => Some("evicted"),
             LinkEnd::Violation => Some("violation"),
         };
         match why {
@@ -342,18 +340,25 @@ impl RunLink {
         (state.has_ended, state.has_stopped) = (true, true);
     }
 
-    /// Says before the first compensation that the code gets no more outcomes.
-    fn say_stop(&self) {
+    /// Says before the first compensation of code that was dropped that it gets no more outcomes.
+    fn say_stop(&self, why: DropReason) {
+        let reason = match why {
+            DropReason::Cancelled => "cancel",
+            DropReason::DeadlinePassed => "deadline",
+        };
         let is_first = !std::mem::replace(&mut self.state().has_stopped, true);
         if is_first {
             let (run, activation) = (&*self.run, &*self.activation);
-            self.say(text_of(&StopCode { kind: "stop", run, activation, reason: "cancel" }));
+            self.say(text_of(&StopCode { kind: "stop", run, activation, reason }));
         }
     }
 
     /// Asks the worker for an attempt and waits for its end.
     pub(crate) async fn attempt(&self, call: AttemptCall<'_>) -> Result<AttemptOutcome, Failure> {
         let place = (call.op, call.kind);
+        if !self.session.has_mailbox_room() {
+            self.sever(Severed::Full);
+        }
         let number = {
             let mut state = self.state();
             if state.severed.is_some() {
@@ -369,8 +374,8 @@ impl RunLink {
             state.attempts.insert(place, AttemptSlot { number, state: AttemptState::Waiting(None) });
             number
         };
-        if call.kind == AttemptKind::Undo {
-            self.say_stop();
+        if let Some(why) = call.dropped_because {
+            self.say_stop(why);
         }
         let work = self.session.next_work();
         let under_way = AttemptUnderWay { link: self, place, number, work, call: &call };

@@ -203,6 +203,17 @@ impl Mailbox {
         self.queue.iter().any(|envelope| !self.is_covered(envelope))
     }
 
+    /// Forgets all messages. What was handed out before counts as it did.
+    pub(crate) fn clear(&mut self) {
+        self.queue.clear();
+        self.bytes = 0;
+    }
+
+    /// Returns whether work was handed out that has not ended.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.handed_out.is_empty()
+    }
+
     /// Number of slots that are taken or asked for.
     pub(crate) fn load(&self) -> usize {
         let waiting =

@@ -3,7 +3,7 @@
 use hapax_api::{DurationText, Problem, RawJson};
 use hapax_engine::Failure;
 use hapax_engine::ctx::RecordedStep;
-use hapax_engine::model::{StepKind, StepState};
+use hapax_engine::model::{RunId, StepKind, StepState};
 use serde::Serialize;
 
 use crate::items::class_name;
@@ -45,6 +45,7 @@ pub(crate) struct Activate<'a> {
     pub(crate) log: &'a [RawJson],
     pub(crate) log_more: bool,
     pub(crate) now: String,
+    pub(crate) trace: String,
 }
 
 /// Begins an attempt.
@@ -80,6 +81,8 @@ pub(crate) struct CallTask<'a> {
     pub(crate) key: &'a str,
     pub(crate) attempt: u32,
     pub(crate) fence: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<String>,
 }
 
 /// An entity, as an action sees it.
@@ -177,6 +180,14 @@ struct Record<'a> {
     output: Option<&'a serde_json::value::RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<FailureMessage<'a>>,
+}
+
+/// OpenTelemetry context of a run, as `traceparent`. The trace of a run is its id, so what a worker records belongs to what
+/// the server records of the run.
+pub(crate) fn trace_of(run: RunId, fence: u64) -> String {
+    // A parent that is zero is invalid. Each activation has another.
+    let parent = (run.as_u128() as u64).wrapping_add(fence).max(1);
+    format!("00-{:032x}-{parent:016x}-01", run.as_u128())
 }
 
 /// Text of a message.

@@ -120,6 +120,7 @@ async fn take_step(ctx: Ctx, link: Arc<RunLink>, op: u32, options: StepOptions) 
                 hold: attempt.hold().clone(),
                 timeout,
                 is_claimed,
+                dropped_because: None,
                 undoes: None,
             };
             output_of(link.attempt(call).await?)
@@ -163,6 +164,7 @@ async fn take_step(ctx: Ctx, link: Arc<RunLink>, op: u32, options: StepOptions) 
                     hold: ctx.hold(),
                     timeout,
                     is_claimed: false,
+                    dropped_because: None,
                     undoes: None,
                 };
                 answer_of(link.attempt(call).await?)
@@ -170,8 +172,9 @@ async fn take_step(ctx: Ctx, link: Arc<RunLink>, op: u32, options: StepOptions) 
         });
     }
     if options.compensates {
+        let ctx = ctx.clone();
         step = step.compensate(move |attempt: Attempt, output: RawJson| {
-            let link = link.clone();
+            let (ctx, link) = (ctx.clone(), link.clone());
             async move {
                 let call = AttemptCall {
                     op,
@@ -182,6 +185,7 @@ async fn take_step(ctx: Ctx, link: Arc<RunLink>, op: u32, options: StepOptions) 
                     hold: attempt.hold().clone(),
                     timeout: None,
                     is_claimed: false,
+                    dropped_because: ctx.dropped_because(),
                     undoes: Some(&output),
                 };
                 output_of(link.attempt(call).await?).map(drop)

@@ -18,6 +18,7 @@ use hapax_engine::clock::Clock;
 use hapax_engine::model::WorkspaceId;
 use serde::Deserialize;
 
+use crate::caller::WorkerCaller;
 use crate::limits::{
     FIRST_PUSH_PAUSE, MAX_PUSH_PAUSE, MAX_PUSHED_ACTIVATIONS, MIN_PUSH_HOLD, PUSH_FAILURES_TO_REST,
 };
@@ -64,7 +65,7 @@ pub async fn keep_pushing(workers: Weak<Workers>, target: Arc<PushTarget>, passe
     loop {
         let Some(strong) = workers.upgrade() else { return };
         let clock = strong.engine.clock();
-        let opened = strong.open(&target.workspace, target.facts.clone());
+        let opened = strong.open(WorkerCaller::unbound(&target.workspace), target.facts.clone());
         drop(strong);
         match opened {
             Ok(opened) => {
@@ -93,7 +94,7 @@ struct SessionGuard {
 impl Drop for SessionGuard {
     fn drop(&mut self) {
         if let Some(workers) = self.workers.upgrade() {
-            let _ = workers.close(&self.workspace, &self.id);
+            let _ = workers.close(WorkerCaller::unbound(&self.workspace), &self.id);
         }
     }
 }
@@ -241,7 +242,8 @@ impl Driver {
             shared.clock.sleep(pause).await;
             let Some(workers) = shared.workers.upgrade() else { return Event::Polled(None) };
             let left_at = shared.clock.monotonic();
-            let answer = workers.poll(&shared.target.workspace, &shared.session, &asked).await;
+            let caller = WorkerCaller::unbound(&shared.target.workspace);
+            let answer = workers.poll(caller, &shared.session, &asked).await;
             Event::Polled(Some(answer.map(|answer| Heard::read(left_at, &answer))))
         }));
     }
@@ -293,8 +295,8 @@ impl Driver {
         let (workspace, session) = (&self.shared.target.workspace, &self.shared.session);
         let mut pages = Vec::new();
         let mut after = 0;
-        while let Ok(page) = workers.read_log(workspace, session, &activate.run, &activate.activation, after)
-        {
+        let caller = WorkerCaller::unbound(workspace);
+        while let Ok(page) = workers.read_log(caller, session, &activate.run, &activate.activation, after) {
             after += page.log.len();
             // The first page is in `activate`.
             if !pages.is_empty() || after > page.log.len() {

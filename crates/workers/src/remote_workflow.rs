@@ -16,7 +16,7 @@ use crate::items::{FunctionEnd, Item, Operation};
 use crate::limits::{BATCH_WITHIN, MAX_LOG_PAGE, MAX_LOG_PAGE_BYTES, MAX_OPEN_OPERATIONS};
 use crate::link::{Batch, BatchItem, LinkEnd, RunLink};
 use crate::mailbox::Envelope;
-use crate::messages::{Activate, Resolved, record_of, text_of};
+use crate::messages::{Activate, Resolved, record_of, text_of, trace_of};
 use crate::open_operations::{OpenOperations, Outcome};
 use crate::operations::{BegunOperation, OpenedScope, begin};
 use crate::session::Session;
@@ -64,6 +64,7 @@ fn activate(ctx: &Ctx, link: &RunLink, input: &RawJson, records: Vec<RawJson>) {
         log: &records[..first],
         log_more: first < records.len(),
         now: ctx.current_time().to_string(),
+        trace: trace_of(ctx.run_id(), ctx.fence()),
     });
     if first < records.len() {
         link.keep_log(Arc::new(records));
@@ -251,7 +252,14 @@ impl RemoteWorkflow {
             Err(failure) => (None, Some(failure.into())),
         };
         let (run, activation) = (&*self.link.run, &*self.link.activation);
-        self.link.say(text_of(&Resolved { kind: "resolved", run, activation, op, output, failure }));
+        self.link.say_or_give_back(text_of(&Resolved {
+            kind: "resolved",
+            run,
+            activation,
+            op,
+            output,
+            failure,
+        }));
     }
 
     /// Carries out the items of a batch, in their order.

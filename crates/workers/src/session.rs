@@ -1,6 +1,6 @@
 //! One session of a worker: who it is, its mailbox, and the runs that it carries out.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -14,9 +14,10 @@ use tokio::sync::Notify;
 
 use crate::calls::{CallResult, Calls, LateResult};
 use crate::items::{AttemptOutcome, EndedAttempt, Item, read_items};
-use crate::limits::{HOLD_CHECK_EVERY, MAX_LATE_ATTEMPTS};
-use crate::link::{LinkEnd, RunLink};
+use crate::limits::{HOLD_CHECK_EVERY, MAX_LATE_ATTEMPTS, MAX_MAILBOX_BYTES, MAX_RUNS_PER_SLOT};
+use crate::link::{AttemptKind, LinkEnd, RunLink};
 use crate::mailbox::{CommitGate, Envelope, Lane, Mailbox, Taken, WorkId};
+use crate::mailbox_budget::MailboxBudget;
 
 /// Why a session is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(crate) enum SessionEnd {
     Replaced,
     /// The worker ended it.
     Closed,
+    /// The node stops.
+    Stopping,
 }
 
 /// An attempt whose outcome no longer counts.
@@ -43,6 +46,8 @@ pub(crate) struct LateOutcome {
     pub(crate) attempt: u32,
     pub(crate) fence: u64,
     pub(crate) output: RawJson,
+    /// True if this session was asked for the attempt.
+    pub(crate) is_known: bool,
 }
 
 /// The answer that a lane gave last, and the request it answers.
@@ -70,16 +75,17 @@ pub(crate) struct Session {
     pub(crate) id: String,
     pub(crate) workspace: WorkspaceId,
     pub(crate) facts: OpenWorkerSession,
-    pub(crate) workflows: HashSet<WorkflowRef>,
-    opened_at: Timestamp,
+    pub(crate) workflows: BTreeSet<WorkflowRef>,
+    pub(crate) opened_at: Timestamp,
     clock: Arc<dyn Clock>,
     /// Longest hold that an answer gives.
     longest_hold: Duration,
     mailbox: Mutex<Mailbox>,
+    budget: Arc<MailboxBudget>,
     /// Notified when a poll may have something to say.
     news: Notify,
     life: Mutex<Liveness>,
-    links: Mutex<HashMap<String, Weak<RunLink>>>,
+    links: Mutex<BTreeMap<String, Weak<RunLink>>>,
     late: Mutex<LateAttempts>,
     pub(crate) calls: Calls,
     /// State of each lane, held while a request is under way.
@@ -89,20 +95,27 @@ pub(crate) struct Session {
     last_number: AtomicU64,
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.change_mailbox(Mailbox::clear);
+    }
+}
+
 /// Properties of a new session.
 pub(crate) struct NewSession {
     pub(crate) id: String,
     pub(crate) workspace: WorkspaceId,
     pub(crate) facts: OpenWorkerSession,
-    pub(crate) workflows: HashSet<WorkflowRef>,
+    pub(crate) workflows: BTreeSet<WorkflowRef>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) longest_hold: Duration,
     pub(crate) now: Timestamp,
+    pub(crate) budget: Arc<MailboxBudget>,
 }
 
 impl Session {
     pub(crate) fn new(new: NewSession) -> Arc<Self> {
-        let NewSession { id, workspace, facts, workflows, clock, longest_hold, now } = new;
+        let NewSession { id, workspace, facts, workflows, clock, longest_hold, now, budget } = new;
         let life = Liveness { heard_at: clock.monotonic(), heard_at_wall: now, end: None };
         Arc::new(Session {
             id,
@@ -113,6 +126,7 @@ impl Session {
             clock,
             longest_hold,
             mailbox: Mutex::default(),
+            budget,
             news: Notify::new(),
             life: Mutex::new(life),
             links: Mutex::default(),
@@ -136,11 +150,20 @@ impl Session {
         self.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes the mailbox, and counts its bytes for the workspace.
+    fn change_mailbox<T>(&self, change: impl FnOnce(&mut Mailbox) -> T) -> T {
+        let mut mailbox = self.mailbox();
+        let before = mailbox.bytes();
+        let changed = change(&mut mailbox);
+        self.budget.change(before, mailbox.bytes());
+        changed
+    }
+
     fn life(&self) -> MutexGuard<'_, Liveness> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn links(&self) -> MutexGuard<'_, HashMap<String, Weak<RunLink>>> {
+    fn links(&self) -> MutexGuard<'_, BTreeMap<String, Weak<RunLink>>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -182,6 +205,7 @@ impl Session {
             let links: Vec<_> = self.links().values().filter_map(Weak::upgrade).collect();
             links.iter().for_each(|link| link.sever(LinkEnd::SessionOver));
             self.calls.sever();
+            self.change_mailbox(Mailbox::clear);
             self.news.notify_waiters();
         }
         is_first
@@ -209,27 +233,50 @@ impl Session {
         self.links().get(activation).and_then(Weak::upgrade)
     }
 
+    /// Gives each of its runs back as soon as no attempt of it is under way.
+    pub(crate) fn give_back_runs(&self) {
+        let links: Vec<_> = self.links().values().filter_map(Weak::upgrade).collect();
+        links.iter().for_each(|link| link.give_back());
+    }
+
+    /// Returns whether its worker has attempts, tasks or actions under way.
+    pub(crate) fn has_work(&self) -> bool {
+        self.mailbox().has_work()
+    }
+
     /// Share of its slots that are taken or asked for, in thousandths.
     pub(crate) fn load(&self) -> usize {
         self.mailbox().load() * 1_000 / (self.facts.concurrency as usize).max(1)
     }
 
-    pub(crate) fn mailbox_bytes(&self) -> usize {
-        self.mailbox().bytes()
+    /// Returns whether messages with a payload may be added.
+    pub(crate) fn has_mailbox_room(&self) -> bool {
+        self.mailbox().bytes() < MAX_MAILBOX_BYTES && self.budget.has_room()
+    }
+
+    /// Returns whether one more run may wait for a slot.
+    pub(crate) fn has_room_for_run(&self) -> bool {
+        let most = (self.facts.concurrency as usize) * MAX_RUNS_PER_SLOT;
+        self.has_mailbox_room() && self.under_way() < most
+    }
+
+    /// Number of its slots that are taken or asked for.
+    pub(crate) fn under_way(&self) -> usize {
+        self.mailbox().load()
     }
 
     pub(crate) fn post(&self, envelope: Envelope) {
-        self.mailbox().push(envelope);
+        self.change_mailbox(|mailbox| mailbox.push(envelope));
         self.news.notify_one();
     }
 
     pub(crate) fn hand_out(&self, work: WorkId, hold: Hold, envelope: Envelope) {
-        self.mailbox().hand_out(work, hold, envelope);
+        self.change_mailbox(|mailbox| mailbox.hand_out(work, hold, envelope));
         self.news.notify_one();
     }
 
     pub(crate) fn take_back(&self, work: WorkId, envelope: Envelope) {
-        self.mailbox().take_back(work, envelope);
+        self.change_mailbox(|mailbox| mailbox.take_back(work, envelope));
         self.news.notify_one();
     }
 
@@ -251,11 +298,10 @@ impl Session {
     }
 
     pub(crate) fn take(&self, lane: Lane, arrived_at: Duration) -> Taken {
-        let (taken, has_more) = {
-            let mut mailbox = self.mailbox();
+        let (taken, has_more) = self.change_mailbox(|mailbox| {
             let taken = mailbox.take(lane, arrived_at, self.longest_hold);
             (taken, mailbox.has_news(Lane::Poll))
-        };
+        });
         if has_more {
             self.news.notify_one();
         }
@@ -322,14 +368,17 @@ impl Session {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         let known = late.known.remove(&(activation.to_string(), op, attempt));
         if let Some(LateAttempt { key, fence }) = known {
-            late.told.push(LateOutcome { key, attempt, fence, output });
+            late.told.push(LateOutcome { key, attempt, fence, output, is_known: true });
         }
     }
 
     /// Items of an activation that the session no longer has: outcomes among them may be evidence.
     pub(crate) fn tell_late_items(&self, activation: &str, items: &[RawJson]) {
         for item in read_items(items).unwrap_or_default() {
-            if let Item::Ended(EndedAttempt { op, attempt, outcome: AttemptOutcome::Output(output) }) = item {
+            let Item::Ended(EndedAttempt { op, kind: AttemptKind::Effect, attempt, outcome }) = item else {
+                continue;
+            };
+            if let AttemptOutcome::Output(output) = outcome {
                 self.tell_late(activation, op, attempt, output);
             }
         }
@@ -339,7 +388,7 @@ impl Session {
     pub(crate) fn tell_late_result(&self, late: LateResult) {
         let LateResult { key, attempt, fence, output } = late;
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-        late.told.push(LateOutcome { key, attempt, fence, output });
+        late.told.push(LateOutcome { key, attempt, fence, output, is_known: false });
     }
 
     /// A task or an action has ended.
@@ -383,7 +432,7 @@ impl Session {
             opened_at: self.opened_at.to_string(),
             heard_at,
             run_count: self.links().len(),
-            under_way: self.mailbox().load(),
+            under_way: self.under_way(),
         }
     }
 }

@@ -1,20 +1,26 @@
 //! All workers of one node.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use hapax_api as api;
 use hapax_api::{Code, Problem, RawJson};
-use hapax_engine::model::{Name, WorkflowRef, WorkspaceId};
+use hapax_engine::model::{Name, OwnerId, Timestamp, WorkflowRef, WorkspaceId};
 use hapax_engine::runtime::{LoopReporter, WorkflowOptions};
 use hapax_engine::{Ctx, Engine, Error, Failure};
+use tokio::sync::Notify;
 
+use crate::caller::WorkerCaller;
 use crate::limits::{
-    MAX_COMMIT_BYTES, MAX_CONCURRENCY, MAX_ENDED_SESSIONS, MAX_ITEMS, MAX_LABEL_CHARS, MAX_LOG_PAGE,
-    MAX_MAILBOX_BYTES, MAX_NAMES, MAX_RUNS_PER_COMMIT, MAX_SESSIONS, MAX_SESSIONS_PER_WORKSPACE, POLL_FOR,
-    SESSION_CHECK_EVERY,
+    BATCH_WITHIN, COMMIT_WAIT, MAX_ANSWER_BYTES, MAX_COMMIT_BYTES, MAX_CONCURRENCY, MAX_ENDED_SESSIONS,
+    MAX_ITEMS, MAX_LABEL_CHARS, MAX_LOG_PAGE, MAX_MAILBOX_BYTES, MAX_NAMES, MAX_OPEN_OPERATIONS, MAX_RESULTS,
+    MAX_RUNS_PER_COMMIT, MAX_SESSIONS, MAX_SESSIONS_PER_WORKSPACE, MAX_TOKEN_CHARS, MAX_WAITING_BATCHES,
+    POLL_FOR, SESSION_CHECK_EVERY, WIND_DOWN_CHECK_EVERY, WORKER_WAIT,
 };
+use crate::mailbox_budget::MailboxBudgets;
+use crate::node_tag::NodeTag;
 use crate::remote_workflow::{first_page, run_remotely};
 use crate::session::{NewSession, Session, SessionEnd};
 
@@ -32,31 +38,43 @@ pub enum KnownName {
 /// The workers of this node.
 pub struct Workers {
     pub(crate) engine: Engine,
+    node: NodeTag,
     lease_for: Duration,
     longest_hold: Duration,
+    /// True once the node stops: it opens no sessions.
+    is_stopping: AtomicBool,
+    budgets: MailboxBudgets,
+    /// Notified when a session was opened.
+    opened: Notify,
     state: Mutex<WorkersState>,
     this: Weak<Workers>,
 }
 
 #[derive(Default)]
 struct WorkersState {
-    sessions: HashMap<String, Arc<Session>>,
+    sessions: BTreeMap<String, Arc<Session>>,
     /// Sessions that are over, oldest first, with why.
     ended: VecDeque<(String, SessionEnd)>,
+    /// Workflows whose sessions have no room for another run now.
+    full: BTreeSet<(WorkspaceId, WorkflowRef)>,
     /// Workflows that were registered in the engine.
-    registered: HashSet<(WorkspaceId, WorkflowRef)>,
+    registered: BTreeSet<(WorkspaceId, WorkflowRef)>,
 }
 
 impl Workers {
-    /// The workers that carry out runs of `engine`.
-    pub fn new(engine: Engine) -> Arc<Self> {
+    /// The workers that carry out runs of `engine`, on the node `node`.
+    pub fn new(engine: Engine, node: NodeTag) -> Arc<Self> {
         let lease_for = engine.lease_for();
         // Leases are renewed three times in their time, and end a tenth early for their holder.
         let longest_hold = lease_for / 2;
         let workers = Arc::new_cyclic(|this: &Weak<Workers>| Workers {
             engine,
+            node,
             lease_for,
             longest_hold,
+            is_stopping: AtomicBool::new(false),
+            budgets: MailboxBudgets::default(),
+            opened: Notify::new(),
             state: Mutex::default(),
             this: this.clone(),
         });
@@ -83,20 +101,32 @@ impl Workers {
             max_runs_per_commit: MAX_RUNS_PER_COMMIT,
             max_log_page: MAX_LOG_PAGE,
             max_names: MAX_NAMES,
+            max_results: MAX_RESULTS,
+            max_token_chars: MAX_TOKEN_CHARS,
+            max_open_operations: MAX_OPEN_OPERATIONS,
+            max_waiting_batches: MAX_WAITING_BATCHES,
+            max_answer_bytes: MAX_ANSWER_BYTES,
+            max_mailbox_bytes: MAX_MAILBOX_BYTES,
+            commit_wait: COMMIT_WAIT.into(),
+            batch_within: BATCH_WITHIN.into(),
         }
     }
 
     /// Opens a session. It replaces an older one of the same instance.
     pub fn open(
         &self,
-        workspace: &WorkspaceId,
+        caller: WorkerCaller<'_>,
         asked: api::OpenWorkerSession,
     ) -> Result<api::OpenedWorkerSession, Problem> {
+        let workspace = caller.workspace;
         let workflows = check(&asked)?;
-        let mut random = [0; 16];
-        getrandom::fill(&mut random)
-            .map_err(|_| Problem::new(Code::Internal, "The operating system gives no random bytes."))?;
-        let id = format!("wks_{:032x}", u128::from_be_bytes(random));
+        caller.check(&asked)?;
+        if self.is_stopping.load(Ordering::Acquire) {
+            let detail = "Open the session on another node, or on this one after its restart.";
+            return Err(Problem::new(Code::ShuttingDown, detail));
+        }
+        // Nobody is let in by an id alone, so it is drawn like all others.
+        let id = self.node.session_id(OwnerId::fresh().as_u128());
         for workflow in &workflows {
             self.register(workspace, workflow)?;
         }
@@ -108,6 +138,7 @@ impl Workers {
             clock: self.engine.clock(),
             longest_hold: self.longest_hold,
             now: self.engine.store().now(),
+            budget: self.budgets.of(workspace),
         });
         let replaced = {
             let mut state = self.state();
@@ -117,6 +148,10 @@ impl Workers {
                     && other.facts.instance == session.facts.instance
             };
             let replaced = state.sessions.values().find(same).cloned();
+            if let Some(older) = &replaced {
+                // A caller that may not offer its names may not end it either.
+                caller.check(&older.facts)?;
+            }
             let here = state.sessions.values().filter(|other| other.workspace == *workspace).count();
             let is_full = here >= MAX_SESSIONS_PER_WORKSPACE || state.sessions.len() >= MAX_SESSIONS;
             if is_full && replaced.is_none() {
@@ -134,6 +169,7 @@ impl Workers {
         }
         let engine = self.engine.workspace(workspace.clone());
         session.workflows.iter().for_each(|workflow| engine.set_served(workflow, true));
+        self.opened.notify_waiters();
         tracing::info!(session = %id, %workspace, worker = session.name(), "worker session opened");
         Ok(api::OpenedWorkerSession {
             session_id: id,
@@ -141,6 +177,37 @@ impl Workers {
             poll_for: self.poll_for().into(),
             limits: self.limits(),
         })
+    }
+
+    /// Ends sessions of the instance that are older than the session `id`, which another node opened at `opened_at`.
+    /// Returns false if this node has a newer one. Two nodes that tell each other agree on which session is the newest.
+    pub fn replace_older(
+        &self,
+        caller: WorkerCaller<'_>,
+        instance: &str,
+        opened_at: Timestamp,
+        id: &str,
+    ) -> Result<bool, Problem> {
+        let of_instance = self.find_sessions(caller.workspace, |session| {
+            session.id != id && session.facts.instance.as_deref() == Some(instance)
+        });
+        of_instance.iter().try_for_each(|session| caller.check(&session.facts))?;
+        let is_older = |session: &Arc<Session>| (session.opened_at, &*session.id) < (opened_at, id);
+        let (older, newer): (Vec<_>, Vec<_>) = of_instance.into_iter().partition(is_older);
+        older.iter().for_each(|session| self.end(session, SessionEnd::Replaced));
+        Ok(newer.is_empty())
+    }
+
+    /// When a session of this node was opened.
+    pub fn opened_at(&self, workspace: &WorkspaceId, id: &str) -> Option<Timestamp> {
+        let found = self.find_sessions(workspace, |session| session.id == id);
+        found.first().map(|session| session.opened_at)
+    }
+
+    /// Ends a session of this node because a newer one of its instance was opened on another node.
+    pub fn give_way(&self, workspace: &WorkspaceId, id: &str) {
+        let found = self.find_sessions(workspace, |session| session.id == id);
+        found.iter().for_each(|session| self.end(session, SessionEnd::Replaced));
     }
 
     /// Makes a workflow known, as one whose code a worker has. Runs of it are accepted, and wait until a session offers it.
@@ -186,8 +253,12 @@ impl Workers {
     }
 
     /// Names that a session offers.
-    pub fn names_of(asked: &api::OpenWorkerSession) -> Result<BTreeSet<KnownName>, Problem> {
+    pub fn names_of(
+        caller: WorkerCaller<'_>,
+        asked: &api::OpenWorkerSession,
+    ) -> Result<BTreeSet<KnownName>, Problem> {
         let workflows = check(asked)?.into_iter().map(KnownName::Workflow);
+        caller.check(asked)?;
         let tasks = asked.tasks.iter().cloned().map(KnownName::Task);
         Ok(workflows.chain(tasks).chain(asked.actions.iter().cloned().map(KnownName::Action)).collect())
     }
@@ -209,12 +280,79 @@ impl Workers {
         fits: impl Fn(&Session) -> bool,
     ) -> Option<Arc<Session>> {
         let fitting = self.find_sessions(workspace, fits);
-        let with_room = fitting.into_iter().filter(|session| session.mailbox_bytes() < MAX_MAILBOX_BYTES);
+        let with_room = fitting.into_iter().filter(|session| session.has_mailbox_room());
         with_room.min_by_key(|session| (session.load(), session.id.clone()))
     }
 
+    /// The same; waits a moment for a session to be opened, so that a restart of a worker fails no call.
+    pub(crate) async fn choose_soon(
+        &self,
+        workspace: &WorkspaceId,
+        fits: impl Fn(&Session) -> bool,
+    ) -> Option<Arc<Session>> {
+        let patience = self.engine.clock().sleep(WORKER_WAIT);
+        tokio::pin!(patience);
+        loop {
+            let opened = self.opened.notified();
+            tokio::pin!(opened);
+            opened.as_mut().enable();
+            if let Some(session) = self.choose(workspace, &fits) {
+                return Some(session);
+            }
+            tokio::select! {
+                biased;
+                () = &mut patience => return None,
+                () = opened => {}
+            }
+        }
+    }
+
+    /// The session that carries out a run of the workflow. If none has room, no more runs of it are claimed until one has.
+    fn assign(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) -> Option<Arc<Session>> {
+        let chosen = self.find_room(workspace, workflow);
+        if chosen.is_none() {
+            self.state().full.insert((workspace.clone(), workflow.clone()));
+            self.engine.workspace(workspace.clone()).set_served(workflow, false);
+            // Room may have come in between.
+            self.serve_again();
+        }
+        chosen
+    }
+
+    fn find_room(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) -> Option<Arc<Session>> {
+        // One workspace has at most half of what the node drives at once under way. Runs that wait do not count.
+        let share = (self.engine.max_active() / 2).max(1);
+        let of_workspace = self.find_sessions(workspace, |_| true);
+        if of_workspace.iter().map(|session| session.under_way()).sum::<usize>() >= share {
+            return None;
+        }
+        let fits =
+            |session: &&Arc<Session>| session.workflows.contains(workflow) && session.has_room_for_run();
+        let fitting = of_workspace.iter().filter(fits);
+        fitting.min_by_key(|session| (session.load(), session.id.clone())).cloned()
+    }
+
+    /// Claims runs again of workflows whose sessions have room by now.
+    pub(crate) fn serve_again(&self) {
+        let full: Vec<_> = {
+            let state = self.state();
+            if state.full.is_empty() {
+                return;
+            }
+            state.full.iter().cloned().collect()
+        };
+        for (workspace, workflow) in full {
+            if self.is_stopping.load(Ordering::Acquire) || self.find_room(&workspace, &workflow).is_none() {
+                continue;
+            }
+            self.state().full.remove(&(workspace.clone(), workflow.clone()));
+            self.engine.workspace(workspace).set_served(&workflow, true);
+        }
+    }
+
     /// Finds a session for one of its calls. The worker was heard of.
-    pub(crate) fn get(&self, workspace: &WorkspaceId, id: &str) -> Result<Arc<Session>, Problem> {
+    pub(crate) fn get(&self, caller: WorkerCaller<'_>, id: &str) -> Result<Arc<Session>, Problem> {
+        let workspace = caller.workspace;
         let found = {
             let state = self.state();
             match state.sessions.get(id).filter(|session| session.workspace == *workspace) {
@@ -223,13 +361,14 @@ impl Workers {
             }
         };
         let session = found.map_err(gone)?;
+        caller.check(&session.facts)?;
         session.hear(self.engine.store().now()).map_err(|end| gone(Some(end)))?;
         Ok(session)
     }
 
     /// Ends a session on the wish of its worker; answers how it was.
-    pub fn close(&self, workspace: &WorkspaceId, id: &str) -> Result<api::WorkerSession, Problem> {
-        let session = self.get(workspace, id)?;
+    pub fn close(&self, caller: WorkerCaller<'_>, id: &str) -> Result<api::WorkerSession, Problem> {
+        let session = self.get(caller, id)?;
         let shown = session.shown();
         self.end(&session, SessionEnd::Closed);
         Ok(shown)
@@ -268,6 +407,31 @@ impl Workers {
         silent.iter().for_each(|session| self.end(session, SessionEnd::Silent));
     }
 
+    /// Gives back all runs before the node stops, and ends all sessions. Attempts, tasks and actions under way may end
+    /// for up to `patience`; what ends by then needs no second attempt.
+    pub async fn wind_down(&self, patience: Duration) {
+        self.is_stopping.store(true, Ordering::Release);
+        let clock = self.engine.clock();
+        let until = clock.monotonic() + patience;
+        loop {
+            let (registered, sessions): (Vec<_>, Vec<_>) = {
+                let state = self.state();
+                (state.registered.iter().cloned().collect(), state.sessions.values().cloned().collect())
+            };
+            // First nothing more is claimed. In each round, because a run may have been claimed a moment ago.
+            for (workspace, workflow) in registered {
+                self.engine.workspace(workspace).set_served(&workflow, false);
+            }
+            sessions.iter().for_each(|session| session.give_back_runs());
+            let is_quiet = sessions.iter().all(|session| !session.has_work());
+            if is_quiet || clock.monotonic() >= until {
+                sessions.iter().for_each(|session| self.end(session, SessionEnd::Stopping));
+                return;
+            }
+            clock.sleep(WIND_DOWN_CHECK_EVERY).await;
+        }
+    }
+
     /// All sessions of a workspace, the oldest first.
     pub fn list(&self, workspace: &WorkspaceId) -> Vec<api::WorkerSession> {
         let mut shown: Vec<_> =
@@ -279,13 +443,13 @@ impl Workers {
     /// Reads records of a run that an activation did not have room for.
     pub fn read_log(
         &self,
-        workspace: &WorkspaceId,
+        caller: WorkerCaller<'_>,
         session: &str,
         run: &str,
         activation: &str,
         after: usize,
     ) -> Result<api::WorkerLogPage, Problem> {
-        let session = self.get(workspace, session)?;
+        let session = self.get(caller, session)?;
         let link = session.find_link(activation).filter(|link| link.run == run).ok_or_else(|| {
             Problem::new(Code::NotFound, "The session has no such activation of this run; forget it.")
         })?;
@@ -311,14 +475,12 @@ async fn carry_out(
 ) -> Result<RawJson, Failure> {
     let session = {
         let workers = workers.upgrade();
-        workers.and_then(|workers| {
-            workers.choose(ctx.workspace(), |session| session.workflows.contains(&workflow))
-        })
+        workers.and_then(|workers| workers.assign(ctx.workspace(), &workflow))
     };
     match session {
         Some(session) => run_remotely(ctx, input, session).await,
         None => {
-            // The last session went while the run was claimed.
+            // The last session went, or was full, while the run was claimed.
             ctx.return_handle().give_back();
             std::future::pending().await
         }
@@ -331,6 +493,10 @@ pub(crate) fn gone(end: Option<SessionEnd>) -> Problem {
             Code::SessionReplaced,
             "A newer session of this instance has the work of this one. Stop, or open a session with another `instance`.",
         ),
+        Some(SessionEnd::Stopping) => Problem::new(
+            Code::SessionUnknown,
+            "The node that had this session stops. Open a new one with POST /api/v1/worker-sessions and forget its runs.",
+        ),
         Some(SessionEnd::Silent | SessionEnd::Closed) | None => Problem::new(
             Code::SessionUnknown,
             "This session is over, or never was. Open a new one with POST /api/v1/worker-sessions and forget its runs.",
@@ -338,7 +504,7 @@ pub(crate) fn gone(end: Option<SessionEnd>) -> Problem {
     }
 }
 
-fn check(asked: &api::OpenWorkerSession) -> Result<HashSet<WorkflowRef>, Problem> {
+fn check(asked: &api::OpenWorkerSession) -> Result<BTreeSet<WorkflowRef>, Problem> {
     let refuse = |path: &str, why: String| Problem::new(Code::InvalidRequest, why).with("path", path);
     let labels = [
         ("/name", Some(&asked.name)),
@@ -368,7 +534,7 @@ fn check(asked: &api::OpenWorkerSession) -> Result<HashSet<WorkflowRef>, Problem
             format!("A session offers at most {MAX_NAMES} names; it has {names}."),
         ));
     }
-    let mut workflows = HashSet::with_capacity(asked.workflows.len());
+    let mut workflows = BTreeSet::new();
     for (place, workflow) in asked.workflows.iter().enumerate() {
         let name = Name::new("workflow name", &workflow.name)
             .map_err(|invalid| refuse(&format!("/workflows/{place}/name"), format!("{invalid}.")))?;
@@ -398,6 +564,7 @@ async fn keep_watching(workers: Weak<Workers>, reporter: LoopReporter) {
         clock.sleep(every).await;
         let Some(workers) = workers.upgrade() else { return };
         workers.end_silent();
+        workers.serve_again();
         reporter.pass();
     }
 }

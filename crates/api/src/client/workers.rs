@@ -5,13 +5,21 @@ use super::sending::Ask;
 use super::{Client, ClientError, RequestOptions};
 use crate::{
     CommitWorkerSession, OpenWorkerSession, OpenedWorkerSession, Page, PollWorkerSession, WorkerLogPage,
-    WorkerMessages, WorkerSession,
+    WorkerMessages, WorkerSession, WorkerWorkflowVersion,
 };
 
 impl Client {
-    /// Worker sessions of the node that answers, the oldest first.
+    /// Worker sessions of all nodes that answer, the oldest first.
     pub async fn list_worker_sessions(&self, paging: &Paging) -> Result<Page<WorkerSession>, ClientError> {
         self.page("/api/v1/worker-sessions".into(), paging, &[]).await
+    }
+
+    /// Versions of workflows whose code workers have, by name and version.
+    pub async fn list_worker_workflows(
+        &self,
+        paging: &Paging,
+    ) -> Result<Page<WorkerWorkflowVersion>, ClientError> {
+        self.page("/api/v1/worker-workflows".into(), paging, &[]).await
     }
 
     /// Opens a session.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use hapax_api::{CreateCredential, Credential, IssuedCredential, RevokeCredential, Role, RotateCredential};
+use hapax_api::{
+    CreateCredential, Credential, IssuedCredential, OfferedNames, RevokeCredential, Role, RotateCredential,
+};
 
 use crate::confirmation::confirm;
 use crate::listing::LimitOptions;
@@ -46,7 +48,8 @@ enum Command {
     Show(ShowOptions),
     /// Create a credential and print its key, once.
     #[command(after_help = "Examples:\n  hapax admin credentials create billing --role operator\n  \
-                      hapax admin credentials create ci --role viewer --json | jq -r .apiKey > key")]
+                      hapax admin credentials create ci --role viewer --json | jq -r .apiKey > key\n  \
+                      hapax admin credentials create billing-worker --role worker --workflow 'billing-*' --task send-mail")]
     Create(CreateOptions),
     /// Give a credential a new secret and print its key, once.
     #[command(after_help = "Examples:\n  hapax admin credentials rotate cred_1 --overlap 1h --yes")]
@@ -86,6 +89,15 @@ struct CreateOptions {
     /// Requester that the key acts for.
     #[arg(long, value_name = "NAME", value_parser = word)]
     requester: Option<String>,
+    /// Workflow that workers with the key may offer; a name, or the beginning of names and `*`. May be given more than once. Without any of --workflow, --task and --action they may offer every name.
+    #[arg(long = "workflow", value_name = "NAME", value_parser = word)]
+    workflows: Vec<String>,
+    /// Task that workers with the key may offer.
+    #[arg(long = "task", value_name = "NAME", value_parser = word)]
+    tasks: Vec<String>,
+    /// Action that workers with the key may offer.
+    #[arg(long = "action", value_name = "NAME", value_parser = word)]
+    actions: Vec<String>,
     /// Time after which the key expires, such as 90d [default: never].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     expires_in: Option<Duration>,
@@ -148,6 +160,9 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
                 name,
                 role,
                 requester,
+                workflows,
+                tasks,
+                actions,
                 expires_in,
                 networks,
                 hide_payloads,
@@ -155,7 +170,10 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
                 shape,
             } = options;
             let (expires_in, hides_payloads) = (expires_in.map(Into::into), hide_payloads);
-            let asked = CreateCredential { name, role, requester, expires_in, networks, hides_payloads };
+            let names = OfferedNames { workflows, tasks, actions };
+            let may_offer = (names != OfferedNames::default()).then_some(names);
+            let asked =
+                CreateCredential { name, role, requester, expires_in, networks, hides_payloads, may_offer };
             show_once(&server.connect()?.create_credential(workspace.as_deref(), &asked).await?, &shape)
         }
         Command::Rotate(RotateOptions { id, overlap, shape }) => {

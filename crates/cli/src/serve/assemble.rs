@@ -54,6 +54,7 @@ pub(crate) async fn assemble(
         people: settings.people.clone(),
         longest_credential_life: settings.longest_credential_life,
         console: settings.console,
+        advertise_url: settings.advertise_url.clone(),
         settings: settings.shown(store),
         action_origins: settings.action_origins.clone(),
         sealing_keys: settings.sealing_keys.clone(),

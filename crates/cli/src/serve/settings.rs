@@ -22,7 +22,7 @@ use hapax_server::limits::{
 use hapax_server::listen::ListenOptions;
 use hapax_server::proxies::Proxies;
 use hapax_server::sealing::SealingKey;
-use hapax_server::{ActionOrigins, EntityTables, ModuleOptions, PeopleOptions};
+use hapax_server::{ActionOrigins, EntityTables, ModuleOptions, NodeUrl, PeopleOptions};
 use serde::Deserialize;
 
 use super::{config_file, identity_providers};
@@ -58,6 +58,9 @@ pub(crate) struct ServeOptions {
     /// Where to listen [default: 127.0.0.1:7171].
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_LISTEN")]
     pub(crate) listen: Option<String>,
+    /// Where other nodes of the same PostgreSQL database reach this one, such as http://10.0.0.7:7171. They forward calls of its worker sessions to it, with the credentials of the callers. If absent, each worker must stay with one node.
+    #[arg(long, value_name = "URL", env = "HAPAX_ADVERTISE_URL")]
+    pub(crate) advertise_url: Option<String>,
     /// Certificate chain for TLS, PEM.
     #[arg(long, value_name = "FILE", env = "HAPAX_TLS_CERT")]
     pub(crate) tls_cert: Option<PathBuf>,
@@ -207,6 +210,7 @@ impl KeyPreset {
 pub(crate) struct Settings {
     pub(crate) store: Option<String>,
     pub(crate) listen: SocketAddr,
+    pub(crate) advertise_url: Option<NodeUrl>,
     pub(crate) tls_cert: Option<PathBuf>,
     pub(crate) tls_key: Option<PathBuf>,
     pub(crate) behind_proxy: bool,
@@ -249,6 +253,8 @@ impl Settings {
         let listen = listen
             .parse()
             .with_context(|| format!("listen: {listen:?} is not an address such as 127.0.0.1:7171"))?;
+        let advertise_url = said.advertise_url.or(file.advertise_url).map(|url| NodeUrl::new(&url));
+        let advertise_url = advertise_url.transpose().context("advertise-url")?;
         let metrics_listen = said.metrics_listen.or(file.metrics_listen);
         let metrics_listen: Option<SocketAddr> = match metrics_listen {
             Some(text) => {
@@ -346,6 +352,7 @@ impl Settings {
         Ok(Settings {
             store: said.store.or(file.store),
             listen,
+            advertise_url,
             tls_cert,
             tls_key,
             behind_proxy,
@@ -402,6 +409,7 @@ impl Settings {
         let rows = [
             ("store", kind.to_owned()),
             ("listen", self.listen.to_string()),
+            ("advertise-url", self.advertise_url.as_ref().map_or("none", NodeUrl::as_str).to_owned()),
             ("tls", if self.tls_cert.is_some() { "yes".to_owned() } else { "no".to_owned() }),
             ("behind-proxy", self.behind_proxy.to_string()),
             ("lease", span(self.engine.lease_for)),

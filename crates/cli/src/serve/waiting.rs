@@ -82,7 +82,12 @@ fn is_away(error: &Error) -> bool {
         Some(LaunchError::Engine(hapax::Error::Store(error))) => error.is_retryable(),
         Some(LaunchError::Problem(problem)) => problem.retryable,
         Some(
-            LaunchError::NoCatalog | LaunchError::Keys(_) | LaunchError::Engine(_) | LaunchError::NoRandom(_),
+            LaunchError::NoCatalog
+            | LaunchError::Keys(_)
+            | LaunchError::Engine(_)
+            | LaunchError::People(_)
+            | LaunchError::Outgoing(_)
+            | LaunchError::NoRandom(_),
         )
         | None => false,
     }

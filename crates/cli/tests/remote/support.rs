@@ -111,6 +111,7 @@ impl TestServer {
             max_definitions: hapax_server::limits::MAX_DEFINITIONS,
             people: None,
             longest_credential_life: None,
+            advertise_url: None,
             console: true,
             settings: Vec::new(),
             action_origins: Default::default(),

@@ -122,12 +122,13 @@ class HapaxActions extends HTMLElement {
     if (pending) this.dataset.pending = pending.id; else delete this.dataset.pending;
   }
 
-  /** Takes a step with what is shown. A second call before the answer is the same operation. */
+  /** Takes a step with what is shown. A second call before the answer is the same operation, so nothing is sent for it. */
   async take(step, input = {}) {
     if (!this.#shown) return;
     const { version } = this.#shown.entity;
     if (!this.#keys.has(step)) this.#keys.set(step, newKey());
     const key = this.#keys.get(step);
+    if (this.#taking.has(key)) return;
     this.#failed = "";
     this.#taking.add(key);
     this.#render();

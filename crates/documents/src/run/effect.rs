@@ -25,7 +25,8 @@ impl<'a> Runner<'a> {
                 Some(input) => evaluate_fairly(self.ctx.workspace(), || input.render(scope)).await?,
                 None => json!({}),
             };
-            let call = TaskCall::of(&task.task, input, &attempt);
+            let is_claimed = task.effect.class == EffectClass::Claimed;
+            let call = TaskCall::of(&task.task, input, &attempt, is_claimed);
             let result = services.call_task(self.ctx.workspace(), call).await?;
             let results = [("result", result)];
             evaluate_fairly(self.ctx.workspace(), || mapped(step, scope, &results, is_kept)).await
@@ -134,7 +135,7 @@ impl Undoing {
                     Some(input) => evaluate_fairly(&self.workspace, || input.render(&scope)).await?,
                     None => output,
                 };
-                let call = TaskCall::of(task, input, &attempt);
+                let call = TaskCall::of(task, input, &attempt, false);
                 self.services.call_task(&self.workspace, call).await.map(drop)
             }
             Undo::Http { request, timeout, .. } => {

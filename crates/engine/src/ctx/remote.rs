@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use super::{Ctx, Home};
-use crate::model::{EffectKey, StepId, StepKind, StepRecord};
+use crate::model::{EffectKey, PendingRequest, StepId, StepKind, StepRecord};
 use crate::runtime::Activation;
 use crate::runtime::replay_state::Stop;
 
@@ -63,6 +63,14 @@ impl Ctx {
         activation.queue(given_up.map(crate::runtime::pending_change::PendingChange::CancelIfOpen));
     }
 
+    /// Why the code of the run was dropped before its end, if it was. Its effects may still be undone.
+    pub fn dropped_because(&self) -> Option<DropReason> {
+        let Home::Engine(engine) = &self.home else { return None };
+        let replay = engine.activation.replay();
+        let is_cancelled = replay.head.asked == PendingRequest::Cancel;
+        replay.ending.then_some(if is_cancelled { DropReason::Cancelled } else { DropReason::DeadlinePassed })
+    }
+
     /// Returns a handle that gives the run back. It does not keep the run in memory.
     pub fn return_handle(&self) -> ReturnHandle {
         match &self.home {
@@ -70,6 +78,15 @@ impl Ctx {
             Home::Server(_) => ReturnHandle(Weak::new()),
         }
     }
+}
+
+/// Why the code of a run was dropped before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropReason {
+    /// The run was cancelled.
+    Cancelled,
+    /// The run did not end by its deadline.
+    DeadlinePassed,
 }
 
 /// Gives a run back from outside its code. Each method does nothing if the run is no longer in memory.

@@ -165,6 +165,11 @@ impl Engine {
         self.inner.clock.clone()
     }
 
+    /// Most runs that this engine drives at once.
+    pub fn max_active(&self) -> usize {
+        self.inner.options.max_active
+    }
+
     /// Duration of the leases of this engine, without renewal.
     pub fn lease_for(&self) -> Duration {
         self.inner.options.lease_for

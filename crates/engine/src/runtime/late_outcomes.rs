@@ -11,7 +11,7 @@ use super::doubts::open_promise;
 use super::inner::{Inner, Phase};
 use super::pending_change::PendingChange;
 use crate::model::{
-    Actor, EffectKey, Evidence, Fence, Generation, JournalEntry, JournalEvent, Occurrence, Payload,
+    Actor, EffectKey, Evidence, Fence, Generation, JournalEntry, JournalEvent, Name, Occurrence, Payload,
     PromiseRef, Resolution, Role, Ruling, RunId, SettleRequest, Settlement, StepId, StepKind, StepRecord,
     StepState, Timestamp, WorkspaceId,
 };
@@ -82,8 +82,15 @@ impl LostRun<'_> {
 impl Engine {
     /// Records that an attempt at an effect succeeded, although its outcome no longer counts for its run. It is evidence: it
     /// counts in the ledger, and settles an open doubt about that attempt. An effect that the workspace does not have, or an
-    /// attempt that was never made, is ignored.
-    pub fn record_late_output(&self, key: &str, attempt: u32, fence: u64, output: &str) {
+    /// attempt that was never made, is ignored, and so is a run of a workflow for which `is_accepted` is false.
+    pub fn record_late_output(
+        &self,
+        key: &str,
+        attempt: u32,
+        fence: u64,
+        output: &str,
+        is_accepted: impl Fn(&Name) -> bool + Send + Sync + 'static,
+    ) {
         let (engine, workspace, key) = (self.inner.clone(), self.workspace.clone(), key.to_string());
         let Ok(output) = Payload::parse(output) else { return };
         if !engine.options.ledger || engine.phase() == Phase::Killed {
@@ -92,7 +99,12 @@ impl Engine {
         tokio::spawn(async move {
             let late = engine.find_late_outcome(&workspace, &key, attempt, fence, output).await;
             match late {
-                Ok(Some(late)) => engine.record_late_outcome(&late).await,
+                Ok(Some((workflow, late))) if is_accepted(&workflow) => {
+                    engine.record_late_outcome(&late).await
+                }
+                Ok(Some(_)) => {
+                    tracing::warn!(%key, "evidence about a run was refused: the credential is bound to other workflows")
+                }
                 Ok(None) => {}
                 Err(error) => tracing::warn!(%key, %error, "a late outcome could not be told"),
             }
@@ -109,7 +121,7 @@ impl Inner {
         attempt: u32,
         fence: u64,
         output: Payload,
-    ) -> Result<Option<LateOutcome>, StoreError> {
+    ) -> Result<Option<(Name, LateOutcome)>, StoreError> {
         let Some((prefix, step)) = key.split_once(':') else { return Ok(None) };
         let Ok(run) = prefix.split('.').next().unwrap_or(prefix).parse::<RunId>() else { return Ok(None) };
         let Some(log) = self.call_store(self.store.find_log(workspace, run)).await? else { return Ok(None) };
@@ -127,7 +139,7 @@ impl Inner {
         {
             return Ok(None);
         }
-        Ok(Some(LateOutcome {
+        let late = LateOutcome {
             workspace: workspace.clone(),
             run,
             generation,
@@ -137,7 +149,8 @@ impl Inner {
             fence: Fence::new(fence),
             occurrence: Occurrence::Happened,
             output: Some(output),
-        }))
+        };
+        Ok(Some((log.head.facts.workflow.name.clone(), late)))
     }
 }
 

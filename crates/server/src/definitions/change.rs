@@ -6,9 +6,7 @@ use std::sync::Arc;
 use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{
-    CatalogKind, JournalEntry, JournalEvent, Name, Payload, RunStatus, Version, WorkspaceId,
-};
+use hapax_engine::model::{CatalogKind, JournalEntry, JournalEvent, Name, Payload, Version, WorkspaceId};
 use hapax_engine::store::{ListRuns, PutCatalogItem, PutOutcome};
 use serde_json::value::RawValue;
 
@@ -16,12 +14,10 @@ use super::{Definition, DefinitionBody, Definitions, Lifecycle, absent};
 use crate::errors::{problem_of_invalid, problem_of_store};
 use crate::identity::Acting;
 use crate::limits::{MAX_COUNTED_OPEN_RUNS, MAX_DESCRIPTION_CHARS};
+use crate::open_runs::OPEN;
 
 /// How often a change is retried after a conflict.
 const TRIES: u32 = 5;
-
-/// Statuses of runs that have not ended.
-const OPEN: [RunStatus; 4] = [RunStatus::Pending, RunStatus::Running, RunStatus::Waiting, RunStatus::Paused];
 
 impl Definitions {
     /// Archives or unarchives a definition. Repeating the request changes nothing.

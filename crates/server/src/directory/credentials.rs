@@ -36,6 +36,8 @@ pub struct NewCredential {
     pub networks: Vec<IpNet>,
     /// Is it kept from inputs, outputs and other payloads?
     pub hides_payloads: bool,
+    /// Names that its workers may offer; `None` allows all.
+    pub may_offer: Option<api::OfferedNames>,
 }
 
 impl NewCredential {
@@ -48,6 +50,7 @@ impl NewCredential {
             lives_for: None,
             networks: Vec::new(),
             hides_payloads: false,
+            may_offer: None,
         }
     }
 }
@@ -59,6 +62,8 @@ struct CredentialBody {
     role: Role,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     requester: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    may_offer: Option<api::OfferedNames>,
     #[serde(with = "hash_as_hex")]
     secret: SecretHash,
     /// The secret before the last rotation, and when it expires.
@@ -168,6 +173,7 @@ impl StoredCredential {
             role: self.kept.role,
             requester: self.kept.requester.clone(),
             sees_payloads: !self.kept.hides_payloads,
+            may_offer: self.kept.may_offer.clone(),
             person: None,
             acts_for: None,
             ends_at: None,
@@ -196,6 +202,7 @@ impl StoredCredential {
             name: self.kept.name.clone(),
             role: self.kept.role,
             requester: self.kept.requester.clone(),
+            may_offer: self.kept.may_offer.clone(),
             created_at: self.created_at.to_string(),
             expires_at: time(self.kept.expires_at),
             revoked_at: time(self.kept.revoked_at),
@@ -250,6 +257,7 @@ impl Directory {
             name: new.name,
             role: new.role,
             requester: new.requester,
+            may_offer: new.may_offer,
             secret: key.hash(),
             old_secret: None,
             expires_at,

@@ -261,6 +261,7 @@ fn acting() -> Acting {
         role: Role::Admin,
         requester: None,
         sees_payloads: true,
+        may_offer: None,
         person: None,
         acts_for: None,
         ends_at: None,

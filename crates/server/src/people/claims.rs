@@ -59,6 +59,7 @@ impl Attested {
             role: rule.role,
             requester: rule.requester.clone(),
             sees_payloads: rule.payloads,
+            may_offer: None,
             acts_for: None,
             person: Some(KnownPerson { issuer: self.issuer.clone(), subject: self.subject.clone() }),
             ends_at: None,

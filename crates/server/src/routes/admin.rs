@@ -8,8 +8,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
-use hapax_api::Code;
+use hapax_api::{Code, Role};
 use hapax_engine::model::{Name, WorkspaceId};
+use hapax_workers::check_bound_names;
 use http::{StatusCode, header};
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -97,6 +98,13 @@ pub(crate) async fn create_credential(
         .with("path", "/expiresIn"));
     }
     check_lifetime(app.options.longest_credential_life, lives_for)?;
+    if let Some(names) = &asked.may_offer {
+        check_bound_names(names)?;
+        if asked.role != Role::Worker {
+            let detail = "Only a credential of the role worker is bound to names; omit `mayOffer`.";
+            return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/mayOffer"));
+        }
+    }
     let new = NewCredential {
         name: asked.name,
         role: asked.role,
@@ -104,6 +112,7 @@ pub(crate) async fn create_credential(
         lives_for,
         networks: networks(&asked.networks)?,
         hides_payloads: asked.hides_payloads,
+        may_offer: asked.may_offer,
     };
     let (credential, key) = app.directory.create_credential(&workspace, new, identity.actor(None)).await?;
     let location = format!("/api/v1/credentials/{}", credential.id);

@@ -189,6 +189,8 @@ async fn the_element_works_on_a_page_of_another_origin_with_a_token() {
     other.until_says("the entity is closed; this step applies to").await;
     page.until_says("the entity is closed; this step applies to").await;
     assert_eq!(gate.entered(), 1);
+    let alert = "return document.querySelector('hapax-actions').shadowRoot.querySelector('[role=alert]')?.textContent ?? ''";
+    assert_eq!(page.run(alert).await, json!(""), "both clicks were one request: none was refused");
     let operations = server.get("/api/v1/entities/invoice/inv-1/operations").await.json();
     let items = operations["items"].as_array().unwrap();
     assert_eq!((items.len(), &items[0]["actor"]["person"]), (1, &json!("anna")), "{operations}");

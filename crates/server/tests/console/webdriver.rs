@@ -1,8 +1,9 @@
 //! A real Chromium, driven by WebDriver: each has a driver, a profile and a window of its own.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -40,20 +41,35 @@ pub struct Chromium {
     _profile: tempfile::TempDir,
 }
 
+/// How often a driver is started: one may find that the free port it chose is taken meanwhile, and ends.
+const DRIVER_TRIES: usize = 5;
+
+/// Starts a driver; answers it with its output and its port.
+fn start_driver() -> Option<(Child, Lines<BufReader<ChildStdout>>, String)> {
+    let mut driver = Command::new("chromedriver")
+        .arg("--port=0")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("chromedriver is there (apt-get install chromium chromium-driver)");
+    let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+    let port = lines
+        .by_ref()
+        .map_while(Result::ok)
+        .find_map(|line| line.strip_suffix('.')?.split_once("on port ").map(|(_, port)| port.to_owned()));
+    match port {
+        Some(port) => Some((driver, lines, port)),
+        None => {
+            let _ = driver.wait();
+            None
+        }
+    }
+}
+
 impl Chromium {
     pub async fn start(look: Look) -> Self {
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("chromedriver is there (apt-get install chromium chromium-driver)");
-        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = lines
-            .by_ref()
-            .map_while(Result::ok)
-            .find_map(|line| line.strip_suffix('.')?.split_once("on port ").map(|(_, port)| port.to_owned()))
-            .expect("it names its port");
+        let (driver, lines, port) =
+            (0..DRIVER_TRIES).find_map(|_| start_driver()).expect("a driver names its port");
         // Somebody must read what it says, or it waits.
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         let profile = tempfile::tempdir().unwrap();
@@ -236,9 +252,27 @@ fn pictures() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/console"))
 }
 
+impl Chromium {
+    /// Ends the session and with it the browser; without a runtime, because `drop` has none.
+    fn end_browser(&self) {
+        let Some((host, path)) = self.session.strip_prefix("http://").and_then(|it| it.split_once('/'))
+        else {
+            return;
+        };
+        let Ok(mut stream) = TcpStream::connect(host) else { return };
+        let _ = stream.set_read_timeout(Some(PATIENCE));
+        let request = format!("DELETE /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        if stream.write_all(request.as_bytes()).is_ok() {
+            // It answers once the browser has ended, and may keep the connection open after that.
+            let _ = BufReader::new(stream).read_line(&mut String::new());
+        }
+    }
+}
+
 impl Drop for Chromium {
     fn drop(&mut self) {
-        // The driver ends its browser when it is asked to end.
+        // A driver that ends may leave its browser behind, so the browser is ended first.
+        self.end_browser();
         let id = rustix::process::Pid::from_child(&self.driver);
         let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         let _ = self.driver.wait();

@@ -17,7 +17,10 @@ async fn the_examples_of_worker_sessions_are_what_a_server_answers() {
     let opened = examples.send(call("open_worker_session").by(&worker).body(asked)).await;
     let session = opened["sessionId"].as_str().unwrap().to_owned();
     examples.send(call("list_worker_sessions").query("limit=10")).await;
-    examples.send(call("get_worker_session").at(&session)).await;
+    examples.send(call("list_worker_workflows").query("limit=10")).await;
+    let opened_at = "2026-11-18T20:00:00.000Z";
+    let news = json!({ "sessionId": session, "instance": "billing-worker-1", "openedAt": opened_at });
+    examples.send(call("announce_worker_session").by(&worker).body(news)).await;
     let start = json!({ "workflow": "order", "input": { "order": "4711" } });
     server.post("/api/v1/workflow-runs", &start, &[]).await;
     let poll = json!({ "token": "5f0c", "free": 64 });

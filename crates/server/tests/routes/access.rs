@@ -293,7 +293,13 @@ fn cases() -> Vec<Case> {
         get("/schemas/entity-workflow.json", Open),
         post("/api/v1/worker-sessions", Work, json!({ "name": "another", "concurrency": 1 }), &[201]),
         get("/api/v1/worker-sessions", Read),
-        get("/api/v1/worker-sessions/{id}", Read).at("/api/v1/worker-sessions/{session}"),
+        get("/api/v1/worker-workflows", Read),
+        post(
+            "/api/v1/worker-sessions/announce",
+            Work,
+            json!({ "sessionId": "wks_1", "instance": "nobody", "openedAt": "2026-01-01T00:00:00Z" }),
+            &[200],
+        ),
         post("/api/v1/worker-sessions/{id}/commit", Work, json!({ "token": "c", "free": 1 }), &[200])
             .at("/api/v1/worker-sessions/{session}/commit"),
         post("/api/v1/worker-sessions/{id}/poll", Work, json!({ "token": "p", "free": 1 }), &[200])

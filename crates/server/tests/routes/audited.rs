@@ -78,6 +78,7 @@ fn table() -> Vec<(&'static str, Leaves)> {
         ("POST /api/tenants/{slug}/promises/{ref}/reject", One("promise_settled")),
         ("POST /promises", Nothing("makes work: the promise is the record")),
         ("POST /api/v1/worker-sessions", Nothing("a program connects: the list of sessions shows it")),
+        ("POST /api/v1/worker-sessions/announce", Nothing("nodes tell each other of a session")),
         ("POST /api/v1/worker-sessions/{id}/poll", Nothing("a program works: the runs are the record")),
         ("POST /api/v1/worker-sessions/{id}/commit", Nothing("a program works: the runs are the record")),
         ("DELETE /api/v1/worker-sessions/{id}", Nothing("a program leaves: the runs are the record")),

@@ -61,8 +61,9 @@ async fn fill(server: &TestServer, provider: &Provider) -> [String; 2] {
         let function =
             json!({ "name": name, "url": provider.url("/told"), "tasks": [format!("pushed-{name}")] });
         made(server, "/api/v1/push-workers", function).await;
-        made(server, "/api/v1/worker-sessions", json!({ "name": name, "concurrency": 1, "tasks": [name] }))
-            .await;
+        let workflows = json!([{ "name": format!("of-workers-{name}") }]);
+        let session = json!({ "name": name, "concurrency": 1, "tasks": [name], "workflows": workflows });
+        made(server, "/api/v1/worker-sessions", session).await;
     }
     for id in ["t-1", "t-2"] {
         made(server, "/api/v1/entities/first-kind", json!({ "id": id, "status": "open" })).await;
@@ -121,6 +122,7 @@ fn every_list(runs: &[String; 2], subscription: &str) -> Vec<Pages> {
         plain("/api/v1/webhook-sources"),
         plain("/api/v1/webhook-subscriptions"),
         plain("/api/v1/worker-sessions"),
+        plain("/api/v1/worker-workflows"),
         plain("/api/v1/workflow-definitions"),
         plain("/api/v1/workspaces"),
         pages(

@@ -181,8 +181,10 @@ async fn a_version_that_guards_nothing_is_refused() {
     assert!(taken > 0, "some take it");
 }
 
-/// Lists inside another thing: their items have no address of their own, because they are parts of it.
-const PARTS: [&str; 6] = [
+/// Lists whose items have no address of their own: parts of another thing, and what workers have open at the moment.
+const PARTS: [&str; 8] = [
+    "/api/v1/worker-sessions",
+    "/api/v1/worker-workflows",
     "/api/v1/workflow-runs/{id}/events",
     "/api/v1/workflow-runs/{id}/ledger",
     "/api/v1/workflow-runs/{id}/notes",

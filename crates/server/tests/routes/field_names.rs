@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Schemas that are specified elsewhere and keep the types of their specification: problems (RFC 9457), durable promises, and what
 /// the worker protocol carries.
-const SPECIFIED_ELSEWHERE: [&str; 11] = [
+const SPECIFIED_ELSEWHERE: [&str; 12] = [
     "Problem",
     "CreateDurablePromise",
     "CompleteDurablePromise",
@@ -19,6 +19,7 @@ const SPECIFIED_ELSEWHERE: [&str; 11] = [
     "WorkerRunItems",
     "CommitWorkerSession",
     "WorkerWorkflow",
+    "OfferedNames",
 ];
 
 /// JSON of users: any value where it is shown, an object where it is sent.

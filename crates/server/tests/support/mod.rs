@@ -30,7 +30,7 @@ use hapax_server::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use hapax_server::listen::ListenOptions;
 use hapax_server::sealing::SealingKey;
 use hapax_server::{
-    ActionOrigins, EntityTables, LaunchError, ModuleOptions, PeopleOptions, Server, ServerOptions,
+    ActionOrigins, EntityTables, LaunchError, ModuleOptions, NodeUrl, PeopleOptions, Server, ServerOptions,
 };
 use hapax_store_postgres::{PostgresOptions, PostgresStore};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
@@ -123,6 +123,8 @@ pub struct Setup {
     /// Modules beside the one that is always there.
     pub modules: Vec<ModuleOptions>,
     pub entity_tables: EntityTables,
+    /// Can other nodes reach it?
+    pub is_advertised: bool,
     pub action_origins: ActionOrigins,
     /// Identity providers; their public address is filled in.
     pub people: Option<PeopleOptions>,
@@ -144,6 +146,7 @@ impl Default for Setup {
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],
             entity_tables: EntityTables::default(),
+            is_advertised: false,
             action_origins: ActionOrigins::default(),
             people: None,
             longest_credential_life: None,
@@ -253,11 +256,15 @@ impl TestServer {
 
     /// Why a server over this store does not start.
     pub async fn try_launch(store: Arc<dyn Store>, setup: Setup) -> Result<Server, LaunchError> {
-        let (engine, services, options, _) = Self::parts(store, setup);
+        let (engine, services, options, _) = Self::parts(store, setup, None);
         Server::launch(engine, services, options).await
     }
 
-    fn parts(store: Arc<dyn Store>, setup: Setup) -> (Engine, HostServices, ServerOptions, Drain) {
+    fn parts(
+        store: Arc<dyn Store>,
+        setup: Setup,
+        advertise_url: Option<NodeUrl>,
+    ) -> (Engine, HostServices, ServerOptions, Drain) {
         let engine = Engine::launch(store.clone(), setup.clock, setup.engine).unwrap();
         let outgoing = Outgoing::new(setup.rules).unwrap();
         let services = setup
@@ -283,6 +290,7 @@ impl TestServer {
             people: setup.people,
             longest_credential_life: setup.longest_credential_life,
             console: true,
+            advertise_url,
             settings: vec![("store".into(), "memory".into())],
             action_origins: setup.action_origins,
             sealing_keys: setup.sealing_keys,
@@ -317,7 +325,8 @@ impl TestServer {
         if let Some(people) = &mut setup.people {
             people.public_url = format!("http://{address}");
         }
-        let (engine, services, options, drain) = Self::parts(store.clone(), setup);
+        let advertise_url = setup.is_advertised.then(|| NodeUrl::new(&format!("http://{address}")).unwrap());
+        let (engine, services, options, drain) = Self::parts(store.clone(), setup, advertise_url);
         let server = Server::launch(engine.clone(), services, options).await.unwrap();
         let serving = server.clone();
         tokio::spawn(async move { serving.serve(listener, ListenOptions::default()).await });

@@ -84,10 +84,11 @@ impl Function {
 }
 
 async fn take(State(tell): State<mpsc::UnboundedSender<Pushed>>, request: Request) -> Response {
-    let text = |name: &str| request.headers()[name].to_str().unwrap().to_owned();
+    let (head, body) = request.into_parts();
+    let text = |name: &str| head.headers[name].to_str().unwrap().to_owned();
     let (id, timestamp, signature) =
         (text("webhook-id"), text("webhook-timestamp"), text("webhook-signature"));
-    let bytes = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap();
+    let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let (reply, replied) = oneshot::channel();
     let pushed = Pushed {
         id,

@@ -133,8 +133,12 @@ async fn a_scope_whose_body_fails_is_undone_before_its_outcome_is_told() {
     worker.commit(&run, items).await;
     let undo = worker.attempt(&run, 2).await;
     assert_eq!((&undo["do"], &undo["output"], &undo["id"]), (&json!("undo"), &json!("B1"), &json!("book")));
-    worker.commit(&run, json!([{ "outcome": 2, "attempt": 1, "output": null }])).await;
+    // The effect and its compensation both have an attempt 1.
+    let late = worker.commit(&run, json!([{ "outcome": 2, "attempt": 1, "output": "B1" }])).await;
+    assert_eq!(late, Vec::<Value>::new(), "an outcome of the effect is none of the compensation");
+    worker.commit(&run, json!([{ "outcome": 2, "attempt": 1, "do": "undo", "output": null }])).await;
     assert_eq!(worker.resolved(&run, 1).await["failure"]["code"], "full");
+    assert!(!worker.has_message("stop"), "the code goes on behind the scope");
     let asks = json!([{ "took": 1 }, { "op": 3, "do": "scope" }, { "op": 4, "do": "sleep", "for": "1ms", "scope": 3 }]);
     worker.commit(&run, asks).await;
     worker.resolved(&run, 4).await;
@@ -162,10 +166,10 @@ async fn a_cancelled_run_undoes_its_effects_in_the_worker() {
         { "op": 1, "do": "step", "name": "book", "compensate": true }, { "took": 1 }, { "op": 2, "do": "signal", "name": "go" },
     ]);
     worker.commit(&again, items).await;
-    worker.told(&again, "stop").await;
+    assert_eq!(worker.told(&again, "stop").await["reason"], "cancel");
     let undo = worker.attempt(&again, 1).await;
     assert_eq!((&undo["do"], &undo["output"]), (&json!("undo"), &json!("B1")));
-    worker.commit(&again, json!([{ "outcome": 1, "attempt": 1, "output": null }])).await;
+    worker.commit(&again, json!([{ "outcome": 1, "attempt": 1, "do": "undo", "output": null }])).await;
     server.until(&run.run, "CANCELLED").await;
     assert_eq!(worker.dropped(&again).await, "closed");
 }

@@ -75,6 +75,9 @@ async fn a_worker_that_lies_is_told_so_and_changes_nothing() {
         json!([{ "closeScope": 1, "ok": true }]),
         json!([{ "op": 1, "do": "step", "name": "a", "scope": 7 }]),
         json!([{ "abandon": 1 }]),
+        json!([{ "outcome": 1, "attempt": 1, "do": "undo", "output": 1 }]),
+        json!([{ "outcome": 1, "attempt": 99, "output": 1 }]),
+        json!([{ "outcome": 77, "attempt": 1, "failure": { "message": "no" } }]),
         json!(too_many),
         json!([17]),
     ];
@@ -93,6 +96,122 @@ async fn a_worker_that_lies_is_told_so_and_changes_nothing() {
     let items = json!([{ "outcome": 1, "attempt": 1, "output": 1 }, { "took": 1 }, { "return": "fine" }]);
     worker.commit(&honest, items).await;
     server.until(&honest.run, "COMPLETED").await;
+}
+
+/// What belongs to an ended run, to a run of another workspace, or to nobody changes nothing and tells nothing.
+#[tokio::test]
+async fn a_worker_that_speaks_of_runs_that_are_not_its_own_hears_only_that_they_are_closed() {
+    let server = TestServer::memory().await;
+    let worker = TestWorker::open(&server).await;
+    let ended = worker.start(json!(null)).await;
+    worker.commit(&ended, json!([{ "return": "first" }])).await;
+    let shown = server.until(&ended.run, "COMPLETED").await;
+    let again = json!([{ "op": 1, "do": "step", "name": "charge" }, { "return": "second" }]);
+    worker.commit(&ended, again.clone()).await;
+    assert_eq!(worker.dropped(&ended).await, "closed");
+    let later = server.get(&format!("/api/v1/workflow-runs/{}", ended.run)).await.json();
+    assert_eq!(
+        (&later["run"]["output"], &later["run"]["version"]),
+        (&json!("first"), &shown["run"]["version"])
+    );
+    // A run of another workspace, under the name that its activation has there.
+    let key = server.key("other", Role::Worker).await;
+    let members = json!({ "workflows": [{ "name": "order" }] });
+    let stranger = TestWorker::with_key(&server, vec![&server], key, members).await;
+    let mine = worker.start(json!(null)).await;
+    stranger.commit(&mine, again).await;
+    assert_eq!(stranger.dropped(&mine).await, "closed");
+    let evidence = json!([{ "late": { "key": format!("{}:charge", mine.run), "attempt": 1, "fence": 1, "output": "stolen" } }]);
+    let told = stranger.send("commit", &json!({ "token": "e", "free": 1, "results": evidence })).await;
+    assert_eq!(told.json()["messages"], json!([]), "{}", told.text());
+    let nonsense = json!([{ "late": { "key": 7 } }, { "call": "c1" }, { "call": "c999", "output": 1 }, 5]);
+    let told = worker.send("commit", &json!({ "token": "n", "free": 1, "results": nonsense })).await;
+    assert_eq!(told.status, 200, "{}", told.text());
+    worker.commit(&mine, json!([{ "return": "mine" }])).await;
+    assert_eq!(server.until(&mine.run, "COMPLETED").await["run"]["output"], "mine");
+}
+
+#[tokio::test]
+async fn an_output_that_is_too_large_is_refused_and_the_step_says_so() {
+    let server = TestServer::memory().await;
+    let worker = TestWorker::open(&server).await;
+    let run = worker.start(json!(null)).await;
+    let retry = json!({ "maxAttempts": 1 });
+    worker.commit(&run, json!([{ "op": 1, "do": "step", "name": "charge", "retry": retry }])).await;
+    worker.attempt(&run, 1).await;
+    let huge = "x".repeat(3 * 1024 * 1024);
+    worker.commit(&run, json!([{ "outcome": 1, "attempt": 1, "output": huge }])).await;
+    let resolved = worker.resolved(&run, 1).await;
+    assert!(resolved["failure"]["message"].as_str().is_some_and(|text| text.len() < 500), "{resolved}");
+    worker.commit(&run, json!([{ "took": 1 }, { "return": "handled" }])).await;
+    server.until(&run.run, "COMPLETED").await;
+}
+
+/// A worker that takes nothing gets no more runs than it can begin soon. The others stay in the store, for whoever has room.
+#[tokio::test]
+async fn a_worker_that_begins_nothing_gets_two_runs_for_each_slot_and_the_others_go_elsewhere() {
+    let server = TestServer::memory().await;
+    let members = json!({ "concurrency": 2, "workflows": [{ "name": "order" }] });
+    let lazy = TestWorker::with(&server, members).await;
+    for number in 0..7 {
+        start(&server, json!(number)).await;
+    }
+    let busy = |shown: &Value| shown["items"][0]["underWay"] == 4;
+    server.until_shown(SESSIONS, busy).await;
+    let keen = TestWorker::with(&server, json!({ "workflows": [{ "name": "order" }] })).await;
+    for _ in 0..3 {
+        let run = keen.activated().await;
+        keen.commit(&run, json!([{ "return": 1 }])).await;
+        server.until(&run.run, "COMPLETED").await;
+    }
+    for _ in 0..4 {
+        let run = lazy.activated().await;
+        lazy.commit(&run, json!([{ "return": 1 }])).await;
+        server.until(&run.run, "COMPLETED").await;
+    }
+}
+
+/// Both halves of a name clash are refused.
+#[tokio::test]
+async fn a_document_cannot_take_a_version_that_workers_have_offered() {
+    let server = TestServer::memory().await;
+    let worker = TestWorker::with(&server, json!({ "workflows": [{ "name": "echo", "version": 1 }] })).await;
+    worker.close().await;
+    let document =
+        json!({ "name": "echo", "version": 1, "steps": [{ "name": "rest", "type": "wait", "for": "1s" }] });
+    let refused = server.post("/api/v1/workflow-definitions", &document, &[]).await;
+    assert_eq!(refused.told(), (409, "workflow_taken".into()));
+    let other =
+        json!({ "name": "echo", "version": 2, "steps": [{ "name": "rest", "type": "wait", "for": "1s" }] });
+    assert_eq!(server.post("/api/v1/workflow-definitions", &other, &[]).await.status, 201);
+}
+
+#[tokio::test]
+async fn versions_are_current_draining_stranded_or_drained() {
+    let server = TestServer::memory().await;
+    let offer = |version: u32| json!({ "workflows": [{ "name": "order", "version": version }] });
+    let first = TestWorker::with(&server, offer(1)).await;
+    let old = first.start(json!(null)).await;
+    let second = TestWorker::with(&server, offer(2)).await;
+    let versions = |shown: &Value| -> Vec<Value> {
+        let one = |item: &Value| json!([item["version"], item["openRuns"], item["status"], item["sessions"]]);
+        shown["items"].as_array().unwrap().iter().map(one).collect()
+    };
+    let shown = server.get("/api/v1/worker-workflows").await.json();
+    let expected = [json!([1, 1, "draining", [first.session]]), json!([2, 0, "current", [second.session]])];
+    assert_eq!(versions(&shown), expected);
+    first.close().await;
+    let shown = server.get("/api/v1/worker-workflows?limit=1").await.json();
+    assert_eq!(versions(&shown), [json!([1, 1, "stranded", []])]);
+    let next = format!("/api/v1/worker-workflows?limit=1&cursor={}", shown["nextCursor"].as_str().unwrap());
+    assert_eq!(server.get(&next).await.json()["items"][0]["version"], 2);
+    let again = TestWorker::with(&server, offer(1)).await;
+    let run = again.activated().await;
+    assert_eq!(run.run, old.run);
+    again.commit(&run, json!([{ "return": 1 }])).await;
+    server.until(&old.run, "COMPLETED").await;
+    let shown = server.get("/api/v1/worker-workflows").await.json();
+    assert_eq!(shown["items"][0]["status"], "drained", "{shown}");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -14,6 +14,9 @@ pub const SESSIONS: &str = "/api/v1/worker-sessions";
 /// One session, and the messages that it got.
 pub struct TestWorker<'a> {
     pub server: &'a TestServer,
+    /// Nodes that its calls go to, in turns.
+    pub nodes: Vec<&'a TestServer>,
+    calls: AtomicUsize,
     pub key: String,
     pub session: String,
     pub messages: Mutex<VecDeque<Value>>,
@@ -37,12 +40,29 @@ impl<'a> TestWorker<'a> {
     /// A worker with these members in its request to open a session.
     pub async fn with(server: &'a TestServer, members: Value) -> Self {
         let key = server.key("acme", Role::Worker).await;
+        Self::with_key(server, vec![server], key, members).await
+    }
+
+    /// A worker whose calls go to `nodes` in turns.
+    pub async fn among(nodes: Vec<&'a TestServer>, members: Value) -> Self {
+        let key = nodes[0].key("acme", Role::Worker).await;
+        Self::with_key(nodes[0], nodes, key, members).await
+    }
+
+    /// A worker with this key, which opens its session on `server`.
+    pub async fn with_key(
+        server: &'a TestServer,
+        nodes: Vec<&'a TestServer>,
+        key: String,
+        members: Value,
+    ) -> Self {
         let mut asked = json!({ "name": "test", "concurrency": 64 });
         asked.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
         let opened = server.send("POST", SESSIONS, Some(asked.to_string()), &key, &[]).await;
         assert_eq!(opened.status, 201, "{}", opened.text());
         let session = opened.json()["sessionId"].as_str().unwrap().to_owned();
-        TestWorker { server, key, session, messages: Mutex::default(), tokens: AtomicU64::new(0) }
+        let (messages, tokens, calls) = (Mutex::default(), AtomicU64::new(0), AtomicUsize::new(1));
+        TestWorker { server, nodes, calls, key, session, messages, tokens }
     }
 
     pub fn token(&self) -> String {
@@ -51,7 +71,12 @@ impl<'a> TestWorker<'a> {
 
     pub async fn send(&self, verb: &str, body: &Value) -> Answer {
         let path = format!("{SESSIONS}/{}/{verb}", self.session);
-        self.server.send("POST", &path, Some(body.to_string()), &self.key, &[]).await
+        self.node().send("POST", &path, Some(body.to_string()), &self.key, &[]).await
+    }
+
+    /// The node whose turn it is.
+    pub fn node(&self) -> &'a TestServer {
+        self.nodes[self.calls.fetch_add(1, Ordering::Relaxed) % self.nodes.len()]
     }
 
     fn keep(&self, answer: &Answer) -> Vec<Value> {
@@ -76,6 +101,11 @@ impl<'a> TestWorker<'a> {
         let mut messages = self.messages.lock().unwrap();
         let place = messages.iter().position(fits)?;
         messages.remove(place)
+    }
+
+    /// Was a message of this type received that nobody asked for yet?
+    pub fn has_message(&self, kind: &str) -> bool {
+        self.messages.lock().unwrap().iter().any(|message| message["type"] == kind)
     }
 
     /// The next message that fits; polls until it is there.
@@ -132,7 +162,7 @@ impl<'a> TestWorker<'a> {
     /// Ends the session.
     pub async fn close(&self) -> Answer {
         let path = format!("{SESSIONS}/{}", self.session);
-        self.server.send("DELETE", &path, None, &self.key, &[]).await
+        self.node().send("DELETE", &path, None, &self.key, &[]).await
     }
 }
 

@@ -8,6 +8,7 @@ use hapax_api::{DurationText, PushAnswer, PushedTurn, PushedWork, RawJson};
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::caller::WorkerCaller;
 use crate::limits::{FIRST_PUSH_PAUSE, HOLD_MARGIN, MAX_PUSHED_BYTES, PUSH_CLOCK_MARGIN};
 use crate::push::{Heard, Pushed, Shared, Told};
 
@@ -221,7 +222,8 @@ fn items_of(run: &str, activation: &str, items: Vec<RawJson>) -> api::WorkerRunI
 
 fn outcome_unknown(what: &str, op: u32, attempt: u32, why: &str) -> RawJson {
     json_of(&match what {
-        "probe" => json!({ "outcome": op, "attempt": attempt, "answer": "unknown" }),
+        "probe" => json!({ "outcome": op, "attempt": attempt, "do": "probe", "answer": "unknown" }),
+        "undo" => json!({ "outcome": op, "attempt": attempt, "do": "undo", "failure": unknown(why) }),
         _ => json!({ "outcome": op, "attempt": attempt, "failure": unknown(why) }),
     })
 }
@@ -242,7 +244,8 @@ async fn commit(shared: &Shared, handed_in: HandedIn, token: String, free: u32) 
     loop {
         let workers = shared.workers.upgrade()?;
         let left_at = shared.clock.monotonic();
-        match workers.commit(&shared.target.workspace, &shared.session, asked.clone()).await {
+        let caller = WorkerCaller::unbound(&shared.target.workspace);
+        match workers.commit(caller, &shared.session, asked.clone()).await {
             Ok(answer) => return Some(Heard::read(left_at, &answer)),
             Err(problem) if problem.retryable => shared.clock.sleep(FIRST_PUSH_PAUSE).await,
             Err(problem) => {

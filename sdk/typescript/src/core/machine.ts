@@ -168,7 +168,7 @@ export class Machine {
     if (running !== undefined && running.do !== kind) return this.collect()
     const isCurrent = running?.attempt === attempt && operation?.aborted !== attempt
     if (operation !== undefined && running?.attempt === attempt) operation.running = undefined
-    this.items.push({ outcome: op, attempt, ...outcome })
+    this.items.push({ outcome: op, attempt, ...kindOf(kind), ...outcome })
     const goesOn = isCurrent && operation !== undefined && kind === 'effect' && 'output' in outcome && this.mayGoOn(operation)
     if (goesOn) await this.give(operation, outcome)
     return this.collect()
@@ -443,7 +443,7 @@ export class Machine {
     const code = operation?.step
     if (operation === undefined || code === undefined) {
       const failure = Failure.unknown(`operation ${message.op} has no code to run`, { code: 'invalid' })
-      this.items.push({ outcome: message.op, attempt: message.attempt, failure: toWire(failure) })
+      this.items.push({ outcome: message.op, attempt: message.attempt, ...kindOf(message.do), failure: toWire(failure) })
       return
     }
     operation.running = message
@@ -489,3 +489,8 @@ export interface AskedStep {
 
 /** An item before it has its number. */
 export type Unnumbered<T> = T extends unknown ? Omit<T, 'op'> : never
+
+/** An outcome names what was attempted, unless it was the effect: undo and effect count their attempts each for themselves. */
+function kindOf(kind: AttemptMessage['do']): { do?: 'probe' | 'undo' } {
+  return kind === 'effect' ? {} : { do: kind }
+}

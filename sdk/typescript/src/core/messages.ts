@@ -172,7 +172,7 @@ export type OperationItem = { op: number; scope?: number } & (
 export type Item =
   | OperationItem
   | { took: number }
-  | ({ outcome: number; attempt: number } & AttemptOutcome)
+  | ({ outcome: number; attempt: number; do?: 'probe' | 'undo' } & AttemptOutcome)
   | { abandon: number }
   | { closeScope: number; ok: true }
   | { closeScope: number; failure: WireFailure }

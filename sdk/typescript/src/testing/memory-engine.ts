@@ -311,7 +311,7 @@ export class MemoryEngine {
   // Items.
 
   private carryOut(run: MemoryRun, activation: Activation, item: Item): void {
-    if ('do' in item) this.asked(run, activation, item)
+    if ('op' in item) this.asked(run, activation, item)
     else if ('took' in item) this.took(run, activation, item.took)
     else if ('outcome' in item) this.attemptEnded(activation, item)
     else if ('abandon' in item) this.abandoned(activation, item.abandon)
@@ -388,10 +388,10 @@ export class MemoryEngine {
     if (!isOwed) step.status = 'CANCELLED'
   }
 
-  private attemptEnded(activation: Activation, item: { outcome: number; attempt: number } & AttemptOutcome): void {
+  private attemptEnded(activation: Activation, item: { outcome: number; attempt: number; do?: 'probe' | 'undo' } & AttemptOutcome): void {
     const begun = activation.inFlight.get(item.outcome)
     const step = activation.operations.get(item.outcome)
-    if (!step || begun?.attempt !== item.attempt) return
+    if (!step || begun?.attempt !== item.attempt || begun.do !== (item.do ?? 'effect')) return
     activation.inFlight.delete(item.outcome)
     if (begun.do === 'undo') this.undoEnded(step, item)
     else if (!isOver(step)) this.effectEnded(step, item)
@@ -443,7 +443,7 @@ export class MemoryEngine {
   private keepAsEvidence(run: MemoryRun, items: readonly Item[]): void {
     const { activation } = run
     for (const item of items) {
-      if (!('outcome' in item) || !('output' in item)) continue
+      if (!('outcome' in item) || !('output' in item) || item.do !== undefined) continue
       // Operations have the same numbers in every activation of deterministic code.
       const step = activation?.operations.get(item.outcome)
       if (!step) continue

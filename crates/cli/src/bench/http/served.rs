@@ -72,6 +72,7 @@ impl Served {
             role: Role::Admin,
             requester: None,
             sees_payloads: true,
+            may_offer: None,
             person: None,
             acts_for: None,
             ends_at: None,

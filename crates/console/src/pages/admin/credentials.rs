@@ -147,6 +147,7 @@ pub(super) async fn create(mut form: Submitted) -> Result<Response, Failure> {
             .map(Into::into)
             .collect(),
         hides_payloads: form.is_ticked("hides-payloads"),
+        may_offer: None,
     };
     let query = [("workspace", Some(workspace.as_str()))];
     let answer = form.send_with(&ops::CREATE_CREDENTIAL, &[], &query, Some(&asked)).await?;

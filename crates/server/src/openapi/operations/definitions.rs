@@ -22,6 +22,7 @@ pub(super) fn group() -> Group {
             .with(&["Location"])
             .fails_with(&[
                 Code::DefinitionExists,
+                Code::WorkflowTaken,
                 Code::DefinitionInvalid,
                 Code::UnprotectedEffect,
                 Code::AddressNotAllowed,

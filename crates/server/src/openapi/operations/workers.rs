@@ -8,7 +8,8 @@ use crate::routes::doubts::PageOf;
 use crate::routes::worker_sessions::LogPage;
 
 /// Problems of a call of a session.
-const OF_SESSIONS: &[Code] = &[Code::SessionUnknown, Code::SessionReplaced];
+const OF_SESSIONS: &[Code] =
+    &[Code::SessionUnknown, Code::SessionReplaced, Code::NameNotAllowed, Code::NodeUnreachable];
 
 pub(super) fn group() -> Group {
     let operations = vec![
@@ -19,14 +20,26 @@ pub(super) fn group() -> Group {
             )
             .body::<api::OpenWorkerSession>()
             .answers::<api::OpenedWorkerSession>(201, "The session is open.")
-            .fails_with(&[Code::WorkflowTaken, Code::QuotaExceeded]),
+            .fails_with(&[Code::WorkflowTaken, Code::QuotaExceeded, Code::NameNotAllowed, Code::ShuttingDown]),
         get("/api/v1/worker-sessions", "list_worker_sessions", "List worker sessions")
-            .about("Lists the worker sessions of this node, the oldest first.")
+            .about("Lists the worker sessions of all nodes that answer, the oldest first.")
             .query::<PageOf>()
             .answers_page::<api::WorkerSession>("One page of sessions."),
-        get("/api/v1/worker-sessions/{id}", "get_worker_session", "Get a worker session")
-            .about("Returns an open worker session of this node.")
-            .answers::<api::WorkerSession>(200, "The session."),
+        get("/api/v1/worker-workflows", "list_worker_workflows", "List versions of workflows of workers")
+            .about(
+                "Lists the versions of workflows whose code workers have, by name and version: how many open runs each has, and \
+                 which sessions offer it. A version that is `drained` can be removed from the workers.",
+            )
+            .query::<PageOf>()
+            .answers_page::<api::WorkerWorkflowVersion>("One page of versions."),
+        post("/api/v1/worker-sessions/announce", "announce_worker_session", "Tell a node of a session")
+            .about(
+                "Nodes call it to tell each other that a session of an instance was opened. Older sessions of the instance end. \
+                 A worker never needs it.",
+            )
+            .body::<api::AnnounceWorkerSession>()
+            .answers::<api::AnnouncedWorkerSession>(200, "Whether the node has no newer session of the instance.")
+            .fails_with(&[Code::NameNotAllowed]),
         post("/api/v1/worker-sessions/{id}/poll", "poll_worker_session", "Wait for messages")
             .about(
                 "Waits for messages to the worker and keeps its session alive. If no answer arrives, send the request again \
@@ -34,7 +47,13 @@ pub(super) fn group() -> Group {
             )
             .body::<api::PollWorkerSession>()
             .answers::<api::WorkerMessages>(200, "The messages, if there are any.")
-            .fails_with(&[Code::SessionUnknown, Code::SessionReplaced, Code::RequestSuperseded]),
+            .fails_with(&[
+                Code::SessionUnknown,
+                Code::SessionReplaced,
+                Code::RequestSuperseded,
+                Code::NameNotAllowed,
+                Code::NodeUnreachable,
+            ]),
         post("/api/v1/worker-sessions/{id}/commit", "commit_worker_session", "Hand in what runs did")
             .about(
                 "Takes in what the code of runs did, and results of tasks and actions. If no answer arrives, send the request \

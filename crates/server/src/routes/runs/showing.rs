@@ -342,7 +342,7 @@ pub(crate) async fn result(
             }
         }
         // The caller retries on a server that is not about to stop.
-        () = draining.begun() => {}
+        _ = draining.begun() => {}
     }
     let view = handle.view().await.map_err(|error| problem_of(&error))?;
     let result = result_to_api(&view);

@@ -86,6 +86,11 @@ class _Replay:
     by_id: dict[str, Message]
 
 
+def kind_of(do: str) -> Item:
+    """What an outcome says of its attempt. Effects and compensations count their attempts each for themselves."""
+    return {} if do == "effect" else {"do": do}
+
+
 class Machine:
     """Drives the code of one activation by hand, by the rules of the worker protocol.
 
@@ -161,7 +166,7 @@ class Machine:
     def ended(self, op: int, do: str, attempt: int, outcome: Item) -> None:
         """Takes the outcome of an attempt: `output` (JSON text), `failure`, or `answer` of a probe."""
         running = self.attempts.pop((op, do, attempt), None)
-        self._items.append({"outcome": op, "attempt": attempt, **outcome})
+        self._items.append({"outcome": op, "attempt": attempt, **kind_of(do), **outcome})
         operation = self._find(op)
         counts = do == "effect" and (running is None or not running.is_aborted)
         if operation is None or not counts or "output" not in outcome:

@@ -269,8 +269,9 @@ class MemoryServer(Endings):
         step = activation.ops[item["outcome"]]
         record = run.records[step]
         undo = run.records.get(f"{step}~undo")
-        if undo is not None and undo.id in activation.in_flight:
-            self._undo_ended(run, activation, undo, item)
+        if item.get("do") == "undo":
+            if undo is not None and undo.id in activation.in_flight:
+                self._undo_ended(run, activation, undo, item)
             return
         if step not in activation.in_flight:
             return

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from .._attempt import Attempt
 from .._client import Hapax
-from .._core.machine import Machine, RunInfo
+from .._core.machine import Machine, RunInfo, kind_of
 from .._definitions import Action, Task, Workflow
 from .._durations import to_seconds
 from .._json import dumps, loads
@@ -376,7 +376,8 @@ class Session:
         elif is_current:
             self._guarded(slot, lambda: slot.machine.ended(op, do, number, outcome))
         else:
-            self._outbox.leave(slot.run, slot.activation, [{"outcome": op, "attempt": number, **outcome}])
+            item = {"outcome": op, "attempt": number, **kind_of(do), **outcome}
+            self._outbox.leave(slot.run, slot.activation, [item])
         self._look_quiet()
 
     def _call(self, message: Json) -> None:
