@@ -376,9 +376,11 @@ impl WireItem {
         if let Some(op) = self.outcome {
             let attempt = self.attempt.ok_or("an outcome names its attempt")?;
             let kind = match (self.asks, self.answer) {
-                (None | Some(WireWhat::Effect), None) => AttemptKind::Effect,
-                (None | Some(WireWhat::Probe), Some(_)) | (Some(WireWhat::Probe), None) => AttemptKind::Probe,
-                (Some(WireWhat::Undo), None) => AttemptKind::Undo,
+                (None | Some(WireOperation::Effect), None) => AttemptKind::Effect,
+                (None | Some(WireOperation::Probe), Some(_)) | (Some(WireOperation::Probe), None) => {
+                    AttemptKind::Probe
+                }
+                (Some(WireOperation::Undo), None) => AttemptKind::Undo,
                 _ => {
                     return Err(
                         "`do` of an outcome is effect, probe or undo, and only a probe has an answer".into(),

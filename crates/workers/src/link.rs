@@ -148,7 +148,7 @@ impl RunLink {
     pub(crate) fn say_or_give_back(&self, text: String) {
         match self.session.has_mailbox_room() {
             true => self.say(text),
-            false => self.sever(Severed::Full),
+            false => self.sever(LinkEnd::Full),
         }
     }
 
@@ -357,7 +357,7 @@ impl RunLink {
     pub(crate) async fn attempt(&self, call: AttemptCall<'_>) -> Result<AttemptOutcome, Failure> {
         let place = (call.op, call.kind);
         if !self.session.has_mailbox_room() {
-            self.sever(Severed::Full);
+            self.sever(LinkEnd::Full);
         }
         let number = {
             let mut state = self.state();
