@@ -10,7 +10,7 @@ pub mod settings;
 mod sign_in;
 
 use std::collections::HashSet;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use hapax_api::{Code, Problem};
 use hapax_engine::model::{Timestamp, WorkspaceId};
