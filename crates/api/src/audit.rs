@@ -98,6 +98,9 @@ pub enum Occurrence {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalEntry {
+    /// Id of the entry. Only entries of the audit log have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// Kind of the entry.
     pub what: JournalKind,
     /// When.

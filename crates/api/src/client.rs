@@ -29,7 +29,7 @@ pub use entities::OperationFilter;
 pub use error::ClientError;
 pub use follow::{Followed, Follower};
 pub use promises::{PromiseFilter, Settled};
-pub use routes::{AuditFilter, Document, Made, Paging, RunFilter};
+pub use routes::{AuditFilter, CreatedOrExisting, Document, Paging, RunFilter};
 pub use webhook_sources::ReceivedFilter;
 pub use webhooks::DeliveryFilter;
 

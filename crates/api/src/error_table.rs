@@ -133,6 +133,8 @@ errors! {
         "`openRuns` says how many runs of this definition have not ended; nothing was deleted. Archive it (`PATCH /api/v1/workflow-definitions/{id}` with `status: archived`) so that no new runs begin, wait for the open ones or cancel them, then delete it.";
     DefinitionLimitReached = "definition_limit_reached", 409, false, "There is no room for another definition",
         "`limit` is the maximum, and `quota` names the setting. Delete definitions that no run needs (`DELETE /api/v1/workflow-definitions/{id}`), old versions first, or ask the operator to raise `max-definitions` or `max-definitions-per-workspace`. Waiting does not help.";
+    EntityWorkflowInUse = "entity_workflow_in_use", 409, false, "Open operations need the entity workflow",
+        "`operationId` names an operation under this workflow that is pending or in doubt; nothing was deleted. Wait for it, or decide it with `POST /api/v1/operations/{id}/resolve`, then delete the workflow.";
     SessionReplaced = "session_replaced", 409, false, "Another worker session of the same instance was opened",
         "The newer session has the work of this one. Stop, or open a session with another `instance`.";
     WorkflowTaken = "workflow_taken", 409, false, "The workflow has other code already",

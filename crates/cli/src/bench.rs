@@ -32,7 +32,7 @@ use crate::output;
 use crate::output::shape::{Shape, ShapeOptions};
 use load::Keys;
 pub(crate) use node::{NodeOptions, work};
-use place::Place;
+use place::BenchStore;
 use report::Report;
 
 const EXAMPLES: &str = "\
@@ -137,7 +137,7 @@ impl Workload {
 }
 
 pub(crate) async fn run(options: Options) -> Result<()> {
-    let place = Place::find(options.store.as_deref())?;
+    let place = BenchStore::find(options.store.as_deref())?;
     place.announce();
     let workload = options.workload.unwrap_or(Workload::Http);
     if workload != Workload::All {
@@ -160,7 +160,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     options.shape.show(&report::All::new(&place, reports), String::new)
 }
 
-async fn measure(workload: Workload, options: &Options, place: &Place) -> Result<Report> {
+async fn measure(workload: Workload, options: &Options, place: &BenchStore) -> Result<Report> {
     match workload {
         Workload::Steps => steps::measure(options, place).await,
         Workload::Latency => latency::measure(options, place).await,

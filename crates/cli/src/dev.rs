@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::output;
 use crate::serve::assemble::assemble;
-use crate::serve::bound::Bound;
+use crate::serve::bound::BoundListeners;
 use crate::serve::serve;
 use crate::serve::settings::{DEFAULT_LISTEN, ServeOptions, Settings};
 use crate::serve::stopping::Stopping;
@@ -116,7 +116,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         None => None,
     };
     let stopping = Stopping::listen()?;
-    let bound = Bound::take(&settings)?;
+    let bound = BoundListeners::take(&settings)?;
     let starting = async {
         let assembly = assemble(&store, &settings, bound.addresses(), stopping.draining()).await?;
         let key = admin_key(&assembly.server, &data.join("api-key")).await?;

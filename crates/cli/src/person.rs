@@ -6,7 +6,7 @@ use hapax::{Actor, Role};
 
 /// Role of the person who decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Rank {
+pub(crate) enum PersonRole {
     /// May make decisions that can be undone, and all others together with a second person.
     Operator,
     /// May make all decisions alone.
@@ -20,8 +20,8 @@ pub(crate) struct Person {
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     by: String,
     /// Your role. On a server the role of the API key counts.
-    #[arg(long, value_enum, default_value_t = Rank::Operator, requires = "store")]
-    role: Rank,
+    #[arg(long, value_enum, default_value_t = PersonRole::Operator, requires = "store")]
+    role: PersonRole,
     /// Reason, for the audit log: say how you know.
     #[arg(long, value_name = "TEXT", value_parser = not_blank)]
     pub(crate) reason: String,
@@ -30,8 +30,8 @@ pub(crate) struct Person {
 impl Person {
     pub(crate) fn actor(&self) -> Actor {
         let role = match self.role {
-            Rank::Operator => Role::Operator,
-            Rank::Manager => Role::Manager,
+            PersonRole::Operator => Role::Operator,
+            PersonRole::Manager => Role::Manager,
         };
         Actor::new(self.by.clone(), role)
     }

@@ -24,7 +24,7 @@ use crate::key_file;
 use crate::output;
 use crate::store_url::{is_postgres, is_shared, without_secrets};
 use assemble::Assembly;
-use bound::Bound;
+use bound::BoundListeners;
 use secrets::NamedSecrets;
 use settings::{ServeOptions, Settings};
 use stopping::Stopping;
@@ -64,7 +64,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     }
     NamedSecrets::new(settings.secrets_dir.clone()).warn_of_unbound();
     let stopping = Stopping::listen()?;
-    let bound = Bound::take(&settings)?;
+    let bound = BoundListeners::take(&settings)?;
     let listen = listen_options(&settings)?;
     let assembly = assemble_patiently(store, &settings, &listen, bound, stopping.draining());
     let (assembly, bound) = stopping.starting(assembly).await?;
@@ -121,7 +121,7 @@ fn listen_options(settings: &Settings) -> Result<ListenOptions> {
 /// Listens, tells that it does, and serves until told to stop. Whether the address is safe to listen on is the caller's to check.
 pub(crate) async fn serve(
     assembly: Assembly,
-    bound: Bound,
+    bound: BoundListeners,
     settings: &Settings,
     stopping: Stopping,
     ready: impl FnOnce(std::net::SocketAddr, Option<String>) -> Result<()>,

@@ -25,7 +25,7 @@ A second start with the same --key and the same input gets the same run (created
 names the paths that differ. Without --key each call starts a run; a workflow that requires a key rejects it.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Rank {
+enum PriorityName {
     /// After all others.
     Low,
     /// The default.
@@ -55,8 +55,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     deadline: Option<Duration>,
     /// Which due runs go first.
-    #[arg(long, value_enum, default_value_t = Rank::Normal)]
-    priority: Rank,
+    #[arg(long, value_enum, default_value_t = PriorityName::Normal)]
+    priority: PriorityName,
     /// Watch the run until it ends.
     #[arg(long)]
     watch: bool,
@@ -78,9 +78,9 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         delay: options.delay.map(Into::into),
         timeout: options.deadline.map(Into::into),
         priority: match options.priority {
-            Rank::Low => Priority::Low,
-            Rank::Normal => Priority::Normal,
-            Rank::High => Priority::High,
+            PriorityName::Low => Priority::Low,
+            PriorityName::Normal => Priority::Normal,
+            PriorityName::High => Priority::High,
         },
     };
     // A key made up here would name nothing that triggers the run, and would satisfy a workflow that requires one.

@@ -94,7 +94,7 @@ struct Call {
 
 /// Switches in the query of a charge.
 #[derive(Debug, Clone, Default, Deserialize)]
-struct Switches {
+struct ChargeQuery {
     fail: Option<u16>,
     delay: Option<String>,
     #[serde(default)]
@@ -120,7 +120,7 @@ impl Stub {
     }
 
     /// Makes a charge, or finds the one under the key.
-    fn charge(&self, key: &str, request: Value, switches: &Switches) -> (StatusCode, Value) {
+    fn charge(&self, key: &str, request: Value, switches: &ChargeQuery) -> (StatusCode, Value) {
         let mut records = self.records();
         let earlier = records.charges.iter().find(|charge| charge.idempotency_key == key);
         if let (false, false, Some(charge)) = (self.behaviour.ignore_keys, key.is_empty(), earlier) {
@@ -192,7 +192,7 @@ fn routes(behaviour: Behaviour) -> Router {
 
 async fn create_charge(
     State(stub): State<Arc<Stub>>,
-    Query(switches): Query<Switches>,
+    Query(switches): Query<ChargeQuery>,
     headers: HeaderMap,
     body: Option<Json<Value>>,
 ) -> (StatusCode, Json<Value>) {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     fn charge(stub: &Stub, key: &str) -> (StatusCode, Value) {
-        stub.charge(key, Value::Null, &Switches::default())
+        stub.charge(key, Value::Null, &ChargeQuery::default())
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(charge(&first, "a").0, StatusCode::CREATED);
 
         let switched = stub(false, 0);
-        let fail = Switches { fail: Some(500), ..Switches::default() };
+        let fail = ChargeQuery { fail: Some(500), ..ChargeQuery::default() };
         assert_eq!(switched.charge("a", Value::Null, &fail).0, StatusCode::INTERNAL_SERVER_ERROR);
         assert!(switched.records().charges.is_empty());
     }

@@ -11,11 +11,11 @@ use crate::model::Document;
 use crate::node::{Format, read, text_of};
 use crate::problem::{Problem, Problems};
 
-type Judge = dyn Fn(&str) -> Result<(), String> + Send + Sync;
+type TextCheck = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 
 /// Check of the fixed part of a request's address; returns the reason if no request may go there.
 #[derive(Clone)]
-pub struct JudgeAddress(Arc<Judge>);
+pub struct JudgeAddress(Arc<TextCheck>);
 
 impl JudgeAddress {
     /// Wraps a function.

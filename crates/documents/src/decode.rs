@@ -64,12 +64,12 @@ struct Reference {
 
 /// A value and its position.
 #[derive(Clone)]
-struct Place<'n> {
+struct Located<'n> {
     path: String,
     node: &'n Node,
 }
 
-impl<'n> Place<'n> {
+impl<'n> Located<'n> {
     fn at(&self) -> Option<Position> {
         self.node.at
     }
@@ -83,10 +83,10 @@ struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    fn take(&mut self, name: &str) -> Option<Place<'n>> {
+    fn take(&mut self, name: &str) -> Option<Located<'n>> {
         let place = self.fields.iter().position(|(key, _)| *key == name)?;
         let (key, node) = self.fields.remove(place);
-        Some(Place { path: below(&self.path, key), node })
+        Some(Located { path: below(&self.path, key), node })
     }
 }
 
@@ -108,20 +108,20 @@ impl<'a> Decoder<'a> {
 }
 
 impl Decoder<'_> {
-    fn error(&mut self, place: &Place<'_>, code: &'static str, message: impl Display) {
+    fn error(&mut self, place: &Located<'_>, code: &'static str, message: impl Display) {
         self.problems.error(&place.path, place.at(), code, message);
     }
 
-    fn warn(&mut self, place: &Place<'_>, code: &'static str, message: impl Display) {
+    fn warn(&mut self, place: &Located<'_>, code: &'static str, message: impl Display) {
         self.problems.warn(&place.path, place.at(), code, message);
     }
 
-    fn wrong_type(&mut self, place: &Place<'_>, wanted: &str) {
+    fn wrong_type(&mut self, place: &Located<'_>, wanted: &str) {
         let message = format!("it must be {wanted}, and is {}", place.node.type_name());
         self.error(place, "wrong_type", message);
     }
 
-    fn object<'n>(&mut self, place: &Place<'n>) -> Option<Fields<'n>> {
+    fn object<'n>(&mut self, place: &Located<'n>) -> Option<Fields<'n>> {
         let Kind::Object(fields) = &place.node.kind else {
             self.wrong_type(place, "an object");
             return None;
@@ -147,7 +147,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn need<'n>(&mut self, fields: &mut Fields<'n>, name: &str) -> Option<Place<'n>> {
+    fn need<'n>(&mut self, fields: &mut Fields<'n>, name: &str) -> Option<Located<'n>> {
         let found = fields.take(name);
         if found.is_none() {
             let path = below(&fields.path, name);
@@ -157,7 +157,7 @@ impl Decoder<'_> {
     }
 
     /// Takes a field of an entity workflow, in camelCase or in the accepted snake_case.
-    fn take_spelled<'n>(&mut self, fields: &mut Fields<'n>, name: &str) -> Option<Place<'n>> {
+    fn take_spelled<'n>(&mut self, fields: &mut Fields<'n>, name: &str) -> Option<Located<'n>> {
         let found = fields.take(name);
         let spellings = crate::fields::MODEL_SPELLINGS.iter();
         let other = spellings.filter(|(camel, _)| *camel == name).find_map(|(_, snake)| fields.take(snake));
@@ -171,14 +171,14 @@ impl Decoder<'_> {
         }
     }
 
-    fn need_spelled<'n>(&mut self, fields: &mut Fields<'n>, name: &str) -> Option<Place<'n>> {
+    fn need_spelled<'n>(&mut self, fields: &mut Fields<'n>, name: &str) -> Option<Located<'n>> {
         match self.take_spelled(fields, name) {
             Some(found) => Some(found),
             None => self.need(fields, name),
         }
     }
 
-    fn text<'n>(&mut self, place: &Place<'n>) -> Option<&'n str> {
+    fn text<'n>(&mut self, place: &Located<'n>) -> Option<&'n str> {
         match &place.node.kind {
             Kind::Text(text) => Some(text),
             _ => {
@@ -188,11 +188,11 @@ impl Decoder<'_> {
         }
     }
 
-    fn list<'n>(&mut self, place: &Place<'n>) -> Option<Vec<Place<'n>>> {
+    fn list<'n>(&mut self, place: &Located<'n>) -> Option<Vec<Located<'n>>> {
         match &place.node.kind {
             Kind::List(items) => {
                 let items = items.iter().enumerate();
-                Some(items.map(|(n, node)| Place { path: below(&place.path, n), node }).collect())
+                Some(items.map(|(n, node)| Located { path: below(&place.path, n), node }).collect())
             }
             _ => {
                 self.wrong_type(place, "a list");
@@ -201,16 +201,16 @@ impl Decoder<'_> {
         }
     }
 
-    fn texts(&mut self, place: &Place<'_>) -> Option<Vec<String>> {
+    fn texts(&mut self, place: &Located<'_>) -> Option<Vec<String>> {
         let items = self.list(place)?;
         let texts: Vec<_> = items.iter().map(|item| self.text(item).map(str::to_string)).collect();
         texts.into_iter().collect()
     }
 
-    fn flag(&mut self, place: Option<Place<'_>>) -> bool {
+    fn flag(&mut self, place: Option<Located<'_>>) -> bool {
         match place {
             None => false,
-            Some(Place { node: Node { kind: Kind::Bool(flag), .. }, .. }) => *flag,
+            Some(Located { node: Node { kind: Kind::Bool(flag), .. }, .. }) => *flag,
             Some(place) => {
                 self.wrong_type(&place, "true or false");
                 false
@@ -219,7 +219,7 @@ impl Decoder<'_> {
     }
 
     /// An integer within bounds.
-    fn number(&mut self, place: &Place<'_>, least: u64, most: u64) -> Option<u64> {
+    fn number(&mut self, place: &Located<'_>, least: u64, most: u64) -> Option<u64> {
         let number = match &place.node.kind {
             Kind::Number(number) => number.as_u64().filter(|number| (least..=most).contains(number)),
             _ => {
@@ -234,7 +234,7 @@ impl Decoder<'_> {
     }
 
     /// One of a few keywords.
-    fn choice<T: Copy>(&mut self, place: Option<Place<'_>>, choices: &[(&str, T)], default: T) -> T {
+    fn choice<T: Copy>(&mut self, place: Option<Located<'_>>, choices: &[(&str, T)], default: T) -> T {
         let Some(place) = place else { return default };
         let Some(text) = self.text(&place) else { return default };
         match choices.iter().find(|(word, _)| *word == text) {
@@ -248,7 +248,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn span(&mut self, place: Option<Place<'_>>) -> Option<Span> {
+    fn span(&mut self, place: Option<Located<'_>>) -> Option<Span> {
         let place = place?;
         let Kind::Text(text) = &place.node.kind else {
             self.wrong_type(&place, "a text such as \"30s\" or \"24h\"");
@@ -264,7 +264,7 @@ impl Decoder<'_> {
     }
 
     /// A name that the engine accepts, with room for a suffix.
-    fn name(&mut self, place: &Place<'_>, what: &'static str, room: usize) -> Option<String> {
+    fn name(&mut self, place: &Located<'_>, what: &'static str, room: usize) -> Option<String> {
         let text = self.text(place)?;
         if let Err(invalid) = Name::new(what, text) {
             self.error(place, "bad_name", invalid);
@@ -279,7 +279,7 @@ impl Decoder<'_> {
     }
 
     /// The workflow to start: `order` or `order@2`.
-    fn workflow_selector(&mut self, place: &Place<'_>) -> Option<WorkflowSelector> {
+    fn workflow_selector(&mut self, place: &Located<'_>) -> Option<WorkflowSelector> {
         match self.text(place)?.parse() {
             Ok(selector) => Some(selector),
             Err(invalid) => {
@@ -290,7 +290,7 @@ impl Decoder<'_> {
     }
 
     /// A name that becomes part of an address.
-    fn address_name(&mut self, place: &Place<'_>, what: &'static str) -> Option<String> {
+    fn address_name(&mut self, place: &Located<'_>, what: &'static str) -> Option<String> {
         let name = self.name(place, what, 0)?;
         if name.bytes().all(|byte| byte == b'.') {
             self.error(place, "bad_name", "a name of dots alone cannot stand in an address; choose another");
@@ -299,7 +299,7 @@ impl Decoder<'_> {
         Some(name)
     }
 
-    fn description(&mut self, place: Option<Place<'_>>) -> Option<String> {
+    fn description(&mut self, place: Option<Located<'_>>) -> Option<String> {
         let place = place?;
         let text = self.text(&place)?;
         let most = crate::limits::MAX_DESCRIPTION_CHARS;
@@ -314,7 +314,7 @@ impl Decoder<'_> {
         self.everywhere.iter().chain(of_loop).chain(more).copied().collect()
     }
 
-    fn expression(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<Expression> {
+    fn expression(&mut self, place: &Located<'_>, more: &[&'static str]) -> Option<Expression> {
         let text = match &place.node.kind {
             Kind::Text(text) => text.as_str(),
             Kind::Bool(true) => "true",
@@ -341,7 +341,7 @@ impl Decoder<'_> {
     }
 
     /// An expression that makes a decision. Warns if it reads no data.
-    fn condition(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<Expression> {
+    fn condition(&mut self, place: &Located<'_>, more: &[&'static str]) -> Option<Expression> {
         let expression = self.expression(place, more)?;
         if expression.is_constant() {
             let message = "it is the same for every run, so one of the ways is never taken";
@@ -350,11 +350,11 @@ impl Decoder<'_> {
         Some(expression)
     }
 
-    fn template(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<Template> {
+    fn template(&mut self, place: &Located<'_>, more: &[&'static str]) -> Option<Template> {
         self.compile(place, more, false)
     }
 
-    fn compile(&mut self, place: &Place<'_>, more: &[&'static str], secrets: bool) -> Option<Template> {
+    fn compile(&mut self, place: &Located<'_>, more: &[&'static str], secrets: bool) -> Option<Template> {
         match Template::compile(place.node.to_value(), &self.variables(more), secrets) {
             Ok(template) => {
                 let reads: Vec<Reads> = template.expressions().iter().map(|e| e.reads().clone()).collect();
@@ -372,11 +372,11 @@ impl Decoder<'_> {
         }
     }
 
-    fn maybe_template(&mut self, place: Option<Place<'_>>, more: &[&'static str]) -> Option<Template> {
+    fn maybe_template(&mut self, place: Option<Located<'_>>, more: &[&'static str]) -> Option<Template> {
         self.template(&place?, more)
     }
 
-    fn note_reads(&mut self, place: &Place<'_>, reads: &Reads) {
+    fn note_reads(&mut self, place: &Located<'_>, reads: &Reads) {
         for step in &reads.steps {
             self.references.push(Reference {
                 path: place.path.clone(),

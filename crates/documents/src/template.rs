@@ -33,27 +33,31 @@ pub struct Template {
 enum Part {
     Fixed(Value),
     Whole(Expression),
-    Text(Vec<Piece>),
+    Text(Vec<TemplatePart>),
     List(Vec<Part>),
     Object(Vec<(String, Part)>),
 }
 
 #[derive(Debug)]
-enum Piece {
+enum TemplatePart {
     Text(String),
     Given(Expression),
     Secret(String),
 }
 
 /// An error inside a template, with its position.
-pub(crate) struct Misfit {
+pub(crate) struct TemplateError {
     pub(crate) path: String,
     pub(crate) refused: Refused,
 }
 
 impl Template {
     /// Compiles every expression in `source` and reports all errors.
-    pub(crate) fn compile(source: Value, allowed: &[&str], secrets: bool) -> Result<Self, Vec<Misfit>> {
+    pub(crate) fn compile(
+        source: Value,
+        allowed: &[&str],
+        secrets: bool,
+    ) -> Result<Self, Vec<TemplateError>> {
         let mut misfits = Vec::new();
         let part = part_of(&source, allowed, secrets, "", &mut misfits);
         match misfits.is_empty() {
@@ -80,8 +84,8 @@ impl Template {
             Part::Text(pieces) => pieces
                 .iter()
                 .filter_map(|piece| match piece {
-                    Piece::Secret(name) => Some(name.as_str()),
-                    Piece::Text(_) | Piece::Given(_) => None,
+                    TemplatePart::Secret(name) => Some(name.as_str()),
+                    TemplatePart::Text(_) | TemplatePart::Given(_) => None,
                 })
                 .collect(),
             _ => Vec::new(),
@@ -110,9 +114,9 @@ impl Template {
                 let mut text = String::new();
                 for piece in pieces {
                     match piece {
-                        Piece::Text(fixed) => text.push_str(fixed),
-                        Piece::Given(expression) => text.push_str(&as_text(expression, scope)?),
-                        Piece::Secret(name) => text.push_str(&secret(name)?),
+                        TemplatePart::Text(fixed) => text.push_str(fixed),
+                        TemplatePart::Given(expression) => text.push_str(&as_text(expression, scope)?),
+                        TemplatePart::Secret(name) => text.push_str(&secret(name)?),
                     }
                 }
                 Ok(text)
@@ -141,12 +145,14 @@ impl Template {
             Part::Text(pieces) => {
                 for (n, piece) in pieces.iter().enumerate() {
                     match piece {
-                        Piece::Text(fixed) => url.push_fixed(fixed),
-                        Piece::Given(expression) => {
+                        TemplatePart::Text(fixed) => url.push_fixed(fixed),
+                        TemplatePart::Given(expression) => {
                             let is_last = n + 1 == pieces.len();
                             url.push_value(expression.source(), &as_text(expression, scope)?, is_last)?;
                         }
-                        Piece::Secret(_) => return Err(BadUrl::new("bad_url", "a URL holds no secrets")),
+                        TemplatePart::Secret(_) => {
+                            return Err(BadUrl::new("bad_url", "a URL holds no secrets"));
+                        }
                     }
                 }
             }
@@ -162,8 +168,8 @@ impl Template {
         match &*self.part {
             Part::Text(pieces) => {
                 let texts = pieces.iter().map(|piece| match piece {
-                    Piece::Text(text) => text.as_str(),
-                    Piece::Given(_) | Piece::Secret(_) => filler,
+                    TemplatePart::Text(text) => text.as_str(),
+                    TemplatePart::Given(_) | TemplatePart::Secret(_) => filler,
                 });
                 texts.collect()
             }
@@ -190,7 +196,7 @@ fn collect<'a>(part: &'a Part, found: &mut Vec<&'a Expression>) {
         Part::Whole(expression) => found.push(expression),
         Part::Text(pieces) => {
             for piece in pieces {
-                if let Piece::Given(expression) = piece {
+                if let TemplatePart::Given(expression) = piece {
                     found.push(expression);
                 }
             }
@@ -200,10 +206,16 @@ fn collect<'a>(part: &'a Part, found: &mut Vec<&'a Expression>) {
     }
 }
 
-fn part_of(source: &Value, allowed: &[&str], secrets: bool, path: &str, misfits: &mut Vec<Misfit>) -> Part {
+fn part_of(
+    source: &Value,
+    allowed: &[&str],
+    secrets: bool,
+    path: &str,
+    misfits: &mut Vec<TemplateError>,
+) -> Part {
     match source {
         Value::String(text) => text_part(text, allowed, secrets).unwrap_or_else(|refused| {
-            misfits.push(Misfit { path: path.to_string(), refused });
+            misfits.push(TemplateError { path: path.to_string(), refused });
             Part::Fixed(Value::Null)
         }),
         Value::Array(items) => {
@@ -220,7 +232,7 @@ fn part_of(source: &Value, allowed: &[&str], secrets: bool, path: &str, misfits:
                     let message =
                         "a key cannot hold an expression; make the object by one: \"{{ {input.key: 1} }}\"";
                     let refused = Refused { code: "template_in_key", message: message.into() };
-                    misfits.push(Misfit { path: inside.clone(), refused });
+                    misfits.push(TemplateError { path: inside.clone(), refused });
                 }
                 parts.push((key.clone(), part_of(value, allowed, secrets, &inside, misfits)));
             }
@@ -259,7 +271,7 @@ fn text_part(text: &str, allowed: &[&str], secrets: bool) -> Result<Part, Refuse
         if pieces.is_empty() && rest.is_empty() {
             return Ok(Part::Whole(expression));
         }
-        pieces.push(Piece::Given(expression));
+        pieces.push(TemplatePart::Given(expression));
         if pieces.len() > MAX_TEMPLATE_PIECES {
             let message = format!("the text has more than {MAX_TEMPLATE_PIECES} expressions");
             return Err(Refused { code: "template_too_large", message });
@@ -268,7 +280,7 @@ fn text_part(text: &str, allowed: &[&str], secrets: bool) -> Result<Part, Refuse
     push_text(rest, secrets, &mut pieces)?;
     match pieces.as_slice() {
         [] => Ok(Part::Fixed(Value::String(String::new()))),
-        [Piece::Text(_)] => Ok(Part::Fixed(Value::String(text.to_string()))),
+        [TemplatePart::Text(_)] => Ok(Part::Fixed(Value::String(text.to_string()))),
         _ => Ok(Part::Text(pieces)),
     }
 }
@@ -293,7 +305,7 @@ fn end_of_expression(text: &str) -> Option<usize> {
 }
 
 /// Fixed text, with references to secrets in it.
-fn push_text(text: &str, secrets: bool, pieces: &mut Vec<Piece>) -> Result<(), Refused> {
+fn push_text(text: &str, secrets: bool, pieces: &mut Vec<TemplatePart>) -> Result<(), Refused> {
     let mut rest = text;
     while let Some(start) = rest.find(SECRET) {
         if !secrets {
@@ -310,13 +322,13 @@ fn push_text(text: &str, secrets: bool, pieces: &mut Vec<Piece>) -> Result<(), R
             return Err(Refused { code: "bad_secret", message: message.into() });
         }
         if !before.is_empty() {
-            pieces.push(Piece::Text(before.to_string()));
+            pieces.push(TemplatePart::Text(before.to_string()));
         }
-        pieces.push(Piece::Secret(name.to_string()));
+        pieces.push(TemplatePart::Secret(name.to_string()));
         rest = after;
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Text(rest.to_string()));
+        pieces.push(TemplatePart::Text(rest.to_string()));
     }
     Ok(())
 }
@@ -329,9 +341,11 @@ fn render(part: &Part, scope: &Scope, left: &mut usize) -> Result<Value, Failed>
             let mut text = String::new();
             for piece in pieces {
                 match piece {
-                    Piece::Text(fixed) => text.push_str(fixed),
-                    Piece::Given(expression) => text.push_str(&as_text(expression, scope)?),
-                    Piece::Secret(_) => return Err(Failed("a secret can only be sent in a header".into())),
+                    TemplatePart::Text(fixed) => text.push_str(fixed),
+                    TemplatePart::Given(expression) => text.push_str(&as_text(expression, scope)?),
+                    TemplatePart::Secret(_) => {
+                        return Err(Failed("a secret can only be sent in a header".into()));
+                    }
                 }
                 if text.len() > *left {
                     return Err(too_large());

@@ -14,9 +14,9 @@ use crate::expression::within_fuel;
 use crate::limits::{CORES_PER_EVALUATION, INLINE_FUEL, MAX_TOGETHER_FUEL};
 
 /// The turns of this process.
-static TURNS: LazyLock<Turns> = LazyLock::new(|| {
+static TURNS: LazyLock<EvaluationSlots> = LazyLock::new(|| {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Turns::new((cores / CORES_PER_EVALUATION).max(1))
+    EvaluationSlots::new((cores / CORES_PER_EVALUATION).max(1))
 });
 
 /// Evaluates expressions of a workspace: in place if they are cheap, otherwise in the workspace's turn.
@@ -44,29 +44,33 @@ pub(crate) async fn evaluate_guarded<T, G>(
 
 /// Hands out a number of turns, round-robin among the waiting workspaces.
 #[derive(Clone)]
-struct Turns(Arc<Mutex<Waiting>>);
+struct EvaluationSlots(Arc<Mutex<Waiting>>);
 
 struct Waiting {
     free: usize,
     /// Workspaces in the order of their next turn.
     order: VecDeque<WorkspaceId>,
-    queues: BTreeMap<WorkspaceId, VecDeque<oneshot::Sender<Turn>>>,
+    queues: BTreeMap<WorkspaceId, VecDeque<oneshot::Sender<EvaluationSlot>>>,
 }
 
 /// The right to evaluate; dropping it returns the turn.
-struct Turn(Option<Turns>);
+struct EvaluationSlot(Option<EvaluationSlots>);
 
-impl Turns {
+impl EvaluationSlots {
     fn new(free: usize) -> Self {
-        Turns(Arc::new(Mutex::new(Waiting { free, order: VecDeque::new(), queues: BTreeMap::new() })))
+        EvaluationSlots(Arc::new(Mutex::new(Waiting {
+            free,
+            order: VecDeque::new(),
+            queues: BTreeMap::new(),
+        })))
     }
 
-    async fn take(&self, workspace: &WorkspaceId) -> Turn {
+    async fn take(&self, workspace: &WorkspaceId) -> EvaluationSlot {
         let told = {
             let mut waiting = self.0.lock().expect("no holder panics");
             if waiting.free > 0 {
                 waiting.free -= 1;
-                return Turn(Some(self.clone()));
+                return EvaluationSlot(Some(self.clone()));
             }
             let (tell, told) = oneshot::channel();
             let queue = waiting.queues.entry(workspace.clone()).or_default();
@@ -80,11 +84,11 @@ impl Turns {
             told
         };
         // The sender is dropped only with the turns themselves, which are static.
-        told.await.unwrap_or(Turn(None))
+        told.await.unwrap_or(EvaluationSlot(None))
     }
 
     fn give_back(&self) {
-        let mut turn = Turn(Some(self.clone()));
+        let mut turn = EvaluationSlot(Some(self.clone()));
         loop {
             let next = {
                 let mut waiting = self.0.lock().expect("no holder panics");
@@ -107,7 +111,7 @@ impl Turns {
 }
 
 impl Waiting {
-    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
+    fn next(&mut self) -> Option<oneshot::Sender<EvaluationSlot>> {
         while let Some(workspace) = self.order.pop_front() {
             let Some(queue) = self.queues.get_mut(&workspace) else { continue };
             let next = queue.pop_front();
@@ -123,7 +127,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Turn {
+impl Drop for EvaluationSlot {
     fn drop(&mut self) {
         if let Some(turns) = self.0.take() {
             turns.give_back();
@@ -144,7 +148,7 @@ mod tests {
 
     #[tokio::test]
     async fn workspaces_take_turns_whoever_asks_more() {
-        let turns = Turns::new(1);
+        let turns = EvaluationSlots::new(1);
         let held = turns.take(&workspace("a")).await;
         let served: Arc<Mutex<Vec<String>>> = Arc::default();
         let mut waiters = Vec::new();
@@ -167,7 +171,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_is_lost_to_nobody_who_stopped_waiting() {
-        let turns = Turns::new(1);
+        let turns = EvaluationSlots::new(1);
         let held = turns.take(&workspace("a")).await;
         let mut context = Context::from_waker(Waker::noop());
         {

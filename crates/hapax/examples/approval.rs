@@ -1,24 +1,23 @@
 //! A refund that waits for a person, and goes on without one after three days.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use hapax::clock::ManualClock;
-use hapax::{Ctx, Failure, Hapax, Result, RunStatus, days};
+use hapax::{Ctx, Hapax, Result, RunStatus, days};
+
+async fn say(text: String) -> Result<String> {
+    Ok(text)
+}
 
 async fn refund(ctx: Ctx, cents: u64) -> Result<String> {
     if cents < 1_000 {
-        return ctx
-            .step("refund", |_| async { Ok::<_, Failure>("refunded, too small to ask".to_string()) })
-            .await;
+        return ctx.step("refund", |_| say("refunded, too small to ask".into())).await;
     }
     let asked = ctx.create_promise::<bool>("approved").open()?;
     let id = asked.id().to_string();
-    ctx.step("ask-manager", |_| async { Ok::<_, Failure>(format!("please decide on {id}")) }).await?;
-    let branches: Vec<Pin<Box<dyn Future<Output = Result<bool>> + Send + '_>>> =
-        vec![Box::pin(asked.into_future()), Box::pin(async { ctx.sleep(days(3)).await.map(|()| false) })];
-    let (first, approved) = ctx.select(branches).await?;
+    ctx.step("ask-manager", |_| say(format!("please decide on {id}"))).await?;
+    let too_late = async { ctx.sleep(days(3)).await.map(|()| false) };
+    let (first, approved) = ctx.select((asked, too_late)).await?;
     Ok(match (first, approved?) {
         (0, true) => "refunded, approved".to_string(),
         (0, false) => "refused by the manager".to_string(),

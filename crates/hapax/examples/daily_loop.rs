@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use hapax::clock::{Clock, ManualClock};
-use hapax::{Ctx, Failure, Hapax, Result, days};
+use hapax::{Ctx, Hapax, Result, days};
+
+async fn send_report() -> Result<()> {
+    Ok(())
+}
 
 async fn daily_report(ctx: Ctx, day: u32) -> Result<u32> {
-    ctx.step("report", |_| async move { Ok::<_, Failure>(()) }).await?;
+    ctx.step("report", |_| send_report()).await?;
     if day == 7 {
         return Ok(day);
     }

@@ -1,14 +1,17 @@
 //! Many parts side by side: parallel steps, and child runs with a history of their own.
 
-use hapax::{Ctx, Failure, Hapax, Result};
+use hapax::{Ctx, Hapax, Result};
+
+async fn count_page(page: String) -> Result<usize> {
+    Ok(page.split(' ').count())
+}
 
 /// Counts the words of one document, its pages side by side.
 async fn count_document(ctx: Ctx, pages: Vec<String>) -> Result<usize> {
     let ctx = &ctx;
     let counts = ctx
         .join_all(pages.iter().enumerate().map(|(number, page)| async move {
-            ctx.step(&format!("page-{number}"), |_| async move { Ok::<_, Failure>(page.split(' ').count()) })
-                .await
+            ctx.step(&format!("page-{number}"), |_| count_page(page.clone())).await
         }))
         .await;
     counts.into_iter().sum()

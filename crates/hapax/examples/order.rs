@@ -13,16 +13,20 @@ struct Order {
 
 static CHARGES: AtomicU32 = AtomicU32::new(0);
 
+/// A real provider gets `key`, and so makes one charge however often it is called.
+async fn charge(cents: u64, key: String) -> Result<String> {
+    CHARGES.fetch_add(1, Ordering::SeqCst);
+    Ok(format!("charge of {cents} cents, keyed: {}", key.ends_with(":charge")))
+}
+
+async fn ship() -> Result<()> {
+    Ok(())
+}
+
 async fn process_order(ctx: Ctx, order: Order) -> Result<String> {
-    let charge = ctx
-        .step("charge", |attempt| {
-            // A real provider gets attempt.idempotency_key(), and so makes one charge however often it is called.
-            let reference = attempt.idempotency_key().ends_with(":charge");
-            CHARGES.fetch_add(1, Ordering::SeqCst);
-            async move { Ok::<_, hapax::Failure>(format!("charge of {} cents, keyed: {reference}", order.cents)) }
-        })
-        .await?;
-    ctx.step("ship", |_| async { Ok::<_, hapax::Failure>(()) }).await?;
+    let charge =
+        ctx.step("charge", |attempt| charge(order.cents, attempt.idempotency_key().to_string())).await?;
+    ctx.step("ship", |_| ship()).await?;
     Ok(format!("{}: {charge}", order.id))
 }
 

@@ -4,6 +4,14 @@ use std::sync::{Arc, Mutex};
 
 use hapax::{Ctx, Failure, Hapax, Result};
 
+async fn confirmed(what: &str) -> Result<String> {
+    Ok(what.to_owned())
+}
+
+async fn done() -> Result<()> {
+    Ok(())
+}
+
 type Diary = Arc<Mutex<Vec<String>>>;
 
 fn note(diary: &Diary, what: impl Into<String>) {
@@ -15,11 +23,11 @@ async fn book_trip(ctx: Ctx, diary: Diary) -> Result<()> {
         let (booked, cancelled) = (diary.clone(), diary.clone());
         ctx.step(&format!("book-{what}"), move |_| {
             note(&booked, format!("book {what}"));
-            async move { Ok::<_, Failure>(what.to_string()) }
+            confirmed(what)
         })
         .compensate(move |_, what: String| {
             note(&cancelled, format!("cancel {what}"));
-            async { Ok::<_, Failure>(()) }
+            done()
         })
         .await?;
     }

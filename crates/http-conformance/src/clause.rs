@@ -10,7 +10,7 @@ use crate::config::Profile;
 /// One rule with the code that checks it.
 pub(crate) struct Clause {
     pub(crate) info: ClauseInfo,
-    pub(crate) look: for<'a> fn(&'a Bench) -> Look<'a>,
+    pub(crate) look: for<'a> fn(&'a Bench) -> CheckFuture<'a>,
 }
 
 /// Description of a clause.
@@ -29,7 +29,7 @@ pub struct ClauseInfo {
 }
 
 /// A check of a clause, in progress.
-pub(crate) type Look<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + Send + 'a>>;
+pub(crate) type CheckFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + Send + 'a>>;
 
 /// Reason why a check ended early.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use crate::limits::LEAVE_AFTER;
 
 /// Point where the sender stops.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum CutPoint {
     /// One byte before the end of the body, so the request is barely incomplete.
     MidRequest,
     /// After the last byte, before any answer.
@@ -24,7 +24,7 @@ pub(crate) enum Cut {
 }
 
 /// Sends a call up to that point and closes the connection without reading.
-pub(crate) async fn send_and_leave(bench: &Bench, call: &Call, cut: Cut) -> Result<(), Stop> {
+pub(crate) async fn send_and_leave(bench: &Bench, call: &Call, cut: CutPoint) -> Result<(), Stop> {
     let failed = |saw: String| Stop::Failed { expected: "a connection".to_owned(), saw };
     match timeout(bench.max_wait(), write(bench, call, cut)).await {
         Ok(written) => written.map_err(|error| failed(error.to_string())),
@@ -32,7 +32,7 @@ pub(crate) async fn send_and_leave(bench: &Bench, call: &Call, cut: Cut) -> Resu
     }
 }
 
-async fn write(bench: &Bench, call: &Call, cut: Cut) -> io::Result<()> {
+async fn write(bench: &Bench, call: &Call, cut: CutPoint) -> io::Result<()> {
     let url = Url::parse(&call.url).map_err(io::Error::other)?;
     let no_host = || io::Error::other("the base URL has no host");
     let host = url.host_str().ok_or_else(no_host)?.to_owned();
@@ -49,17 +49,17 @@ async fn write(bench: &Bench, call: &Call, cut: Cut) -> io::Result<()> {
     }
 }
 
-async fn leave(mut stream: impl AsyncWrite + Unpin, bytes: &[u8], cut: Cut) -> io::Result<()> {
+async fn leave(mut stream: impl AsyncWrite + Unpin, bytes: &[u8], cut: CutPoint) -> io::Result<()> {
     stream.write_all(bytes).await?;
     stream.flush().await?;
-    if cut == Cut::BeforeAnswer {
+    if cut == CutPoint::BeforeAnswer {
         // Disconnecting at once would prove nothing: a service that sees request and end together may not even begin.
         sleep(LEAVE_AFTER).await;
     }
     stream.shutdown().await
 }
 
-fn written(call: &Call, url: &Url, cut: Cut) -> Vec<u8> {
+fn written(call: &Call, url: &Url, cut: CutPoint) -> Vec<u8> {
     let body = call.body.as_deref().unwrap_or_default();
     let target = &url[url::Position::BeforePath..url::Position::AfterQuery];
     let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
@@ -72,8 +72,8 @@ fn written(call: &Call, url: &Url, cut: Cut) -> Vec<u8> {
     }
     bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
     bytes.extend_from_slice(match cut {
-        Cut::MidRequest => &body[..body.len().saturating_sub(1)],
-        Cut::BeforeAnswer => body,
+        CutPoint::MidRequest => &body[..body.len().saturating_sub(1)],
+        CutPoint::BeforeAnswer => body,
     });
     bytes
 }

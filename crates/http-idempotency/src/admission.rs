@@ -75,7 +75,7 @@ pub(crate) async fn admit(
     let place = (keyed.scope.clone(), keyed.key.clone());
     let deadline = Instant::now() + keyed.wait_for;
     let may_be_fresh = may_be_fresh && !is_late;
-    let mut beginning = Beginning { shared: shared.clone(), request, asking: None };
+    let mut beginning = BeginInProgress { shared: shared.clone(), request, asking: None };
     let mut seat = None;
     let mut pause = FIRST_POLL;
     loop {
@@ -268,13 +268,13 @@ fn conflict(shared: &Shared, request: &BeginRequest, record: RequestRecord) -> P
 
 /// A begin in progress. If the caller disconnects, it runs to its end and the hold is released. Otherwise the caller's
 /// retry would wait until the hold expires.
-struct Beginning {
+struct BeginInProgress {
     shared: Arc<Shared>,
     request: Arc<BeginRequest>,
     asking: Option<BoxFuture<'static, StoreResult<BeginOutcome>>>,
 }
 
-impl Beginning {
+impl BeginInProgress {
     async fn ask(&mut self) -> StoreResult<BeginOutcome> {
         let (shared, request) = (self.shared.clone(), self.request.clone());
         let asking = self.asking.insert(Box::pin(async move { hold::begin(&shared, &request).await }));
@@ -295,7 +295,7 @@ impl Beginning {
     }
 }
 
-impl Drop for Beginning {
+impl Drop for BeginInProgress {
     fn drop(&mut self) {
         if let Some(asking) = self.asking.take() {
             self.give_back(asking);

@@ -8,11 +8,11 @@ use tokio::sync::watch;
 
 use crate::limits::{MAX_WAITERS, MAX_WAITING_BYTES};
 
-pub(crate) type Place = (RequestScope, IdempotencyKey);
+pub(crate) type RequestKey = (RequestScope, IdempotencyKey);
 
 #[derive(Debug)]
-pub(crate) struct Flights {
-    here: Mutex<HashMap<Place, Landing>>,
+pub(crate) struct InFlightRequests {
+    here: Mutex<HashMap<RequestKey, Landing>>,
     count: watch::Sender<usize>,
     waiting: Mutex<Waiting>,
 }
@@ -30,9 +30,9 @@ struct Landing {
 
 /// A request in flight in this process. Dropping it wakes the waiters.
 #[derive(Debug)]
-pub(crate) struct Flight {
-    flights: Arc<Flights>,
-    place: Place,
+pub(crate) struct InFlightRequest {
+    flights: Arc<InFlightRequests>,
+    place: RequestKey,
     // Dropped last, after the place can no longer be found.
     end: watch::Sender<()>,
 }
@@ -47,29 +47,33 @@ struct Waiting {
 /// One request that waits for another, with its body.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    flights: Arc<Flights>,
+    flights: Arc<InFlightRequests>,
     bytes: usize,
 }
 
-impl Flights {
+impl InFlightRequests {
     pub(crate) fn new() -> Arc<Self> {
         let count = watch::Sender::new(0);
-        Arc::new(Flights { here: Mutex::default(), count, waiting: Mutex::default() })
+        Arc::new(InFlightRequests { here: Mutex::default(), count, waiting: Mutex::default() })
     }
 
-    fn here(&self) -> MutexGuard<'_, HashMap<Place, Landing>> {
+    fn here(&self) -> MutexGuard<'_, HashMap<RequestKey, Landing>> {
         self.here.lock().expect("no holder panics")
     }
 
-    pub(crate) fn take_off(self: &Arc<Self>, place: Place) -> Flight {
+    pub(crate) fn take_off(self: &Arc<Self>, place: RequestKey) -> InFlightRequest {
         let (end, landed) = watch::channel(());
         self.count.send_modify(|count| *count += 1);
         self.here().insert(place.clone(), Landing { landed, fresh: None });
-        Flight { flights: self.clone(), place, end }
+        InFlightRequest { flights: self.clone(), place, end }
     }
 
     /// Takes off with a request that the store does not know, unless this process has one in flight under `place`.
-    pub(crate) fn take_off_fresh(self: &Arc<Self>, place: &Place, request: FreshRequest) -> Option<Flight> {
+    pub(crate) fn take_off_fresh(
+        self: &Arc<Self>,
+        place: &RequestKey,
+        request: FreshRequest,
+    ) -> Option<InFlightRequest> {
         let mut here = self.here();
         if here.contains_key(place) {
             return None;
@@ -78,16 +82,16 @@ impl Flights {
         here.insert(place.clone(), Landing { landed, fresh: Some(request) });
         drop(here);
         self.count.send_modify(|count| *count += 1);
-        Some(Flight { flights: self.clone(), place: place.clone(), end })
+        Some(InFlightRequest { flights: self.clone(), place: place.clone(), end })
     }
 
     /// The request in flight here under `place`, if the store does not know it yet.
-    pub(crate) fn find_fresh(&self, place: &Place) -> Option<FreshRequest> {
+    pub(crate) fn find_fresh(&self, place: &RequestKey) -> Option<FreshRequest> {
         self.here().get(place).and_then(|landing| landing.fresh.clone())
     }
 
     /// Completes when this process has finished the request under `place`; `None` if it works on none.
-    pub(crate) fn find(&self, place: &Place) -> Option<watch::Receiver<()>> {
+    pub(crate) fn find(&self, place: &RequestKey) -> Option<watch::Receiver<()>> {
         self.here().get(place).map(|landing| landing.landed.clone())
     }
 
@@ -116,7 +120,7 @@ impl Flights {
     }
 }
 
-impl Drop for Flight {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         let mut here = self.flights.here();
         // An identical request may have begun after this one lost its hold.
@@ -141,13 +145,13 @@ mod tests {
     use super::*;
     use crate::caller::OneCaller;
 
-    fn place() -> Place {
+    fn place() -> RequestKey {
         (OneCaller::everybody().0, IdempotencyKey::new("k").unwrap())
     }
 
     #[tokio::test]
     async fn the_end_of_a_flight_wakes_those_who_wait_and_leaves_a_later_one_alone() {
-        let flights = Flights::new();
+        let flights = InFlightRequests::new();
         let first = flights.take_off(place());
         let mut landed = flights.find(&place()).unwrap();
         let second = flights.take_off(place());
@@ -162,7 +166,7 @@ mod tests {
 
     #[test]
     fn only_so_many_may_wait_at_once() {
-        let flights = Flights::new();
+        let flights = InFlightRequests::new();
         let mut seats: Vec<_> = (0..MAX_WAITERS).map(|_| flights.find_seat(0).unwrap()).collect();
         assert!(flights.find_seat(0).is_none());
         seats.pop();
@@ -171,7 +175,7 @@ mod tests {
 
     #[test]
     fn waiting_requests_hold_a_limited_number_of_bytes() {
-        let flights = Flights::new();
+        let flights = InFlightRequests::new();
         let most = flights.find_seat(MAX_WAITING_BYTES - 1).unwrap();
         assert!(flights.find_seat(2).is_none());
         assert!(flights.find_seat(1).is_some());

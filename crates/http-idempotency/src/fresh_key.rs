@@ -18,7 +18,7 @@ use tracing::Instrument;
 
 use crate::BoxError;
 use crate::answer::{self, AnswerBody, Outcome};
-use crate::flights::Flight;
+use crate::flights::InFlightRequest;
 use crate::observe::Event;
 use crate::operation::OperationId;
 use crate::policy::{Keep, Policy};
@@ -84,7 +84,7 @@ impl FreshKey {
 pub(crate) struct Fresh {
     pub(crate) begin: Arc<BeginRequest>,
     pub(crate) keep: Option<Keep>,
-    pub(crate) flight: Flight,
+    pub(crate) flight: InFlightRequest,
 }
 
 /// Calls the service without a hold, in a task of its own, so that a caller that disconnects stops nothing. `None` if

@@ -11,7 +11,7 @@ use hapax_engine::store::{KeyRef, StoreError, StoreResult};
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 
-use crate::flights::Place;
+use crate::flights::RequestKey;
 use crate::limits::{BEGIN_TRIES, FINISH_TRIES, FIRST_PAUSE, LONGEST_PAUSE, UNSAVED_FOR};
 use crate::policy::Keep;
 use crate::shared::{Shared, within_store_wait};
@@ -54,7 +54,7 @@ impl Hold {
         Hold { shared, begin, is_taken_over, keep }
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> RequestKey {
         (self.begin.scope.clone(), self.begin.key.clone())
     }
 

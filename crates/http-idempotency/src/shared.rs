@@ -11,14 +11,14 @@ use http::{Extensions, Response};
 use tokio::sync::Semaphore;
 
 use crate::caller::{FromExtensions, IdentifyCaller};
-use crate::flights::Flights;
+use crate::flights::InFlightRequests;
 use crate::limits::{MAX_UNSAVED, STORE_WAIT};
 use crate::observe::{Counters, Event, Observe};
 use crate::policy::{KeyNeed, Policy};
 use crate::problem::{PlainProblems, Problem, Problems};
 use crate::uses::UseCounts;
 
-pub(crate) type NeedOf = dyn Fn(&Parts) -> Option<KeyNeed> + Send + Sync;
+pub(crate) type KeyNeedRule = dyn Fn(&Parts) -> Option<KeyNeed> + Send + Sync;
 
 #[derive(Clone)]
 pub(crate) struct Shared {
@@ -27,13 +27,13 @@ pub(crate) struct Shared {
     pub(crate) identify: Arc<dyn IdentifyCaller>,
     pub(crate) problems: Arc<dyn Problems>,
     pub(crate) observe: Option<Arc<dyn Observe>>,
-    pub(crate) need_of: Option<Arc<NeedOf>>,
+    pub(crate) need_of: Option<Arc<KeyNeedRule>>,
     /// True if answers contain secrets that must not be stored.
     pub(crate) is_confidential: bool,
     /// True if services store their answer in the write of their effect ([`crate::FreshKey`]).
     pub(crate) is_in_one_write: bool,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) flights: Arc<Flights>,
+    pub(crate) flights: Arc<InFlightRequests>,
     pub(crate) uses: Arc<UseCounts>,
     /// Number of further ends that may be recorded after their answers were sent.
     pub(crate) unsaved: Arc<Semaphore>,
@@ -50,7 +50,7 @@ impl Shared {
             is_confidential: false,
             is_in_one_write: false,
             counters: Arc::default(),
-            flights: Flights::new(),
+            flights: InFlightRequests::new(),
             uses: UseCounts::new(store.clone()),
             unsaved: Arc::new(Semaphore::new(MAX_UNSAVED)),
             store,

@@ -10,13 +10,13 @@ use ipnet::IpNet;
 /// `api.example.com:8443`, `10.1.2.3`, `10.1.2.3:8080`, `[fd00::1]:8080` or `10.0.0.0/8`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    pub(crate) area: Area,
+    pub(crate) area: HostPattern,
     /// Any port, if none is given.
     pub(crate) port: Option<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Area {
+pub(crate) enum HostPattern {
     /// Lower case, without a trailing dot.
     Name(String),
     /// Every name that ends in a dot and this text.
@@ -39,16 +39,18 @@ impl Place {
     /// Returns whether it covers a host of this name (already normalised) at this port.
     pub(crate) fn has_name(&self, name: &str, port: u16) -> bool {
         let named = match &self.area {
-            Area::Name(own) => own == name,
-            Area::Below(parent) => name.strip_suffix(parent.as_str()).is_some_and(|rest| rest.ends_with('.')),
-            Area::Block(_) => false,
+            HostPattern::Name(own) => own == name,
+            HostPattern::Below(parent) => {
+                name.strip_suffix(parent.as_str()).is_some_and(|rest| rest.ends_with('.'))
+            }
+            HostPattern::Block(_) => false,
         };
         named && self.has_port(port)
     }
 
     /// Returns whether it covers this address at this port.
     pub(crate) fn has_address(&self, address: IpAddr, port: u16) -> bool {
-        matches!(&self.area, Area::Block(block) if block.contains(&address)) && self.has_port(port)
+        matches!(&self.area, HostPattern::Block(block) if block.contains(&address)) && self.has_port(port)
     }
 
     fn has_port(&self, port: u16) -> bool {
@@ -67,10 +69,10 @@ impl FromStr for Place {
     fn from_str(text: &str) -> Result<Self, BadPlace> {
         let bad = |why| BadPlace { text: text.to_owned(), why };
         if let Ok(block) = text.parse::<IpNet>() {
-            return Ok(Place { area: Area::Block(block.trunc()), port: None });
+            return Ok(Place { area: HostPattern::Block(block.trunc()), port: None });
         }
         if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(Place { area: Area::Block(address.into()), port: None });
+            return Ok(Place { area: HostPattern::Block(address.into()), port: None });
         }
         if text.contains('/') {
             return Err(bad("a scheme, a path or a block that is not one"));
@@ -89,19 +91,21 @@ impl FromStr for Place {
         if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             let address =
                 inner.parse::<std::net::Ipv6Addr>().map_err(|_| bad("not an IPv6 address in brackets"))?;
-            return Ok(Place { area: Area::Block(IpAddr::from(address).into()), port });
+            return Ok(Place { area: HostPattern::Block(IpAddr::from(address).into()), port });
         }
         let (below, host) = match host.strip_prefix("*.") {
             Some(parent) => (true, parent),
             None => (false, host),
         };
         match url::Host::parse(host) {
-            Ok(url::Host::Domain(name)) if below => Ok(Place { area: Area::Below(normalise(&name)), port }),
+            Ok(url::Host::Domain(name)) if below => {
+                Ok(Place { area: HostPattern::Below(normalise(&name)), port })
+            }
             Ok(url::Host::Domain(name)) if !name.contains('*') => {
-                Ok(Place { area: Area::Name(normalise(&name)), port })
+                Ok(Place { area: HostPattern::Name(normalise(&name)), port })
             }
             Ok(url::Host::Ipv4(address)) if !below => {
-                Ok(Place { area: Area::Block(IpAddr::from(address).into()), port })
+                Ok(Place { area: HostPattern::Block(IpAddr::from(address).into()), port })
             }
             _ => Err(bad("not a host name")),
         }
@@ -111,9 +115,9 @@ impl FromStr for Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.area {
-            Area::Name(name) => f.write_str(name)?,
-            Area::Below(parent) => write!(f, "*.{parent}")?,
-            Area::Block(block) => {
+            HostPattern::Name(name) => f.write_str(name)?,
+            HostPattern::Below(parent) => write!(f, "*.{parent}")?,
+            HostPattern::Block(block) => {
                 match (block.prefix_len() == block.max_prefix_len(), block.addr(), self.port) {
                     (true, IpAddr::V6(address), Some(_)) => write!(f, "[{address}]")?,
                     (true, address, _) => write!(f, "{address}")?,

@@ -36,13 +36,13 @@ pub struct Authenticator {
 #[derive(Default)]
 struct Known {
     /// By the ids in the keys.
-    credentials: HashMap<KeyId, Remembered>,
+    credentials: HashMap<KeyId, CachedCredential>,
     /// Number of invalidations. A lookup that began before an invalidation may be older than the
     /// change.
     changes: u64,
 }
 
-struct Remembered {
+struct CachedCredential {
     found: Found,
     since: Instant,
 }
@@ -221,7 +221,7 @@ impl Authenticator {
                 remembered.clear();
             }
         }
-        remembered.insert(id.clone(), Remembered { found: found.clone(), since });
+        remembered.insert(id.clone(), CachedCredential { found: found.clone(), since });
         Ok(Some(found))
     }
 

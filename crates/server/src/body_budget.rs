@@ -15,11 +15,11 @@ use crate::limits::{BODY_FRAME_OVERHEAD, MAX_BODY_BYTES_IN_MEMORY};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the {} has no room for more body bytes", self.share())]
 pub struct BodyBudgetFull {
-    share: Share,
+    share: BudgetOwner,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Share {
+enum BudgetOwner {
     Server,
     Address,
     Workspace,
@@ -29,9 +29,9 @@ impl BodyBudgetFull {
     /// A stable word: `server`, `address` or `workspace`.
     pub fn share(self) -> &'static str {
         match self.share {
-            Share::Server => "server",
-            Share::Address => "address",
-            Share::Workspace => "workspace",
+            BudgetOwner::Server => "server",
+            BudgetOwner::Address => "address",
+            BudgetOwner::Workspace => "workspace",
         }
     }
 }
@@ -114,14 +114,14 @@ impl BodyCharge {
         let full = |share| Err(BodyBudgetFull { share });
         // An address over its share gets that error even if the server's budget is exhausted too.
         if !fits(used.by_address.get(address).copied().unwrap_or(0), budget.most / 4) {
-            return full(Share::Address);
+            return full(BudgetOwner::Address);
         }
         if !fits(used.all, budget.most) {
-            return full(Share::Server);
+            return full(BudgetOwner::Server);
         }
         if let Some(workspace) = &state.workspace {
             if !fits(used.by_workspace.get(workspace).copied().unwrap_or(0), budget.most / 2) {
-                return full(Share::Workspace);
+                return full(BudgetOwner::Workspace);
             }
             *used.by_workspace.entry(workspace.clone()).or_default() += bytes;
         }

@@ -26,7 +26,7 @@ use crate::limits;
 use crate::listen::ListenOptions;
 use crate::paced_streams::{AnswerBody, StreamExecutor};
 use crate::proxies::Proxies;
-use crate::request_body::{RequestBody, Unread};
+use crate::request_body::{RequestBody, UnreadBody};
 use crate::trace::TraceId;
 use crate::validate_uri::validate_uri;
 
@@ -179,8 +179,8 @@ async fn answer<S: Answers>(service: S, request: Request<Incoming>, peer: Peer, 
     let charge = intake.body_budget.charge(peer.address.ip());
     head.extensions.insert(charge.clone());
     let unread = match head.version < Version::HTTP_2 && !head.headers.contains_key(header::EXPECT) {
-        true => Unread::Discarded(intake.pulse),
-        false => Unread::Dropped,
+        true => UnreadBody::Discarded(intake.pulse),
+        false => UnreadBody::Dropped,
     };
     let body = Body::new(RequestBody::new(body, intake.body_timeout, charge.clone(), unread));
     let answered = service.oneshot(Request::from_parts(head, body)).await;

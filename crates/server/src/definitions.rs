@@ -28,6 +28,8 @@ use crate::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use crate::uploaded::{Uploaded, with_secrets};
 use crate::worker_names::is_offered_by_workers;
 
+pub(crate) use change::{check_reason, with_reason};
+
 /// Stored part of a definition, without its name and its times.
 #[derive(Clone, Serialize, Deserialize)]
 struct DefinitionBody {

@@ -53,7 +53,7 @@ use tokio::time::{Instant, sleep};
 
 use callers::Callers;
 use fleet::Fleet;
-use office::Office;
+use office::SimulatedNodes;
 use watch::{at_once, check_store, every_run};
 use world::World;
 
@@ -62,7 +62,7 @@ const SEEDS: u64 = 25;
 /// Coverage that many seeds together must reach, so that a simulation without activity does not
 /// pass.
 #[derive(Debug, Default, Clone, Copy)]
-struct Shown {
+struct Coverage {
     runs: usize,
     operations: usize,
     documents: u64,
@@ -78,7 +78,7 @@ fn setting(name: &str) -> Option<u64> {
 fn documents_are_in_force_on_every_node_once_they_are_acknowledged() {
     let first = setting("HAPAX_SIM_FIRST_SEED").unwrap_or(0);
     let seeds = setting("HAPAX_SIM_SEEDS").unwrap_or(SEEDS);
-    let mut all = Shown::default();
+    let mut all = Coverage::default();
     for seed in first..first + seeds {
         match simulate(seed) {
             Ok(shown) => {
@@ -99,7 +99,7 @@ fn documents_are_in_force_on_every_node_once_they_are_acknowledged() {
     assert!(!is_little || seeds < SEEDS, "something never happened: {all:?}");
 }
 
-fn simulate(seed: u64) -> Result<Shown, String> {
+fn simulate(seed: u64) -> Result<Coverage, String> {
     hapax_engine::model::seed_thread_rng(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime needs nothing but memory").block_on(async {
@@ -117,8 +117,8 @@ fn simulate(seed: u64) -> Result<Shown, String> {
     })
 }
 
-async fn play(world: &Arc<World>) -> Result<Shown, String> {
-    let office = Office::new(world);
+async fn play(world: &Arc<World>) -> Result<Coverage, String> {
+    let office = SimulatedNodes::new(world);
     let furnished = office.clone();
     let fleet = Fleet::launch_with(world.clone(), Box::new(move |member| furnished.open(member)));
     let callers = Callers::launch(world, &fleet, &office);
@@ -134,7 +134,7 @@ async fn play(world: &Arc<World>) -> Result<Shown, String> {
     let crashes = world.tally.lock().unwrap().crashes;
     let operations = every_operation(world).len();
     let (documents, loaded) = (office.documents(), office.loaded());
-    Ok(Shown { runs: every_run(&world.store).len(), operations, documents, loaded, crashes })
+    Ok(Coverage { runs: every_run(&world.store).len(), operations, documents, loaded, crashes })
 }
 
 fn every_operation(world: &World) -> Vec<hapax_engine::model::Operation> {

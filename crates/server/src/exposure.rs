@@ -15,7 +15,7 @@ pub struct Protection {
 
 /// Why a listener is not opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Exposed {
+pub enum Exposure {
     /// Any caller could do anything.
     #[error(
         "{0} can be reached from other machines, and no authentication is configured; listen on 127.0.0.1, or configure \
@@ -32,16 +32,16 @@ pub enum Exposed {
 
 /// Rejects a listener that other machines can reach without authentication, or without TLS unless
 /// the operator allowed it.
-pub fn check_exposure(address: SocketAddr, protection: Protection) -> Result<(), Exposed> {
+pub fn check_exposure(address: SocketAddr, protection: Protection) -> Result<(), Exposure> {
     if address.ip().to_canonical().is_loopback() {
         return Ok(());
     }
     if !protection.has_authentication {
-        return Err(Exposed::NoAuthentication(address));
+        return Err(Exposure::NoAuthentication(address));
     }
     match protection.has_tls || protection.allows_plain {
         true => Ok(()),
-        false => Err(Exposed::NoTls(address)),
+        false => Err(Exposure::NoTls(address)),
     }
 }
 
@@ -62,13 +62,13 @@ mod tests {
     fn other_machines_need_a_key_and_a_safe_way_to_send_it() {
         for address in ["0.0.0.0:80", "[::]:80", "192.168.1.2:80", "203.0.113.1:80"] {
             let address = address.parse().unwrap();
-            assert_eq!(check_exposure(address, OPEN), Err(Exposed::NoAuthentication(address)));
+            assert_eq!(check_exposure(address, OPEN), Err(Exposure::NoAuthentication(address)));
             let keyed = Protection { has_authentication: true, ..OPEN };
-            assert_eq!(check_exposure(address, keyed), Err(Exposed::NoTls(address)));
+            assert_eq!(check_exposure(address, keyed), Err(Exposure::NoTls(address)));
             assert_eq!(check_exposure(address, Protection { has_tls: true, ..keyed }), Ok(()));
             assert_eq!(check_exposure(address, Protection { allows_plain: true, ..keyed }), Ok(()));
             let unkeyed = Protection { has_tls: true, allows_plain: true, ..OPEN };
-            assert_eq!(check_exposure(address, unkeyed), Err(Exposed::NoAuthentication(address)));
+            assert_eq!(check_exposure(address, unkeyed), Err(Exposure::NoAuthentication(address)));
         }
     }
 }

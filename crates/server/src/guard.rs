@@ -28,7 +28,7 @@ use crate::identity::Identity;
 use crate::limits::MAX_MASKED_BYTES;
 use crate::mask::{Hidden, Unmasked};
 use crate::negotiate::check_json_accepted;
-use crate::trace_layer::AnsweredTo;
+use crate::trace_layer::CallerScope;
 
 /// Guard of one route. It is a layer of its own because axum's `from_fn` boxes all inner services
 /// for every request.
@@ -104,7 +104,7 @@ where
             if let Some(hidden) = hidden {
                 response = mask_body(response, &hidden).await;
             }
-            response.extensions_mut().insert(AnsweredTo(caller));
+            response.extensions_mut().insert(CallerScope(caller));
             Ok(response)
         })
     }

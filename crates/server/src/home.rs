@@ -12,7 +12,7 @@ use crate::negotiate::accepts;
 /// Links of the start page.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Home {
+pub(crate) struct ServiceIndex {
     /// Name of the program.
     name: &'static str,
     /// Version of the program.
@@ -29,7 +29,7 @@ pub(crate) struct Home {
     health: &'static str,
 }
 
-const HOME: Home = Home {
+const HOME: ServiceIndex = ServiceIndex {
     name: "Hapax",
     server_version: env!("CARGO_PKG_VERSION"),
     docs: "/docs",

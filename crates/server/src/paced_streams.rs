@@ -19,7 +19,7 @@ use crate::limits::MAX_PIECE_BYTES;
 
 tokio::task_local! {
     /// Set in the task of a stream, and so absent on HTTP/1.
-    static PACE: Arc<Pace>;
+    static PACE: Arc<StreamTurn>;
 }
 
 /// Spawns hyper's tasks for HTTP/2 streams, and ends a task whose client reads nothing for too
@@ -35,7 +35,7 @@ where
     F::Output: Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let (stall_timeout, pace) = (self.stall_timeout, Arc::new(Pace::new()));
+        let (stall_timeout, pace) = (self.stall_timeout, Arc::new(StreamTurn::new()));
         let stalled = pace.clone();
         let work = PACE.scope(pace, stream);
         tokio::spawn(async move {
@@ -51,16 +51,16 @@ where
 
 /// Whose turn it is, the client's or the server's.
 #[derive(Debug)]
-struct Pace {
+struct StreamTurn {
     born: Instant,
     /// Start of the client's turn in milliseconds since `born`, plus one; 0 during the server's
     /// turn.
     clients_turn_since: AtomicU64,
 }
 
-impl Pace {
+impl StreamTurn {
     fn new() -> Self {
-        Pace { born: Instant::now(), clients_turn_since: AtomicU64::new(0) }
+        StreamTurn { born: Instant::now(), clients_turn_since: AtomicU64::new(0) }
     }
 
     fn is_clients_turn(&self) {
@@ -96,7 +96,7 @@ impl Pace {
 /// out.
 pub(crate) struct AnswerBody {
     inner: Body,
-    pace: Option<Arc<Pace>>,
+    pace: Option<Arc<StreamTurn>>,
     rest: Bytes,
     _in_flight: InFlight,
 }
@@ -179,7 +179,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_is_handed_over_in_pieces_on_http2_and_as_it_is_on_http1() {
         assert_eq!(pieces(Body::from("hello")).await, [5]);
-        let on_http2 = async |body: Body| PACE.scope(Arc::new(Pace::new()), pieces(body)).await;
+        let on_http2 = async |body: Body| PACE.scope(Arc::new(StreamTurn::new()), pieces(body)).await;
         assert_eq!(on_http2(Body::from("hello")).await, [4, 1]);
         assert_eq!(on_http2(Body::from("h")).await, [1]);
         assert!(on_http2(Body::empty()).await.is_empty());
@@ -189,7 +189,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_is_waited_for_and_our_own_work_is_not() {
-        let (begin, pace, most) = (Instant::now(), Arc::new(Pace::new()), Duration::from_secs(30));
+        let (begin, pace, most) = (Instant::now(), Arc::new(StreamTurn::new()), Duration::from_secs(30));
         let stalled = tokio::spawn({
             let pace = pace.clone();
             async move { pace.until_stalled(most).await }

@@ -28,11 +28,11 @@ pub(crate) struct RequestBody {
     timeout: Duration,
     deadline: Option<Pin<Box<Sleep>>>,
     charge: BodyCharge,
-    unread: Unread,
+    unread: UnreadBody,
 }
 
 /// Treatment of a body that the handler does not read to its end.
-pub(crate) enum Unread {
+pub(crate) enum UnreadBody {
     /// Dropped: the protocol resets the stream, or the client waits for `100 Continue`.
     Dropped,
     /// Read and dropped for a while. Closing an HTTP/1 connection with unread bytes would reset it
@@ -41,7 +41,7 @@ pub(crate) enum Unread {
 }
 
 impl RequestBody {
-    pub(crate) fn new(inner: Incoming, timeout: Duration, charge: BodyCharge, unread: Unread) -> Self {
+    pub(crate) fn new(inner: Incoming, timeout: Duration, charge: BodyCharge, unread: UnreadBody) -> Self {
         RequestBody { inner: Some(inner), timeout, deadline: None, charge, unread }
     }
 }
@@ -68,7 +68,7 @@ impl http_body::Body for RequestBody {
         let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep_until(end)));
         ready!(deadline.as_mut().poll(cx));
         // Such a slow sender is not waited for any longer.
-        self.unread = Unread::Dropped;
+        self.unread = UnreadBody::Dropped;
         Poll::Ready(Some(Err(BodyTimedOut.into())))
     }
 
@@ -83,7 +83,7 @@ impl http_body::Body for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        let Unread::Discarded(pulse) = &self.unread else { return };
+        let UnreadBody::Discarded(pulse) = &self.unread else { return };
         let Some(inner) = self.inner.take().filter(|inner| !inner.is_end_stream()) else { return };
         // Without a runtime the process is about to end.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

@@ -48,7 +48,7 @@ use crate::cross_origin::{allow_origins, takes_action_tokens};
 use crate::guard::Guard;
 use crate::limits::{MAX_GRPC_OVERHEAD_BYTES, MAX_URI_BYTES};
 use crate::strict_json::unreadable;
-use crate::trace_layer::Observe;
+use crate::trace_layer::TraceLayer;
 use crate::{docs_page, error_pages};
 
 /// One route. It cannot be created without its access.
@@ -190,11 +190,14 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/keys/{scope}/{key}/release", Manage, keys::release),
         read("/api/v1/why", Read, why::show),
         read("/api/v1/doubts", Read, doubts::list),
+        read("/api/v1/doubts/{run}/{step}", Read, doubts::show),
         write("/api/v1/doubts/{run}/{step}/resolve", Operate, doubts::resolve),
         write("/api/v1/doubts/{run}/{step}/propose", Operate, doubts::propose),
         write("/api/v1/doubts/{run}/{step}/confirm", Operate, doubts::confirm),
         read("/api/v1/ledger", Read, ledger::list),
+        read("/api/v1/ledger/{key}", Read, ledger::show),
         read("/api/v1/audit", Read, audit::list),
+        read("/api/v1/audit/{id}", Read, audit::show),
         write("/api/v1/workspaces", Install, admin::create_workspace),
         read("/api/v1/workspaces", Install, admin::list_workspaces),
         read("/api/v1/workspaces/{id}", Read, admin::show_workspace),
@@ -223,6 +226,7 @@ pub(crate) fn table() -> Vec<Route> {
         remove("/api/v1/webhook-subscriptions/{id}", Administer, subscriptions::delete).on_the_version_seen(),
         write("/api/v1/webhook-subscriptions/{id}/test", Administer, subscriptions::test),
         read("/api/v1/webhook-deliveries", Read, deliveries::list),
+        read("/api/v1/webhook-deliveries/{id}", Read, deliveries::show),
         write("/api/v1/webhook-deliveries/{id}/redeliver", Operate, deliveries::redeliver),
         write("/api/v1/webhook-deliveries/redeliver", Operate, deliveries::redeliver_many),
         write("/api/v1/webhook-deliveries/discard", Operate, deliveries::discard),
@@ -233,6 +237,7 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/promises/{ref}/reject", Operate, promises::reject),
         write("/api/v1/promises/{ref}/tokens", Operate, settle_links::issue).answers_with_a_secret(),
         read("/api/v1/early-settlements", Read, promises::list_early_settlements),
+        read("/api/v1/early-settlements/{key}", Read, promises::show_early_settlement),
         read("/api/tenants/{slug}/promises/{ref}", Read, promises::show_of_tenant),
         write("/api/tenants/{slug}/promises/{ref}/resolve", Operate, promises::resolve_of_tenant),
         write("/api/tenants/{slug}/promises/{ref}/reject", Operate, promises::reject_of_tenant),
@@ -259,6 +264,7 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/entity-workflows/{name}", Read, entity_workflows::show),
         replace("/api/v1/entity-workflows/{name}", Administer, entity_workflows::replace)
             .on_the_version_seen(),
+        remove("/api/v1/entity-workflows/{name}", Administer, entity_workflows::delete).on_the_version_seen(),
         read("/api/v1/entity-workflows/{name}/diagram", Read, entity_workflows::draw),
         write("/api/v1/entities/{type}", Operate, entities::create),
         read("/api/v1/entities/{type}", Read, entities::list),
@@ -310,7 +316,7 @@ pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer, console: Option<&A
         routes = routes.layer(from_fn_with_state(app.clone(), allow_origins));
     }
     // The outermost layer, so that it also sees unknown routes and panics.
-    routes.layer(Observe(app.clone()))
+    routes.layer(TraceLayer(app.clone()))
 }
 
 /// Limits of gRPC. A commit of a worker is the largest message.

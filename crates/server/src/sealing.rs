@@ -25,13 +25,13 @@ pub struct SealingKey(SecretBox<[u8; 32]>);
 #[error(
     "a sealing key has at least {MIN_SEALING_SECRET_BYTES} bytes; make one with: openssl rand -base64 32"
 )]
-pub struct TooShort;
+pub struct SealingKeyTooShort;
 
 impl SealingKey {
     /// Derives the key from a secret of any form.
-    pub fn from_secret(secret: &[u8]) -> Result<Self, TooShort> {
+    pub fn from_secret(secret: &[u8]) -> Result<Self, SealingKeyTooShort> {
         if secret.len() < MIN_SEALING_SECRET_BYTES {
-            return Err(TooShort);
+            return Err(SealingKeyTooShort);
         }
         let mut mac = Hmac::<Sha256>::new_from_slice(b"hapax sealing key v1").expect("any length is fine");
         mac.update(secret);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_key_is_long_enough_and_never_shown() {
-        assert_eq!(SealingKey::from_secret(&[7; 31]).unwrap_err(), TooShort);
+        assert_eq!(SealingKey::from_secret(&[7; 31]).unwrap_err(), SealingKeyTooShort);
         assert!(format!("{:?}", key(7)).starts_with("SealingKey("));
     }
 }

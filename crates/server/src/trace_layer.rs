@@ -23,15 +23,15 @@ use crate::trace::TraceId;
 
 /// Scope of the caller; authentication attaches it to the response for the log.
 #[derive(Debug, Clone)]
-pub(crate) struct AnsweredTo(pub(crate) RequestScope);
+pub(crate) struct CallerScope(pub(crate) RequestScope);
 
 /// Assigns an id to each request, and logs and counts its response.
 ///
 /// It is a layer of its own because axum's `from_fn` boxes all inner services for every request.
 #[derive(Clone)]
-pub(crate) struct Observe(pub(crate) Arc<App>);
+pub(crate) struct TraceLayer(pub(crate) Arc<App>);
 
-impl<S> Layer<S> for Observe {
+impl<S> Layer<S> for TraceLayer {
     type Service = Observed<S>;
 
     fn layer(&self, inner: S) -> Observed<S> {
@@ -122,7 +122,7 @@ impl Seen {
         let status = response.extensions().get::<RouteStatus>().map_or(response.status(), |told| told.0);
         let took = self.began.elapsed();
         app.metrics.answered(&self.method, self.route(), status, took);
-        let caller = response.extensions_mut().remove::<AnsweredTo>().map(|AnsweredTo(scope)| scope);
+        let caller = response.extensions_mut().remove::<CallerScope>().map(|CallerScope(scope)| scope);
         let workspace = caller.as_ref().map_or("", |scope| scope.workspace.as_str());
         let credential = caller.as_ref().map_or("", |scope| scope.caller.as_str());
         if !span.is_disabled() {

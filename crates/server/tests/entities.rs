@@ -11,6 +11,8 @@ mod bad_input;
 mod coverage;
 #[path = "entities/crowds.rs"]
 mod crowds;
+#[path = "entities/deleted.rs"]
+mod deleted;
 #[path = "entities/desk.rs"]
 pub mod desk;
 #[path = "entities/effects.rs"]

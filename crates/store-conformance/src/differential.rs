@@ -1,7 +1,7 @@
 //! Random requests to two stores that must answer alike: the memory store is the model for the other.
 //!
 //! The requests are drawn from a small set of runs, keys, subjects, entities and names, so that they collide. Some are
-//! outdated, wrong, or repeated. A test that draws them must also show that it drew everything: see [`Exercised`].
+//! outdated, wrong, or repeated. A test that draws them must also show that it drew everything: see [`AnswerCoverage`].
 
 mod draft;
 mod draft_effects;
@@ -29,7 +29,7 @@ use draft::{Drafter, Move};
 use entity_request::EntityRequest;
 use request::{Answer, Request};
 
-pub use exercised::Exercised;
+pub use exercised::AnswerCoverage;
 
 /// One test that sends random requests to a store and to the memory store: `differential_suite!(make_store);`.
 ///
@@ -63,7 +63,7 @@ pub fn run_differential<F: Future<Output = Candidate>>(make_store: impl Fn(Arc<M
     };
     let first = number("HAPAX_DIFFERENTIAL_FIRST_SEED", 0);
     let seeds = number("HAPAX_DIFFERENTIAL_SEEDS", 30);
-    let (next, exercised) = (AtomicU64::new(first), Mutex::new(Exercised::default()));
+    let (next, exercised) = (AtomicU64::new(first), Mutex::new(AnswerCoverage::default()));
     let draw = || loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         if seed >= first + seeds {
@@ -90,7 +90,7 @@ pub async fn differential(
     model: &Candidate,
     subject: &Candidate,
     clock: Arc<ManualClock>,
-) -> Exercised {
+) -> AnswerCoverage {
     let tables: Vec<_> = model.tables.iter().zip(&subject.tables).flat_map(|(a, b)| [a, b]).collect();
     let has_tables = !tables.is_empty();
     for tables in &tables {
@@ -98,7 +98,7 @@ pub async fn differential(
     }
     let (model, subject) = (model.store(), subject.store());
     let mut drafter = Drafter::new(seed, has_tables);
-    let mut exercised = Exercised::default();
+    let mut exercised = AnswerCoverage::default();
     for op in 0..ops {
         match drafter.next(&*model).await {
             Move::Pass(span) => clock.advance(span),
@@ -179,7 +179,7 @@ async fn same_entities(
 }
 
 /// Checks that the journal, the doubts and the after-effects are equal.
-async fn same_effects(model: &dyn Store, subject: &dyn Store, place: &str, exercised: &mut Exercised) {
+async fn same_effects(model: &dyn Store, subject: &dyn Store, place: &str, exercised: &mut AnswerCoverage) {
     for workspace in ["default", "abroad"] {
         let workspace = WorkspaceId::new(workspace).unwrap();
         let all = ListJournal { workspace, run: None, by_people: false, after: 0, limit: MAX_PAGE };
@@ -207,7 +207,7 @@ async fn same_effects(model: &dyn Store, subject: &dyn Store, place: &str, exerc
 }
 
 /// Checks that everything readable is equal, and breaks no invariant.
-async fn same_whole(model: &dyn Store, subject: &dyn Store, place: &str, exercised: &mut Exercised) {
+async fn same_whole(model: &dyn Store, subject: &dyn Store, place: &str, exercised: &mut AnswerCoverage) {
     let all = ListRuns {
         workspace: None,
         statuses: Vec::new(),

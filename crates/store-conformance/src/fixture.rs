@@ -33,7 +33,7 @@ pub use at_once::at_once;
 pub use catalog::{Draft, all_items};
 pub use entities::{INVOICES, entity_in, entity_of, is_table, kind_in};
 pub use journal::{MEG, note_of, noted_by};
-pub use operations::{Begin, BegunOperation, begun, done, failure, key_in, manager};
+pub use operations::{BeginBuilder, BegunOperation, begun, done, failure, key_in, manager};
 pub use order::Order;
 pub use outbox::{finish_of, post_of};
 pub use requests::{Ask, GRACE, HOLD, KEEP, answer, kept, replayed, run_key, uses};

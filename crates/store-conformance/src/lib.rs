@@ -18,7 +18,7 @@ mod user_tables;
 pub use candidate::Candidate;
 #[doc(hidden)]
 pub use differential::run_differential;
-pub use differential::{Exercised, differential};
+pub use differential::{AnswerCoverage, differential};
 #[doc(hidden)]
 pub use interleaving::run_interleavings;
 pub use memory_tables::MemoryTables;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use hapax_engine::clock::ManualClock;
 
 use crate::Candidate;
-use scene::{Homes, Scene};
+use scene::{Scene, TableKind};
 
 /// Calls a macro with its arguments and the list of all stories.
 #[doc(hidden)]
@@ -117,7 +117,7 @@ with_every_story! { stories!() }
 pub fn run_story<F: Future<Output = Candidate>>(name: &str, make_store: impl Fn(Arc<ManualClock>) -> F) {
     let (_, story) = STORIES.iter().find(|(known, _)| *known == name).expect("the story exists");
     crate::suite::block_on(async {
-        for home in Homes::ALL {
+        for home in TableKind::ALL {
             let clock = Arc::new(ManualClock::default());
             let candidate = make_store(clock.clone()).await;
             if let Some(scene) = Scene::set(candidate, clock, home).await {

@@ -16,9 +16,9 @@ use crate::rows;
 use crate::session::{Session, params};
 
 /// Counts to be added up.
-pub(crate) struct CountUses(pub(crate) Vec<KeyUsageDelta>);
+pub(crate) struct AddKeyUsage(pub(crate) Vec<KeyUsageDelta>);
 
-impl Verb for CountUses {
+impl Verb for AddKeyUsage {
     type Outcome = ();
 
     fn foresee(&self, needs: &mut Needs) {

@@ -8,13 +8,13 @@ use crate::job::{Needs, Verb};
 use crate::session::Session;
 
 /// A request to begin.
-pub(crate) struct Begin {
+pub(crate) struct BeginRequest {
     pub(crate) request: BeginOperation,
     /// Can a row of the user's table have this id?
     pub(crate) id_fits: bool,
 }
 
-impl Begin {
+impl BeginRequest {
     fn needs(&self) -> EntityNeeds {
         let request = &self.request;
         let (workspace, entity) = (&request.workspace, &request.entity);
@@ -33,7 +33,7 @@ impl Begin {
     }
 }
 
-impl Verb for Begin {
+impl Verb for BeginRequest {
     type Outcome = BeginOperationOutcome;
 
     fn foresee(&self, needs: &mut Needs) {

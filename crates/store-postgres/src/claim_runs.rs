@@ -20,7 +20,7 @@ use crate::pools::HeldConnection;
 use crate::rows::{self, Columns, StoredHead, uuid};
 
 /// A due run that is not locked yet.
-type Place = (WorkspaceRowId, RunId);
+type DueRun = (WorkspaceRowId, RunId);
 
 /// Position in the rotation of workspaces, when not all can be served at once.
 #[derive(Debug, Default)]
@@ -152,7 +152,7 @@ async fn list_due(
     rotation: &Rotation,
     limit: usize,
     now: Timestamp,
-) -> Result<Vec<Place>, Fault> {
+) -> Result<Vec<DueRun>, Fault> {
     let window = (2 * limit).max(LONG_BACKLOG + 1) as i64;
     let statement = held.prepare_cached(include_str!("../sql/list_due_runs.sql")).await?;
     let Served { workflows, versions, is_for_all, only } = served;
@@ -181,7 +181,7 @@ async fn list_due(
 
 /// Merges the two lists. With a long backlog every second run comes from the rotation, so neither
 /// the oldest runs nor any workspace waits for all runs of another.
-fn mix(by_time: Vec<Place>, in_turns: Vec<Place>, limit: usize) -> Vec<Place> {
+fn mix(by_time: Vec<DueRun>, in_turns: Vec<DueRun>, limit: usize) -> Vec<DueRun> {
     let mut seen = HashSet::with_capacity(2 * limit);
     let mut mixed = Vec::with_capacity(2 * limit);
     let (mut by_time, mut in_turns) = (by_time.into_iter(), in_turns.into_iter());
@@ -202,7 +202,7 @@ async fn list_in_turns(
     rotation: &Rotation,
     limit: usize,
     now: Timestamp,
-) -> Result<Vec<Place>, Fault> {
+) -> Result<Vec<DueRun>, Fault> {
     let statement = held.prepare_cached(include_str!("../sql/list_due_runs_by_workspace.sql")).await?;
     let workspaces = MAX_WORKSPACES_PER_CLAIM.min(limit) as i32;
     let behind = rotation.0.load(Ordering::Relaxed);
@@ -244,7 +244,7 @@ async fn list_in_turns(
 /// Locks up to the requested number, in their order, and reads them.
 async fn lock(
     held: &HeldConnection,
-    due: &[Place],
+    due: &[DueRun],
     limit: usize,
     now: Timestamp,
 ) -> Result<Vec<StoredHead>, Fault> {
@@ -361,7 +361,7 @@ pub(crate) async fn find_oldest_due_at(
 mod tests {
     use super::*;
 
-    fn places(ids: &[u128]) -> Vec<Place> {
+    fn places(ids: &[u128]) -> Vec<DueRun> {
         ids.iter().map(|id| (WorkspaceRowId(1), RunId::from_u128(*id))).collect()
     }
 

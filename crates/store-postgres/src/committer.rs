@@ -26,7 +26,7 @@ use crate::limits::{MAX_BATCH, MAX_TRIES};
 use crate::pools::{HeldConnection, Pools};
 use crate::rmw_lane::pause;
 use crate::rows::{self, Columns, StoredHead, uuid};
-use crate::start_runs::{Begun, Obstacle, StartColumns, read_obstacle};
+use crate::start_runs::{DecidedStart, StartColumns, StartObstacle, read_obstacle};
 
 /// Queue of the committers, which take turns in emptying it.
 pub(crate) type Inbox = Arc<Mutex<mpsc::Receiver<HotOp>>>;
@@ -170,13 +170,13 @@ impl Committer {
         // Read after the batch was taken, so no operation is judged by an earlier instant than its
         // sending.
         let now = self.clock.now();
-        let starts: Vec<Begun<'_>> = numbered
+        let starts: Vec<DecidedStart<'_>> = numbered
             .iter()
             .zip(&batch.starts)
             .enumerate()
             .map(|(n, ((workspace, workflow), Start { new, .. }))| {
                 let (head, started) = decide_start(new, now);
-                Begun { n: n as i32, workspace: *workspace, workflow: *workflow, new, head, started }
+                DecidedStart { n: n as i32, workspace: *workspace, workflow: *workflow, new, head, started }
             })
             .collect();
         let moves: Vec<_> = workspaces_of_moves
@@ -266,13 +266,13 @@ impl Committer {
         for (n, (workspace, start)) in starts.into_iter().enumerate() {
             let obstacle = match obstacles.get(&n) {
                 Some(row) => read_obstacle(row, workspace, &start.new, now),
-                None => Ok(Obstacle::Gone),
+                None => Ok(StartObstacle::Gone),
             };
             let Start { new, reply, entered } = start;
             match obstacle {
-                Ok(Obstacle::Known(outcome)) => drop(reply.send(Ok(outcome))),
-                Ok(Obstacle::Gone) => self.consider(Job::boxed(new, reply, entered)).await,
-                Ok(Obstacle::Refused(fault)) | Err(fault) => {
+                Ok(StartObstacle::Known(outcome)) => drop(reply.send(Ok(outcome))),
+                Ok(StartObstacle::Gone) => self.consider(Job::boxed(new, reply, entered)).await,
+                Ok(StartObstacle::Refused(fault)) | Err(fault) => {
                     drop(reply.send(Err(fault.into_store_error())));
                 }
             }
@@ -338,7 +338,7 @@ async fn gather(inbox: &Inbox, waiting: &mut VecDeque<HotOp>) {
 /// that took effect.
 async fn send(
     held: &HeldConnection,
-    starts: &[Begun<'_>],
+    starts: &[DecidedStart<'_>],
     moves: &[(i32, WorkspaceRowId, &RunCommit)],
     outbox: &BatchOutbox,
     now: Timestamp,

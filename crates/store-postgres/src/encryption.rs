@@ -33,7 +33,7 @@ pub(crate) enum Mode {
 
 /// TLS settings of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct TlsSettings {
     pub(crate) mode: Mode,
     /// Trusted certificates, instead of the machine's.
     pub(crate) root: Option<PathBuf>,
@@ -90,7 +90,7 @@ impl Taken {
 
     /// The settings, combined with the driver's reading of the rest: it accepts other forms of URL,
     /// and none of their settings is lost.
-    pub(crate) fn into_wish(self, understood: SslMode) -> Result<Wish, OpenError> {
+    pub(crate) fn into_wish(self, understood: SslMode) -> Result<TlsSettings, OpenError> {
         let mode = self.mode.unwrap_or(match understood {
             SslMode::Disable => Mode::Disable,
             SslMode::Prefer => Mode::Prefer,
@@ -105,11 +105,11 @@ impl Taken {
             (Some(_), None) => return Err(OpenError::HalfAnIdentity { named: "sslcert", missing: "sslkey" }),
             (None, Some(_)) => return Err(OpenError::HalfAnIdentity { named: "sslkey", missing: "sslcert" }),
         };
-        Ok(Wish { mode, root: self.root, identity })
+        Ok(TlsSettings { mode, root: self.root, identity })
     }
 }
 
-impl Wish {
+impl TlsSettings {
     /// Mode for the driver.
     pub(crate) fn ssl_mode(&self) -> SslMode {
         match self.mode {
@@ -135,12 +135,12 @@ impl Mode {
 
 #[cfg(not(feature = "tls"))]
 mod plain {
-    use super::{Mode, OpenError, Wish};
+    use super::{Mode, OpenError, TlsSettings};
 
     /// Connector of the driver.
     pub(crate) type Tls = tokio_postgres::NoTls;
 
-    pub(crate) fn connector(wish: &Wish, place: &str) -> Result<Tls, OpenError> {
+    pub(crate) fn connector(wish: &TlsSettings, place: &str) -> Result<Tls, OpenError> {
         match wish.mode {
             Mode::Disable => Ok(tokio_postgres::NoTls),
             Mode::Prefer if wish.identity.is_none() => Ok(tokio_postgres::NoTls),
@@ -168,13 +168,13 @@ mod rustls_connector {
     };
     use tokio_postgres_rustls::MakeRustlsConnect;
 
-    use super::{Mode, OpenError, Wish};
+    use super::{Mode, OpenError, TlsSettings};
     use crate::client_certificate;
 
     /// Connector of the driver.
     pub(crate) type Tls = MakeRustlsConnect;
 
-    pub(crate) fn connector(wish: &Wish, place: &str) -> Result<Tls, OpenError> {
+    pub(crate) fn connector(wish: &TlsSettings, place: &str) -> Result<Tls, OpenError> {
         let provider = Arc::new(ring::default_provider());
         let failed =
             |error: &dyn std::fmt::Display| OpenError::Tls { place: place.into(), detail: error.to_string() };
@@ -291,7 +291,7 @@ mod rustls_connector {
 mod tests {
     use super::*;
 
-    fn wish(url: &str) -> (String, Wish) {
+    fn wish(url: &str) -> (String, TlsSettings) {
         let (left, taken) = Taken::out_of(url).unwrap();
         (left, taken.into_wish(SslMode::Prefer).unwrap())
     }
@@ -301,10 +301,13 @@ mod tests {
         let (left, wanted) =
             wish("postgres://h/db?sslmode=verify-full&connect_timeout=1&sslrootcert=%2Fa%20b.pem");
         assert_eq!(left, "postgres://h/db?connect_timeout=1");
-        assert_eq!(wanted, Wish { mode: Mode::VerifyFull, root: Some("/a b.pem".into()), identity: None });
+        assert_eq!(
+            wanted,
+            TlsSettings { mode: Mode::VerifyFull, root: Some("/a b.pem".into()), identity: None }
+        );
         let (left, wanted) = wish("postgres://h/db?sslmode=disable");
         assert_eq!((left.as_str(), wanted.mode), ("postgres://h/db", Mode::Disable));
-        assert_eq!(wish("postgres://h/db").1, Wish { mode: Mode::Prefer, root: None, identity: None });
+        assert_eq!(wish("postgres://h/db").1, TlsSettings { mode: Mode::Prefer, root: None, identity: None });
         assert_eq!(wish("postgres://h/db?sslmode=require").1.mode, Mode::Require);
         assert_eq!(wish("postgres://h/db?sslmode=require&sslrootcert=a").1.mode, Mode::VerifyCa);
         assert!(matches!(Taken::out_of("postgres://h/db?sslmode=often"), Err(OpenError::BadUrl)));

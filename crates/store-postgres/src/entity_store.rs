@@ -15,7 +15,7 @@ use hapax_engine::store::{
     StoredJournalEntry, TransactOperation, TransactOperationOutcome,
 };
 
-use crate::begin_operation::Begin;
+use crate::begin_operation::BeginRequest;
 use crate::entity_notes::{self, AppendEntityNotes};
 use crate::entity_reads;
 use crate::fault::Fault;
@@ -57,7 +57,7 @@ impl PostgresStore {
                 }
             }
         };
-        self.move_entity(Begin { request, id_fits }).await
+        self.move_entity(BeginRequest { request, id_fits }).await
     }
 }
 

@@ -18,7 +18,7 @@ use crate::read::{BEGIN_SNAPSHOT, query};
 use crate::rows::{self, uuid};
 
 /// Common parameters of the page's queries.
-struct Wanted {
+struct RunPageQuery {
     /// The greatest id allowed on the page.
     upto: Uuid,
     workflow: Option<i32>,
@@ -29,7 +29,7 @@ struct Wanted {
 }
 
 /// A run on the page; the order of the fields is the order of the page.
-type Place = (RunId, WorkspaceRowId);
+type RunOnPage = (RunId, WorkspaceRowId);
 
 pub(crate) async fn list_runs(
     held: Arc<HeldConnection>,
@@ -53,7 +53,7 @@ pub(crate) async fn list_runs(
     };
     let upto = request.upper_bound().map_or(Some(u128::MAX), |bound| bound.as_u128().checked_sub(1));
     let Some(upto) = upto else { return Ok(RunPage::default()) };
-    let mut wanted = Wanted {
+    let mut wanted = RunPageQuery {
         upto: Uuid::from_u128(upto),
         workflow,
         version: request.filter.version.map(u32::cast_signed),
@@ -73,7 +73,7 @@ async fn list_page(
     held: &HeldConnection,
     workspace: Option<WorkspaceRowId>,
     request: &ListRuns,
-    wanted: &mut Wanted,
+    wanted: &mut RunPageQuery,
 ) -> Result<RunPage, Fault> {
     let limit = request.limit.clamp(1, MAX_PAGE);
     let (mut runs, mut scanned) = (Vec::new(), 0);
@@ -114,7 +114,7 @@ async fn list_page(
 async fn retain_by_steps(
     held: &HeldConnection,
     request: &ListRuns,
-    places: &mut Vec<Place>,
+    places: &mut Vec<RunOnPage>,
 ) -> Result<HashMap<RunId, Vec<StepId>>, Fault> {
     let filter = &request.filter;
     let step = |mut row: rows::Columns<'_>| Ok((row.run()?, StepId::from_stored(row.text()?)));
@@ -146,7 +146,7 @@ fn fits_wait(request: &ListRuns, view: &RunView, waiting: &HashMap<RunId, Vec<St
     steps.is_some_and(|steps| steps.iter().any(|step| wait.is_of_step(&view.head, step)))
 }
 
-fn columns(places: &[Place]) -> (Vec<i32>, Vec<Uuid>) {
+fn columns(places: &[RunOnPage]) -> (Vec<i32>, Vec<Uuid>) {
     places.iter().map(|(run, workspace)| (workspace.0, uuid(*run))).unzip()
 }
 
@@ -155,8 +155,8 @@ async fn list_in(
     held: &HeldConnection,
     workspace: WorkspaceRowId,
     request: &ListRuns,
-    wanted: &Wanted,
-) -> Result<Vec<Place>, Fault> {
+    wanted: &RunPageQuery,
+) -> Result<Vec<RunOnPage>, Fault> {
     let (filter, upto, limit) = (&request.filter, &wanted.upto, &wanted.limit);
     if let Some(key) = &filter.key {
         let sql = include_str!("../sql/find_key.sql");
@@ -188,7 +188,7 @@ async fn find_place(
     workspace: WorkspaceRowId,
     run: Option<RunId>,
     upto: &Uuid,
-) -> Result<Vec<Place>, Fault> {
+) -> Result<Vec<RunOnPage>, Fault> {
     let Some(run) = run.filter(|run| uuid(*run) <= *upto) else { return Ok(Vec::new()) };
     let sql = include_str!("../sql/find_runs.sql");
     let found = query(held, sql, &[&1i64, &vec![workspace.0], &vec![uuid(run)]]).await?;
@@ -199,9 +199,9 @@ async fn find_place(
 async fn list_by_status(
     held: &HeldConnection,
     workspace: WorkspaceRowId,
-    wanted: &Wanted,
-) -> Result<Vec<Place>, Fault> {
-    let Wanted { upto, workflow, version, statuses, limit } = wanted;
+    wanted: &RunPageQuery,
+) -> Result<Vec<RunOnPage>, Fault> {
+    let RunPageQuery { upto, workflow, version, statuses, limit } = wanted;
     let Some(statuses) = statuses else {
         let all = include_str!("../sql/list_runs.sql");
         return places(&query(held, all, &[&workspace.0, upto, workflow, limit, version]).await?);
@@ -226,14 +226,14 @@ async fn list_by_status(
     Ok(found)
 }
 
-async fn list_everywhere(held: &HeldConnection, wanted: &Wanted) -> Result<Vec<Place>, Fault> {
+async fn list_everywhere(held: &HeldConnection, wanted: &RunPageQuery) -> Result<Vec<RunOnPage>, Fault> {
     let all = wanted.statuses.as_deref().unwrap_or(&RunStatus::ALL);
     let codes: Vec<i16> = all.iter().map(|status| status.code()).collect();
     let sql = include_str!("../sql/list_runs_of_all_workspaces.sql");
     places(&query(held, sql, &[&wanted.upto, &wanted.workflow, &wanted.limit, &codes]).await?)
 }
 
-fn places(found: &[tokio_postgres::Row]) -> Result<Vec<Place>, Fault> {
+fn places(found: &[tokio_postgres::Row]) -> Result<Vec<RunOnPage>, Fault> {
     rows::collect(found, |mut row| {
         let workspace = WorkspaceRowId(row.get()?);
         Ok((row.run()?, workspace))
@@ -241,13 +241,13 @@ fn places(found: &[tokio_postgres::Row]) -> Result<Vec<Place>, Fault> {
 }
 
 /// The runs of a page, in its order.
-async fn read_all(held: &HeldConnection, places: &[Place]) -> Result<Vec<RunView>, Fault> {
+async fn read_all(held: &HeldConnection, places: &[RunOnPage]) -> Result<Vec<RunView>, Fault> {
     let (workspaces, ids) = columns(places);
     let sql = include_str!("../sql/find_runs.sql");
     let found = query(held, sql, &[&(ids.len() as i64), &workspaces, &ids]).await?;
     let views = rows::collect(&found, rows::view)?;
     let mut views: HashMap<RunId, RunView> = views.into_iter().map(|view| (view.head.id(), view)).collect();
-    let get = |(run, _): &Place| {
+    let get = |(run, _): &RunOnPage| {
         views.remove(run).ok_or_else(|| Fault::Broken(format!("{run} is listed but has no facts")))
     };
     places.iter().map(get).collect()

@@ -87,7 +87,7 @@ pub(crate) struct Tables {
 
 /// Required action for the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fit {
+pub(crate) enum SchemaFit {
     /// Nothing.
     Good,
     /// Migrate.
@@ -98,11 +98,11 @@ pub(crate) enum Fit {
 
 impl Tables {
     /// Compares the tables with a program that knows versions up to `known`.
-    pub(crate) fn fit(self, known: i32) -> Fit {
+    pub(crate) fn fit(self, known: i32) -> SchemaFit {
         match self.version {
-            version if version < known => Fit::Older,
-            version if version > known && self.oldest_program > known => Fit::Newer,
-            _ => Fit::Good,
+            version if version < known => SchemaFit::Older,
+            version if version > known && self.oldest_program > known => SchemaFit::Newer,
+            _ => SchemaFit::Good,
         }
     }
 }
@@ -129,8 +129,8 @@ pub async fn find_schema(url: &str, options: &PostgresOptions) -> Result<SchemaS
     let place = place(&address.config);
     let found = look(&client).await.map_err(|error| OpenError::from_postgres(&place, &error))?;
     match found.fit(KNOWN_VERSION) {
-        Fit::Newer => Err(OpenError::Newer { place, found: found.version, known: KNOWN_VERSION }),
-        Fit::Good | Fit::Older => {
+        SchemaFit::Newer => Err(OpenError::Newer { place, found: found.version, known: KNOWN_VERSION }),
+        SchemaFit::Good | SchemaFit::Older => {
             let names = MIGRATIONS.iter().map(|migration| migration.name);
             Ok(SchemaState::new(found.version.min(KNOWN_VERSION), names))
         }
@@ -154,9 +154,9 @@ pub(crate) async fn apply(client: &mut Client, config: &Config) -> Result<Migrat
     let found = read(&found.map_err(failed)?);
     let from = found.version;
     match found.fit(KNOWN_VERSION) {
-        Fit::Newer => return Err(OpenError::Newer { place, found: from, known: KNOWN_VERSION }),
-        Fit::Good => return Ok(Migrated { from, to: from }),
-        Fit::Older => {}
+        SchemaFit::Newer => return Err(OpenError::Newer { place, found: from, known: KNOWN_VERSION }),
+        SchemaFit::Good => return Ok(Migrated { from, to: from }),
+        SchemaFit::Older => {}
     }
     for (migration, version) in MIGRATIONS.iter().zip(1..).skip(from as usize) {
         transaction.batch_execute(migration.sql).await.map_err(failed)?;
@@ -189,12 +189,12 @@ mod tests {
     #[test]
     fn a_program_works_with_newer_tables_as_long_as_they_say_so() {
         let tables = |version, oldest_program| Tables { version, oldest_program };
-        assert_eq!(tables(0, 0).fit(4), Fit::Older);
-        assert_eq!(tables(3, 2).fit(4), Fit::Older);
-        assert_eq!(tables(4, 3).fit(4), Fit::Good);
-        assert_eq!(tables(5, 4).fit(4), Fit::Good, "one version older beside the newest");
-        assert_eq!(tables(6, 5).fit(4), Fit::Newer);
-        assert_eq!(tables(5, 5).fit(4), Fit::Newer);
+        assert_eq!(tables(0, 0).fit(4), SchemaFit::Older);
+        assert_eq!(tables(3, 2).fit(4), SchemaFit::Older);
+        assert_eq!(tables(4, 3).fit(4), SchemaFit::Good);
+        assert_eq!(tables(5, 4).fit(4), SchemaFit::Good, "one version older beside the newest");
+        assert_eq!(tables(6, 5).fit(4), SchemaFit::Newer);
+        assert_eq!(tables(5, 5).fit(4), SchemaFit::Newer);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 
 use crate::connect::{Address, place};
 use crate::limits::MIN_SERVER;
-use crate::migrate::{self, Fit, KNOWN_VERSION};
+use crate::migrate::{self, KNOWN_VERSION, SchemaFit};
 use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
 use crate::reach::reach;
@@ -29,10 +29,14 @@ pub(crate) async fn open(url: &str, options: &PostgresOptions) -> Result<Opened,
     inspect(&client, &place).await?;
     let found = migrate::look(&client).await.map_err(|error| OpenError::from_postgres(&place, &error))?;
     match found.fit(KNOWN_VERSION) {
-        Fit::Good => {}
-        Fit::Newer => return Err(OpenError::Newer { place, found: found.version, known: KNOWN_VERSION }),
-        Fit::Older if options.migrate => drop(migrate::apply(&mut client, &address.config).await?),
-        Fit::Older => return Err(OpenError::Older { place, found: found.version, known: KNOWN_VERSION }),
+        SchemaFit::Good => {}
+        SchemaFit::Newer => {
+            return Err(OpenError::Newer { place, found: found.version, known: KNOWN_VERSION });
+        }
+        SchemaFit::Older if options.migrate => drop(migrate::apply(&mut client, &address.config).await?),
+        SchemaFit::Older => {
+            return Err(OpenError::Older { place, found: found.version, known: KNOWN_VERSION });
+        }
     }
     let (clock, server_clock): (Arc<dyn Clock>, _) = match &options.clock {
         Some(clock) => (clock.clone(), None),

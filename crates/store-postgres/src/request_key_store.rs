@@ -13,7 +13,7 @@ use hapax_engine::store::{
     check_usage_batch,
 };
 
-use crate::add_key_usage::{self, CountUses};
+use crate::add_key_usage::{self, AddKeyUsage};
 use crate::codes::millis;
 use crate::fault::Fault;
 use crate::interned_names::InternedNames;
@@ -69,7 +69,7 @@ impl RequestKeyStore for PostgresStore {
 
     async fn add_key_usage(&self, uses: Vec<KeyUsageDelta>) -> StoreResult<()> {
         check_usage_batch(&uses)?;
-        self.consider(CountUses(uses)).await
+        self.consider(AddKeyUsage(uses)).await
     }
 
     async fn find_key_usage(&self, place: &KeyRef) -> StoreResult<KeyUsage> {

@@ -37,7 +37,7 @@ pub(crate) struct RmwLane {
 }
 
 /// Why a transaction did not commit.
-struct Trouble {
+struct LaneFault {
     fault: Fault,
     /// Had the commit been sent?
     is_committing: bool,
@@ -99,9 +99,9 @@ impl RmwLane {
 
     /// Runs one transaction. Without `Ok`, it was rolled back, or its outcome is unknown (as the
     /// error says).
-    async fn commit(&self, batch: &mut [Box<dyn Task>]) -> Result<(), Trouble> {
+    async fn commit(&self, batch: &mut [Box<dyn Task>]) -> Result<(), LaneFault> {
         let connections = (self.connections)(&self.pools);
-        let held = connections.get().await.map_err(|fault| Trouble { fault, is_committing: false })?;
+        let held = connections.get().await.map_err(|fault| LaneFault { fault, is_committing: false })?;
         let is_committing = AtomicBool::new(false);
         let work = self.transact(&held, batch, &is_committing);
         let deadline = connections.deadline();
@@ -118,7 +118,7 @@ impl RmwLane {
                 if fault.leaves_connection_sound() {
                     roll_back(held).await;
                 }
-                Err(Trouble { fault, is_committing: is_committing.load(Ordering::Relaxed) })
+                Err(LaneFault { fault, is_committing: is_committing.load(Ordering::Relaxed) })
             }
         }
     }
@@ -150,7 +150,7 @@ impl RmwLane {
     }
 }
 
-impl Trouble {
+impl LaneFault {
     fn into_store_error(self) -> StoreError {
         match self.is_committing {
             true => self.fault.into_commit_error(),

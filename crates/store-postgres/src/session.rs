@@ -26,7 +26,7 @@ use crate::promise_keys::{self, KnownKeys};
 use crate::promises::promise;
 use crate::requests::{self, KnownRequests};
 use crate::rows::{self, Columns, StoredHead, uuid};
-use crate::standalone_promises::{self, KnownAlone, PromisePlace};
+use crate::standalone_promises::{self, LockedPromises, PromisePlace};
 use crate::user_tables::{UserTable, UserTables};
 
 /// The parameters of a statement.
@@ -61,7 +61,7 @@ pub(crate) struct Session<'c> {
     /// a missing one.
     promises: HashMap<PromisePlace, Option<Promise>>,
     /// Locked promises without a run.
-    pub(crate) alone: KnownAlone,
+    pub(crate) alone: LockedPromises,
     /// Keys of promises.
     pub(crate) promise_keys: KnownKeys,
     /// Signal ids of locked runs: true if the run has seen the id.
@@ -100,7 +100,7 @@ impl<'c> Session<'c> {
             runs: HashMap::new(),
             families: KnownFamilies::new(),
             promises: HashMap::new(),
-            alone: KnownAlone::new(),
+            alone: LockedPromises::new(),
             promise_keys: KnownKeys::new(),
             signal_ids: HashMap::new(),
             requests: KnownRequests::new(),

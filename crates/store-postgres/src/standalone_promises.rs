@@ -18,7 +18,7 @@ pub(crate) type PromisePlace = (WorkspaceRowId, PromiseId);
 
 /// Locked promises without a run, with the runs that wait for them and the changes of the
 /// transaction.
-pub(crate) type KnownAlone = HashMap<PromisePlace, Vec<RunId>>;
+pub(crate) type LockedPromises = HashMap<PromisePlace, Vec<RunId>>;
 
 /// Locks promises without a run in the order of their ids, and reads their waiters.
 pub(crate) async fn lock(session: &mut Session<'_>, mut wanted: Vec<PromisePlace>) -> Result<(), Fault> {

@@ -75,18 +75,18 @@ pub(crate) async fn find_taken(
 }
 
 /// Meaning of a live key for a start.
-pub(crate) enum KeySays {
+pub(crate) enum KeyMatch {
     /// It names this run, and the fingerprints agree.
     Same(RunId),
     Otherwise(StartOutcome),
 }
 
 /// Compares a live key with a start.
-pub(crate) fn ask_key(record: RunKey, facts: &RunFacts) -> KeySays {
+pub(crate) fn ask_key(record: RunKey, facts: &RunFacts) -> KeyMatch {
     let RunKey { run, fingerprint, first_seen_at, .. } = record;
     match facts.fingerprint == Some(fingerprint) {
-        true => KeySays::Same(run),
-        false => KeySays::Otherwise(StartOutcome::KeyConflict { run, first_seen_at, fingerprint }),
+        true => KeyMatch::Same(run),
+        false => KeyMatch::Otherwise(StartOutcome::KeyConflict { run, first_seen_at, fingerprint }),
     }
 }
 
@@ -112,8 +112,8 @@ async fn same_key(
         return Ok(None);
     }
     Ok(Some(match ask_key(record, facts) {
-        KeySays::Otherwise(outcome) => outcome,
-        KeySays::Same(run) => match session.find_head(workspace, run).await? {
+        KeyMatch::Otherwise(outcome) => outcome,
+        KeyMatch::Same(run) => match session.find_head(workspace, run).await? {
             Some(stored) => StartOutcome::Existing(stored.head),
             None => StartOutcome::Spent { run },
         },

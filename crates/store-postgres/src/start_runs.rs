@@ -10,7 +10,7 @@ use crate::codes::{Code, count, millis, millis_of};
 use crate::fault::Fault;
 use crate::interned_names::{WorkflowRowId, WorkspaceRowId};
 use crate::rows::{self, Columns, uuid};
-use crate::start_run::{KeySays, ask_key, refuse_id};
+use crate::start_run::{KeyMatch, ask_key, refuse_id};
 
 /// Returns true if only its own id and key can conflict. Every other start reads first.
 pub(crate) fn is_plain(new: &NewRun) -> bool {
@@ -19,7 +19,7 @@ pub(crate) fn is_plain(new: &NewRun) -> bool {
 }
 
 /// A start with its decision.
-pub(crate) struct Begun<'a> {
+pub(crate) struct DecidedStart<'a> {
     pub(crate) n: i32,
     pub(crate) workspace: WorkspaceRowId,
     pub(crate) workflow: WorkflowRowId,
@@ -59,14 +59,14 @@ pub(crate) struct StartColumns<'a> {
 
 impl<'a> StartColumns<'a> {
     /// The columns of starts with distinct ids and keys, in the order of their keys.
-    pub(crate) fn new(starts: &'a [Begun<'a>], now: Timestamp) -> Self {
+    pub(crate) fn new(starts: &'a [DecidedStart<'a>], now: Timestamp) -> Self {
         let mut columns =
             StartColumns { limit: starts.len() as i64, now: millis(now), ..StartColumns::default() };
         starts.iter().for_each(|start| columns.push(start));
         columns
     }
 
-    fn push(&mut self, start: &'a Begun<'a>) {
+    fn push(&mut self, start: &'a DecidedStart<'a>) {
         let (facts, head) = (&*start.new.facts, &start.head);
         let (keep_key_for_ms, release_on_failure) = rows::retention_columns(facts.retention);
         let parent = facts.parent.as_ref();
@@ -126,7 +126,7 @@ impl<'a> StartColumns<'a> {
 }
 
 /// Obstacle to a start, as a row of `find_starts.sql`.
-pub(crate) enum Obstacle {
+pub(crate) enum StartObstacle {
     /// The answer is known.
     Known(StartOutcome),
     /// The start is rejected.
@@ -140,19 +140,23 @@ pub(crate) fn read_obstacle(
     workspace: WorkspaceRowId,
     new: &NewRun,
     now: Timestamp,
-) -> Result<Obstacle, Fault> {
+) -> Result<StartObstacle, Fault> {
     let mut row = Columns::of(row);
     row.get::<i32>()?;
     let taken_in = row.get::<Option<i32>>()?.map(WorkspaceRowId);
     let record = rows::maybe_run_key(&mut row)?;
     let head = rows::maybe_stored_head(&mut row)?.map(|stored| stored.head);
     Ok(match (taken_in, record) {
-        (Some(taken), _) if taken != workspace => Obstacle::Refused(refuse_id(new.facts.id)),
-        (Some(_), _) => head.map_or(Obstacle::Gone, |own| Obstacle::Known(StartOutcome::Created(own))),
-        (None, Some(record)) if record.is_live(now) => Obstacle::Known(match ask_key(record, &new.facts) {
-            KeySays::Otherwise(outcome) => outcome,
-            KeySays::Same(run) => head.map_or(StartOutcome::Spent { run }, StartOutcome::Existing),
-        }),
-        (None, _) => Obstacle::Gone,
+        (Some(taken), _) if taken != workspace => StartObstacle::Refused(refuse_id(new.facts.id)),
+        (Some(_), _) => {
+            head.map_or(StartObstacle::Gone, |own| StartObstacle::Known(StartOutcome::Created(own)))
+        }
+        (None, Some(record)) if record.is_live(now) => {
+            StartObstacle::Known(match ask_key(record, &new.facts) {
+                KeyMatch::Otherwise(outcome) => outcome,
+                KeyMatch::Same(run) => head.map_or(StartOutcome::Spent { run }, StartOutcome::Existing),
+            })
+        }
+        (None, _) => StartObstacle::Gone,
     })
 }

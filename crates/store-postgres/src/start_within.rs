@@ -23,7 +23,7 @@ use crate::rmw_lane::pause;
 use crate::rows::uuid;
 use crate::session::{Session, params};
 use crate::start_run::{check_key, insert_new, subject_holder};
-use crate::start_runs::{Obstacle, read_obstacle};
+use crate::start_runs::{StartObstacle, read_obstacle};
 use crate::store::PostgresStore;
 use crate::user_tables::UserTables;
 
@@ -61,7 +61,7 @@ impl StartWithin for Start {
 
 /// Creates runs in users' transactions.
 #[derive(Debug)]
-pub(crate) struct Guests {
+pub(crate) struct UserTransactions {
     pub(crate) pools: Arc<Pools>,
     pub(crate) interned_names: Arc<InternedNames>,
     pub(crate) tables: Arc<UserTables>,
@@ -78,7 +78,7 @@ pub(crate) struct Guests {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity(Uuid, String);
 
-impl Guests {
+impl UserTransactions {
     /// See [`PostgresStore::start_run_within`].
     pub(crate) async fn start(
         &self,
@@ -182,9 +182,9 @@ async fn start(
     let asked = params![1i64, vec![0i32], vec![workspace.0], vec![uuid(facts.id)], vec![key]];
     for row in session.query(include_str!("../sql/find_starts.sql"), asked).await? {
         match read_obstacle(&row, workspace, new, session.now)? {
-            Obstacle::Known(outcome) => return Ok(outcome),
-            Obstacle::Refused(fault) => return Err(fault),
-            Obstacle::Gone => {}
+            StartObstacle::Known(outcome) => return Ok(outcome),
+            StartObstacle::Refused(fault) => return Err(fault),
+            StartObstacle::Gone => {}
         }
     }
     if let Some(run) = subject_holder(session, workspace, workflow, facts).await? {

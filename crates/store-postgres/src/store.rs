@@ -40,8 +40,8 @@ use crate::rmw_lane::RmwLane;
 use crate::server_clock::ServerClock;
 use crate::settings::{lock_timeout, search_path};
 use crate::start_runs;
-use crate::start_within::Guests;
-use crate::transact::{Record, Works};
+use crate::start_within::UserTransactions;
+use crate::transact::{Record, TransactionalSteps};
 use crate::user_tables::UserTables;
 use crate::{
     claim_outbox, finish_outbox_message, journal, list_audit, list_doubts, list_journal, list_outbox,
@@ -63,8 +63,8 @@ pub struct PostgresStore {
     deadline: Duration,
     /// `None` once the store is closed.
     lanes: RwLock<Option<Lanes>>,
-    works: Arc<Works>,
-    guests: Guests,
+    works: Arc<TransactionalSteps>,
+    guests: UserTransactions,
     /// One permit for each piece of user work in progress.
     turns: Arc<Semaphore>,
     transactions: usize,
@@ -126,7 +126,7 @@ impl PostgresStore {
         if let Some(server_clock) = server_clock.clone() {
             attendants.spawn(keep_time(server_clock, pools.clone()));
         }
-        let works = Arc::new(Works {
+        let works = Arc::new(TransactionalSteps {
             pools: pools.clone(),
             interned_names: interned_names.clone(),
             tables: tables.clone(),
@@ -134,7 +134,7 @@ impl PostgresStore {
             hints: hints.clone(),
             search_path: search_path(&options),
         });
-        let guests = Guests {
+        let guests = UserTransactions {
             pools: pools.clone(),
             interned_names: interned_names.clone(),
             tables: tables.clone(),

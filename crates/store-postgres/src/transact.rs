@@ -46,7 +46,7 @@ pub(crate) trait Record: Send + Sync + 'static {
     /// Writes the record of work with the result `output`.
     fn record(
         &self,
-        works: &Works,
+        works: &TransactionalSteps,
         transaction: &Shared<'_>,
         output: Payload,
     ) -> impl Future<Output = Result<Recorded<Self::Outcome>, Fault>> + Send;
@@ -63,7 +63,7 @@ pub(crate) struct Recorded<T> {
 
 /// Runs the work of steps that share a transaction with the store.
 #[derive(Debug)]
-pub(crate) struct Works {
+pub(crate) struct TransactionalSteps {
     pub(crate) pools: Arc<Pools>,
     pub(crate) interned_names: Arc<InternedNames>,
     pub(crate) tables: Arc<UserTables>,
@@ -84,7 +84,7 @@ const COMMITTING: u8 = 3;
 /// An outcome, and whether the connection can be reused.
 type Ended<T> = (T, bool);
 
-impl Works {
+impl TransactionalSteps {
     /// Retries while other transactions interfere with the record, up to a limit.
     ///
     /// A rejection costs a step one of its attempts, although its work never ran. So it waits for a
@@ -244,7 +244,7 @@ impl Record for Transact {
 
     async fn record(
         &self,
-        works: &Works,
+        works: &TransactionalSteps,
         transaction: &Shared<'_>,
         output: Payload,
     ) -> Result<Recorded<TransactOutcome>, Fault> {
@@ -286,7 +286,7 @@ impl Record for Arc<TransactOperation> {
 
     async fn record(
         &self,
-        works: &Works,
+        works: &TransactionalSteps,
         transaction: &Shared<'_>,
         output: Payload,
     ) -> Result<Recorded<TransactOperationOutcome>, Fault> {

@@ -12,9 +12,9 @@ use crate::rows;
 use crate::session::Session;
 
 /// Counts to be added up.
-pub(crate) struct CountUses(pub(crate) Vec<KeyUsageDelta>);
+pub(crate) struct AddKeyUsage(pub(crate) Vec<KeyUsageDelta>);
 
-impl Verb for CountUses {
+impl Verb for AddKeyUsage {
     type Outcome = ();
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<(), Fault> {

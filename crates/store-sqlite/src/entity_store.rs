@@ -15,7 +15,7 @@ use hapax_engine::store::{
 
 use crate::check_table::check_table;
 use crate::entity_notes::{self, AppendEntityNotes};
-use crate::heartbeat_operations::HearOfOperations;
+use crate::heartbeat_operations::HeartbeatOperations;
 use crate::revert_strays::{RevertRows, list_strays};
 use crate::store::SqliteStore;
 use crate::{entities, list_journal, list_operations, operations};
@@ -59,7 +59,7 @@ impl EntityStore for SqliteStore {
         owner: OwnerId,
         held: Vec<HeldOperation>,
     ) -> StoreResult<Vec<OperationId>> {
-        self.write(HearOfOperations { owner, held }).await
+        self.write(HeartbeatOperations { owner, held }).await
     }
 
     async fn list_stale_operations(

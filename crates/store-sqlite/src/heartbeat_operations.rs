@@ -12,12 +12,12 @@ use crate::operations::operation_bytes;
 use crate::session::Session;
 
 /// Operations that one holder believes to hold; returns the lost ones.
-pub(crate) struct HearOfOperations {
+pub(crate) struct HeartbeatOperations {
     pub(crate) owner: OwnerId,
     pub(crate) held: Vec<HeldOperation>,
 }
 
-impl Verb for HearOfOperations {
+impl Verb for HeartbeatOperations {
     type Outcome = Vec<OperationId>;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<Vec<OperationId>, Fault> {

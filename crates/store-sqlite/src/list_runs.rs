@@ -16,7 +16,7 @@ use crate::session::{WorkflowRowId, WorkspaceRowId};
 use crate::statements::Statements;
 
 /// Common parameters of the page's queries.
-struct Wanted {
+struct RunPageQuery {
     /// Only ids below this one; longer than any id if all are wanted.
     below: Vec<u8>,
     workflow: Option<WorkflowRowId>,
@@ -27,7 +27,7 @@ struct Wanted {
 }
 
 /// A run on the page; the order of the fields is the order of the page.
-type Place = (RunId, i64);
+type RunOnPage = (RunId, i64);
 
 pub(crate) fn list_runs(connection: &Connection, request: &ListRuns) -> Result<RunPage, Fault> {
     let limit = request.limit.clamp(1, MAX_PAGE);
@@ -45,7 +45,7 @@ pub(crate) fn list_runs(connection: &Connection, request: &ListRuns) -> Result<R
             number => number,
         },
     };
-    let mut wanted = Wanted {
+    let mut wanted = RunPageQuery {
         below: request.upper_bound().map_or(vec![u8::MAX; 17], |run| bytes(run).to_vec()),
         workflow,
         version: request.filter.version,
@@ -118,8 +118,8 @@ fn list_in(
     connection: &Connection,
     workspace: WorkspaceRowId,
     request: &ListRuns,
-    wanted: &Wanted,
-) -> Result<Vec<Place>, Fault> {
+    wanted: &RunPageQuery,
+) -> Result<Vec<RunOnPage>, Fault> {
     let filter = &request.filter;
     let place = |mut row: rows::Columns<'_>| Ok((row.run()?, workspace.0));
     let is_below = |run: &RunId| bytes(*run).as_slice() < wanted.below.as_slice();
@@ -159,9 +159,9 @@ fn list_in(
 fn list_by_status(
     connection: &Connection,
     workspace: WorkspaceRowId,
-    wanted: &Wanted,
-) -> Result<Vec<Place>, Fault> {
-    let Wanted { below, workflow, version, statuses, limit } = wanted;
+    wanted: &RunPageQuery,
+) -> Result<Vec<RunOnPage>, Fault> {
+    let RunPageQuery { below, workflow, version, statuses, limit } = wanted;
     let workflow = workflow.map(|workflow| workflow.0);
     let Some(statuses) = statuses else {
         let mut list = connection.prepare_cached(include_str!("../sql/list_runs.sql"))?;
@@ -188,7 +188,7 @@ fn list_by_status(
     Ok(places)
 }
 
-fn list_everywhere(connection: &Connection, wanted: &Wanted) -> Result<Vec<Place>, Fault> {
+fn list_everywhere(connection: &Connection, wanted: &RunPageQuery) -> Result<Vec<RunOnPage>, Fault> {
     let all = wanted.statuses.as_deref().unwrap_or(&RunStatus::ALL);
     let bits = all.iter().fold(0, |bits, status| bits | 1i64 << status.code());
     let mut list = connection.prepare_cached(include_str!("../sql/list_runs_of_all_workspaces.sql"))?;

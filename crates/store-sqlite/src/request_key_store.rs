@@ -11,7 +11,7 @@ use hapax_engine::store::{
 };
 use rusqlite::Connection;
 
-use crate::add_key_usage::{self, CountUses};
+use crate::add_key_usage::{self, AddKeyUsage};
 use crate::fault::Fault;
 use crate::purge_requests::{self, PurgeRequests};
 use crate::read::find_workspace;
@@ -59,7 +59,7 @@ impl RequestKeyStore for SqliteStore {
 
     async fn add_key_usage(&self, uses: Vec<KeyUsageDelta>) -> StoreResult<()> {
         check_usage_batch(&uses)?;
-        self.write(CountUses(uses)).await
+        self.write(AddKeyUsage(uses)).await
     }
 
     async fn find_key_usage(&self, place: &KeyRef) -> StoreResult<KeyUsage> {

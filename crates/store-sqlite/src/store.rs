@@ -109,7 +109,7 @@ impl SqliteStore {
             return Err(StoreError::Refused("the file was opened read-only".into()));
         };
         let (task, mut told) = Job::with_reply(request);
-        let under_way = UnderWay::new(&self.under_way);
+        let under_way = InFlightCount::new(&self.under_way);
         let not_written = match V::IS_BRIEF && under_way.is_alone() {
             true => {
                 // A run of many steps would otherwise never let anything else onto its thread.
@@ -158,12 +158,12 @@ fn unanswered() -> StoreError {
 }
 
 /// One operation on its way, counted.
-struct UnderWay<'a>(&'a AtomicUsize);
+struct InFlightCount<'a>(&'a AtomicUsize);
 
-impl<'a> UnderWay<'a> {
+impl<'a> InFlightCount<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
-        UnderWay(count)
+        InFlightCount(count)
     }
 
     /// Is there no other work that this thread could do?
@@ -172,7 +172,7 @@ impl<'a> UnderWay<'a> {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlightCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -16,7 +16,7 @@ const KEEP: &str = "RELEASE hapax_work";
 const TAKE_BACK: &str = "ROLLBACK TO hapax_work";
 
 /// Result of work and its record.
-pub(crate) trait Judged {
+pub(crate) trait WorkResult {
     /// Is the work to be kept?
     fn stands(&self) -> bool;
 
@@ -30,7 +30,7 @@ pub(crate) trait Judged {
 }
 
 /// Does the work and records it, or leaves nothing of either.
-pub(crate) fn work_and_record<O: Judged>(
+pub(crate) fn work_and_record<O: WorkResult>(
     session: &mut Session<'_, '_>,
     work: &(dyn Any + Send + Sync),
     record: impl FnOnce(&mut Session<'_, '_>, Payload) -> Result<O, Fault>,
@@ -67,7 +67,7 @@ impl Verb for Transact {
     }
 }
 
-impl Judged for TransactOutcome {
+impl WorkResult for TransactOutcome {
     fn stands(&self) -> bool {
         matches!(self, TransactOutcome::Done { .. })
     }

@@ -6,7 +6,7 @@ use hapax_engine::store::{TransactOperation, TransactOperationOutcome};
 use crate::fault::Fault;
 use crate::job::Verb;
 use crate::session::Session;
-use crate::transact::{Judged, work_and_record};
+use crate::transact::{WorkResult, work_and_record};
 
 impl Verb for TransactOperation {
     type Outcome = TransactOperationOutcome;
@@ -17,7 +17,7 @@ impl Verb for TransactOperation {
     }
 }
 
-impl Judged for TransactOperationOutcome {
+impl WorkResult for TransactOperationOutcome {
     fn stands(&self) -> bool {
         matches!(self, TransactOperationOutcome::Worked(FinishOperationOutcome::Finished { .. }))
     }

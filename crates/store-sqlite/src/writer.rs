@@ -39,7 +39,7 @@ pub(crate) struct Writer {
 }
 
 /// Why a transaction did not commit.
-enum Trouble {
+enum BatchFault {
     /// It could not begin.
     NotBegun(StoreError),
     /// The operation at this place failed; all was rolled back.
@@ -48,12 +48,12 @@ enum Trouble {
     Commit(StoreError),
 }
 
-impl Trouble {
+impl BatchFault {
     /// Error for the callers.
     fn told(self) -> StoreError {
         match self {
-            Trouble::NotBegun(error) | Trouble::Commit(error) => error,
-            Trouble::Operation { fault, .. } => fault.into_store_error(),
+            BatchFault::NotBegun(error) | BatchFault::Commit(error) => error,
+            BatchFault::Operation { fault, .. } => fault.into_store_error(),
         }
     }
 }
@@ -96,7 +96,7 @@ impl Writer {
                     self.checkpoint();
                     made_room = true;
                 }
-                Err(Trouble::Operation { at, .. }) if batch.len() > 1 => {
+                Err(BatchFault::Operation { at, .. }) if batch.len() > 1 => {
                     let mut before: Vec<_> = batch.drain(..at).collect();
                     self.write_batch(&mut before);
                     let mut alone: Vec<_> = batch.drain(..1).collect();
@@ -111,11 +111,11 @@ impl Writer {
     }
 
     /// One transaction. Unless it answers `Ok`, nothing of it is there, or nobody knows (as the error says).
-    fn commit(&mut self, batch: &mut [Box<dyn Task>]) -> Result<(), Trouble> {
-        self.identity.check(&self.path).map_err(Trouble::NotBegun)?;
+    fn commit(&mut self, batch: &mut [Box<dyn Task>]) -> Result<(), BatchFault> {
+        self.identity.check(&self.path).map_err(BatchFault::NotBegun)?;
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => reopen(&self.path).map_err(|error| Trouble::NotBegun(rolled_back(&error)))?,
+            None => reopen(&self.path).map_err(|error| BatchFault::NotBegun(rolled_back(&error)))?,
         };
         // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
         let now = self.clock.now();
@@ -172,20 +172,20 @@ fn transact(
     interned_names: &mut InternedNames,
     now: Timestamp,
     batch: &mut [Box<dyn Task>],
-) -> Result<Duration, (Trouble, Option<ErrorCode>)> {
+) -> Result<Duration, (BatchFault, Option<ErrorCode>)> {
     execute(connection, "BEGIN IMMEDIATE")
-        .map_err(|error| (Trouble::NotBegun(rolled_back(&error)), error.sqlite_error_code()))?;
+        .map_err(|error| (BatchFault::NotBegun(rolled_back(&error)), error.sqlite_error_code()))?;
     let statements = Statements::new(connection);
     let mut session = Session::new(&statements, interned_names, now);
     for (at, task) in batch.iter_mut().enumerate() {
         task.apply(&mut session).map_err(|fault| {
             let code = fault.code();
-            (Trouble::Operation { at, fault }, code)
+            (BatchFault::Operation { at, fault }, code)
         })?;
     }
     let began = Instant::now();
     execute(connection, "COMMIT")
-        .map_err(|error| (Trouble::Commit(commit_failed(&error)), error.sqlite_error_code()))?;
+        .map_err(|error| (BatchFault::Commit(commit_failed(&error)), error.sqlite_error_code()))?;
     Ok(began.elapsed())
 }
 

@@ -50,16 +50,16 @@ impl fmt::Debug for PublicKey {
 
 /// A key pair.
 #[derive(Clone)]
-pub(crate) struct Pair {
+pub(crate) struct KeyPair {
     seed: SecretSlice<u8>,
     pub(crate) public: PublicKey,
 }
 
-impl Pair {
+impl KeyPair {
     pub(crate) fn generate() -> Result<Self, NoRandomness> {
         let mut seed = vec![0; SEED_BYTES];
         getrandom::fill(&mut seed).map_err(|_| NoRandomness)?;
-        Ok(Pair::from_seed(seed))
+        Ok(KeyPair::from_seed(seed))
     }
 
     /// Parses `whsk_` and base64 of the seed and the public key, which must belong together.
@@ -67,7 +67,7 @@ impl Pair {
         let bytes = text.strip_prefix(PRIVATE).and_then(|text| STANDARD.decode(text).ok());
         let bytes = bytes.filter(|bytes| bytes.len() == SEED_BYTES + PUBLIC_BYTES);
         let bytes = bytes.ok_or(BadSecret::NotAPair)?;
-        let pair = Pair::from_seed(bytes[..SEED_BYTES].to_vec());
+        let pair = KeyPair::from_seed(bytes[..SEED_BYTES].to_vec());
         match pair.public.0[..] == bytes[SEED_BYTES..] {
             true => Ok(pair),
             false => Err(BadSecret::NotAPair),
@@ -76,7 +76,7 @@ impl Pair {
 
     fn from_seed(seed: Vec<u8>) -> Self {
         let public = PublicKey(keys(&seed).public_key().as_ref().try_into().expect("32 bytes"));
-        Pair { seed: seed.into(), public }
+        KeyPair { seed: seed.into(), public }
     }
 
     pub(crate) fn reveal(&self) -> String {

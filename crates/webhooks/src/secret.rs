@@ -9,7 +9,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STAN
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
 use crate::limits::{MAX_SECRET_CHARS, MAX_SIGNING_KEY_BYTES, MIN_SIGNING_KEY_BYTES, SIGNING_KEY_BYTES};
-use crate::pair::{PRIVATE, Pair, PublicKey};
+use crate::pair::{KeyPair, PRIVATE, PublicKey};
 
 const PREFIX: &str = "whsec_";
 
@@ -61,13 +61,13 @@ enum Kind {
     /// The receiver has the same secret.
     Shared(SecretSlice<u8>),
     /// The receiver has the public key.
-    Pair(Pair),
+    KeyPair(KeyPair),
 }
 
 /// Signing key.
 pub(crate) enum SignWith<'s> {
     Shared(&'s [u8]),
-    Pair(&'s Pair),
+    KeyPair(&'s KeyPair),
 }
 
 impl SigningSecret {
@@ -80,13 +80,13 @@ impl SigningSecret {
 
     /// Creates a pair of Ed25519 keys. The public key can verify and cannot sign.
     pub fn generate_pair() -> Result<Self, NoRandomness> {
-        Ok(SigningSecret(Kind::Pair(Pair::generate()?)))
+        Ok(SigningSecret(Kind::KeyPair(KeyPair::generate()?)))
     }
 
     /// Parses the text form that [`reveal`](SigningSecret::reveal) returns, or another secret of Standard Webhooks.
     pub fn parse(text: &str) -> Result<Self, BadSecret> {
         match text.starts_with(PRIVATE) {
-            true => Pair::parse(text).map(|pair| SigningSecret(Kind::Pair(pair))),
+            true => KeyPair::parse(text).map(|pair| SigningSecret(Kind::KeyPair(pair))),
             false => key_of(text).map(|key| SigningSecret(Kind::Shared(key))),
         }
     }
@@ -95,7 +95,7 @@ impl SigningSecret {
     pub fn reveal(&self) -> SecretString {
         match &self.0 {
             Kind::Shared(key) => format!("{PREFIX}{}", STANDARD.encode(key.expose_secret())).into(),
-            Kind::Pair(pair) => pair.reveal().into(),
+            Kind::KeyPair(pair) => pair.reveal().into(),
         }
     }
 
@@ -103,14 +103,14 @@ impl SigningSecret {
     pub fn public_key(&self) -> Option<PublicKey> {
         match &self.0 {
             Kind::Shared(_) => None,
-            Kind::Pair(pair) => Some(pair.public),
+            Kind::KeyPair(pair) => Some(pair.public),
         }
     }
 
     pub(crate) fn sign_with(&self) -> SignWith<'_> {
         match &self.0 {
             Kind::Shared(key) => SignWith::Shared(key.expose_secret()),
-            Kind::Pair(pair) => SignWith::Pair(pair),
+            Kind::KeyPair(pair) => SignWith::KeyPair(pair),
         }
     }
 }

@@ -70,7 +70,7 @@ pub fn sign_any(
     let parts = [before_body.as_bytes(), body];
     let signature = |secret: &SigningSecret| match secret.sign_with() {
         SignWith::Shared(key) => format!("v1,{}", STANDARD.encode(mac(Algorithm::Sha256, key, &parts))),
-        SignWith::Pair(pair) => format!("v1a,{}", STANDARD.encode(pair.sign(&parts.concat()))),
+        SignWith::KeyPair(pair) => format!("v1a,{}", STANDARD.encode(pair.sign(&parts.concat()))),
     };
     let signatures: Vec<String> = secrets.iter().map(signature).collect();
     Ok(SignedHeaders { id: id.clone(), timestamp, signature: signatures.join(" ") })

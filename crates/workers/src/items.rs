@@ -64,12 +64,12 @@ pub(crate) enum AttemptOutcome {
 pub(crate) struct Operation {
     pub(crate) op: u32,
     pub(crate) scope: Option<u32>,
-    pub(crate) what: What,
+    pub(crate) what: RequestedOperation,
 }
 
 /// The requested operation.
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum RequestedOperation {
     Step(StepOptions),
     Promise { name: String, key: Option<String>, key_ttl: Option<Duration>, timeout: Option<Duration> },
     AwaitPromise { id: String, timeout: Option<Duration> },
@@ -159,7 +159,7 @@ struct WireItem {
     violation: Option<String>,
     op: Option<u32>,
     #[serde(rename = "do")]
-    asks: Option<WireWhat>,
+    asks: Option<WireOperation>,
     scope: Option<u32>,
     name: Option<String>,
     retry: Option<WireRetry>,
@@ -199,7 +199,7 @@ struct WireItem {
 
 #[derive(Deserialize, Clone, Copy)]
 #[serde(rename_all = "camelCase")]
-enum WireWhat {
+enum WireOperation {
     Step,
     Promise,
     AwaitPromise,
@@ -376,9 +376,11 @@ impl WireItem {
         if let Some(op) = self.outcome {
             let attempt = self.attempt.ok_or("an outcome names its attempt")?;
             let kind = match (self.asks, self.answer) {
-                (None | Some(WireWhat::Effect), None) => AttemptKind::Effect,
-                (None | Some(WireWhat::Probe), Some(_)) | (Some(WireWhat::Probe), None) => AttemptKind::Probe,
-                (Some(WireWhat::Undo), None) => AttemptKind::Undo,
+                (None | Some(WireOperation::Effect), None) => AttemptKind::Effect,
+                (None | Some(WireOperation::Probe), Some(_)) | (Some(WireOperation::Probe), None) => {
+                    AttemptKind::Probe
+                }
+                (Some(WireOperation::Undo), None) => AttemptKind::Undo,
                 _ => {
                     return Err(
                         "`do` of an outcome is effect, probe or undo, and only a probe has an answer".into(),
@@ -423,8 +425,8 @@ impl WireItem {
         let asks = self.asks.ok_or("`do` is missing")?;
         let needs = |what: &str| format!("`{what}` is missing");
         let what = match asks {
-            WireWhat::Step => What::Step(self.into_step()?),
-            WireWhat::Promise => What::Promise {
+            WireOperation::Step => RequestedOperation::Step(self.into_step()?),
+            WireOperation::Promise => RequestedOperation::Promise {
                 name: self.name.ok_or_else(|| needs("name"))?,
                 key: self.idempotency_key,
                 key_ttl: self.idempotency_key_ttl_seconds.map(Duration::from_secs),
@@ -435,23 +437,24 @@ impl WireItem {
                     (timeout, millis) => span(timeout).or(millis.map(Duration::from_millis)),
                 },
             },
-            WireWhat::AwaitPromise => {
-                What::AwaitPromise { id: self.id.ok_or_else(|| needs("id"))?, timeout: span(self.timeout) }
-            }
-            WireWhat::Signal => What::Signal {
+            WireOperation::AwaitPromise => RequestedOperation::AwaitPromise {
+                id: self.id.ok_or_else(|| needs("id"))?,
+                timeout: span(self.timeout),
+            },
+            WireOperation::Signal => RequestedOperation::Signal {
                 name: self.name.ok_or_else(|| needs("name"))?,
                 recorded_as: self.recorded_as,
                 timeout: span(self.timeout),
             },
-            WireWhat::Sleep => {
+            WireOperation::Sleep => {
                 let until = match (self.span, self.until) {
                     (Some(span), None) => SleepEnd::After(span.0),
                     (None, Some(at)) => SleepEnd::At(at.0),
                     _ => return Err("a sleep has either `for` or `until`".into()),
                 };
-                What::Sleep { name: self.name, until }
+                RequestedOperation::Sleep { name: self.name, until }
             }
-            WireWhat::Child => What::Child {
+            WireOperation::Child => RequestedOperation::Child {
                 workflow: self.workflow.ok_or_else(|| needs("workflow"))?,
                 input: self.input.unwrap_or_else(null),
                 recorded_as: self.recorded_as,
@@ -460,17 +463,17 @@ impl WireItem {
                     Some(WireOnClose::Cancel) | None => ClosePolicy::Cancel,
                 },
             },
-            WireWhat::AfterEffect => What::AfterEffect {
+            WireOperation::AfterEffect => RequestedOperation::AfterEffect {
                 target: self.target.ok_or_else(|| needs("target"))?,
                 body: self.body.unwrap_or_else(null),
             },
-            WireWhat::Value => What::Value {
+            WireOperation::Value => RequestedOperation::Value {
                 name: self.name.ok_or_else(|| needs("name"))?,
                 value: self.value.ok_or_else(|| needs("value"))?,
             },
-            WireWhat::Scope => What::Scope,
-            WireWhat::Shield => What::Shield,
-            WireWhat::Effect | WireWhat::Probe | WireWhat::Undo => {
+            WireOperation::Scope => RequestedOperation::Scope,
+            WireOperation::Shield => RequestedOperation::Shield,
+            WireOperation::Effect | WireOperation::Probe | WireOperation::Undo => {
                 return Err("the server asks for attempts, not the code".into());
             }
         };
@@ -538,7 +541,9 @@ mod tests {
         ] {
             let items = read(&format!("[{text}]")).unwrap();
             let [Item::Asks(asked)] = &items[..] else { panic!("{items:?}") };
-            let What::Promise { name, key, key_ttl, timeout } = &asked.what else { panic!("{asked:?}") };
+            let RequestedOperation::Promise { name, key, key_ttl, timeout } = &asked.what else {
+                panic!("{asked:?}")
+            };
             assert_eq!((name.as_str(), key.as_deref()), ("payment", Some("stripe:ch_1")));
             assert_eq!((*timeout, *key_ttl), (Some(Duration::from_secs(60)), Some(Duration::from_secs(9))));
         }

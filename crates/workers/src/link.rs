@@ -18,7 +18,7 @@ use crate::session::{LateAttempt, Session};
 
 /// Why a worker no longer carries out a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Severed {
+pub(crate) enum LinkEnd {
     /// Its session is over.
     SessionOver,
     /// It forgot the function.
@@ -95,7 +95,7 @@ struct AttemptSlot {
 #[derive(Default)]
 struct LinkState {
     batches: VecDeque<Batch>,
-    severed: Option<Severed>,
+    severed: Option<LinkEnd>,
     attempts: BTreeMap<(u32, AttemptKind), AttemptSlot>,
     /// Number of the last attempt of each operation that was asked for.
     asked: HashMap<(u32, AttemptKind), u32>,
@@ -135,7 +135,7 @@ impl RunLink {
             waker: AtomicWaker::new(),
         });
         if !link.session.add_link(&link) {
-            link.sever(Severed::SessionOver);
+            link.sever(LinkEnd::SessionOver);
         }
         link
     }
@@ -148,7 +148,7 @@ impl RunLink {
     pub(crate) fn say_or_give_back(&self, text: String) {
         match self.session.has_mailbox_room() {
             true => self.say(text),
-            false => self.sever(Severed::Full),
+            false => self.sever(LinkEnd::Full),
         }
     }
 
@@ -282,14 +282,14 @@ impl RunLink {
     /// The code does not fit the log, or what the worker handed in makes no sense. The run pauses, and says why.
     pub(crate) fn violate(&self, why: String) {
         let problem = Problem::new(Code::InvalidRequest, why.clone());
-        if self.sever_with(Severed::Violation, Some(&problem)) {
+        if self.sever_with(LinkEnd::Violation, Some(&problem)) {
             tracing::warn!(run = %self.run, worker = %self.session.name(), %why, "the code of a worker does not fit its run");
             self.returns.pause(format!("{why} Deploy code that fits the history, then resume the run."));
         }
     }
 
     /// Ends the link: the worker no longer carries out the run, and another one continues.
-    pub(crate) fn sever(&self, why: Severed) {
+    pub(crate) fn sever(&self, why: LinkEnd) {
         if self.sever_with(why, None) {
             self.returns.give_back();
         }
@@ -300,7 +300,7 @@ impl RunLink {
         self.returns.give_back();
     }
 
-    fn sever_with(&self, why: Severed, problem: Option<&Problem>) -> bool {
+    fn sever_with(&self, why: LinkEnd, problem: Option<&Problem>) -> bool {
         let wakers: Vec<Waker> = {
             let mut state = self.state();
             if state.severed.is_some() {
@@ -316,10 +316,10 @@ impl RunLink {
         };
         wakers.into_iter().for_each(Waker::wake);
         let why = match why {
-            Severed::SessionOver | Severed::Evicted => None,
-            Severed::Reload => Some("reload"),
-            Severed::Full => Some("evicted"),
-            Severed::Violation => Some("violation"),
+            LinkEnd::SessionOver | LinkEnd::Evicted => None,
+            LinkEnd::Reload => Some("reload"),
+            LinkEnd::Full => Some("evicted"),
+            LinkEnd::Violation => Some("violation"),
         };
         match why {
             Some(why) => self.say_drop(why, problem),
@@ -357,7 +357,7 @@ impl RunLink {
     pub(crate) async fn attempt(&self, call: AttemptCall<'_>) -> Result<AttemptOutcome, Failure> {
         let place = (call.op, call.kind);
         if !self.session.has_mailbox_room() {
-            self.sever(Severed::Full);
+            self.sever(LinkEnd::Full);
         }
         let number = {
             let mut state = self.state();

@@ -112,14 +112,14 @@ impl CommitGate {
 }
 
 /// Work that was handed out and that the worker may still begin.
-struct HandedOut {
+struct OfferedWork {
     hold: Hold,
     /// True once an answer with it was given.
     is_delivered: bool,
 }
 
 /// Withdrawn work. The worker may still begin it until it has received the withdrawal.
-struct TakenBack {
+struct WithdrawnWork {
     work: WorkId,
     hold: Hold,
     /// The lane whose answer says so.
@@ -142,8 +142,8 @@ pub(crate) struct Mailbox {
     free: usize,
     /// Slots taken by the last answer of each lane, which the worker may not have received.
     unacknowledged: [usize; 2],
-    handed_out: HashMap<WorkId, HandedOut>,
-    taken_back: Vec<TakenBack>,
+    handed_out: HashMap<WorkId, OfferedWork>,
+    taken_back: Vec<WithdrawnWork>,
     /// Until when, at most, the worker may begin effects.
     promised_until: Duration,
 }
@@ -163,7 +163,7 @@ impl Mailbox {
 
     /// Hands out work under `hold`.
     pub(crate) fn hand_out(&mut self, work: WorkId, hold: Hold, envelope: Envelope) {
-        self.handed_out.insert(work, HandedOut { hold, is_delivered: false });
+        self.handed_out.insert(work, OfferedWork { hold, is_delivered: false });
         self.push(envelope.handing_out(work));
     }
 
@@ -174,10 +174,10 @@ impl Mailbox {
 
     /// Takes work back, and tells the worker so. Work that it was never given is just removed.
     pub(crate) fn take_back(&mut self, work: WorkId, message: Envelope) {
-        let Some(HandedOut { hold, is_delivered }) = self.handed_out.remove(&work) else { return };
+        let Some(OfferedWork { hold, is_delivered }) = self.handed_out.remove(&work) else { return };
         match is_delivered {
             true => {
-                self.taken_back.push(TakenBack { work, hold, told_in: None });
+                self.taken_back.push(WithdrawnWork { work, hold, told_in: None });
                 self.push(message.taking_back(work));
             }
             false => {

@@ -31,12 +31,12 @@ struct OpenOperation {
 #[derive(Default)]
 pub(crate) struct OpenOperations {
     open: BTreeMap<u32, OpenOperation>,
-    woken: Arc<Woken>,
+    woken: Arc<WokenOperations>,
 }
 
 /// Operations to poll, the one that was woken first in front.
 #[derive(Default)]
-struct Woken {
+struct WokenOperations {
     queue: Mutex<VecDeque<u32>>,
     task: AtomicWaker,
 }
@@ -44,7 +44,7 @@ struct Woken {
 struct OperationWaker {
     op: u32,
     is_queued: AtomicBool,
-    woken: Arc<Woken>,
+    woken: Arc<WokenOperations>,
 }
 
 impl Wake for OperationWaker {

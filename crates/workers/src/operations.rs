@@ -11,12 +11,12 @@ use hapax_engine::model::ProbeAnswer;
 use hapax_engine::{Ctx, Failure};
 use tokio::sync::oneshot;
 
-use crate::items::{AttemptOutcome, SleepEnd, StepOptions, What, null};
+use crate::items::{AttemptOutcome, RequestedOperation, SleepEnd, StepOptions, null};
 use crate::link::{AttemptCall, AttemptKind, RunLink};
 use crate::open_operations::{OpFuture, Outcome};
 
 /// An operation that was begun.
-pub(crate) enum Begun {
+pub(crate) enum BegunOperation {
     /// Its outcome is known at once.
     Known,
     Scope(OpenedScope),
@@ -27,15 +27,20 @@ pub(crate) enum Begun {
 }
 
 /// Begins an operation. The error says why it cannot be.
-pub(crate) fn begin(ctx: &Ctx, link: &Arc<RunLink>, op: u32, what: What) -> Result<Begun, String> {
+pub(crate) fn begin(
+    ctx: &Ctx,
+    link: &Arc<RunLink>,
+    op: u32,
+    what: RequestedOperation,
+) -> Result<BegunOperation, String> {
     let ctx = ctx.clone();
-    let wait = |future: OpFuture| Ok(Begun::Open { future, is_step: false });
+    let wait = |future: OpFuture| Ok(BegunOperation::Open { future, is_step: false });
     match what {
-        What::Step(options) => {
+        RequestedOperation::Step(options) => {
             let future = Box::pin(take_step(ctx, link.clone(), op, options));
-            Ok(Begun::Open { future, is_step: true })
+            Ok(BegunOperation::Open { future, is_step: true })
         }
-        What::Promise { name, key, key_ttl, timeout } => wait(Box::pin(async move {
+        RequestedOperation::Promise { name, key, key_ttl, timeout } => wait(Box::pin(async move {
             let mut promise = ctx.create_promise::<RawJson>(&name);
             if let Some(key) = key {
                 promise = promise.with_idempotency_key(key);
@@ -48,14 +53,14 @@ pub(crate) fn begin(ctx: &Ctx, link: &Arc<RunLink>, op: u32, what: What) -> Resu
             }
             promise.await
         })),
-        What::AwaitPromise { id, timeout } => wait(Box::pin(async move {
+        RequestedOperation::AwaitPromise { id, timeout } => wait(Box::pin(async move {
             let mut promise = ctx.await_promise::<RawJson>(&id);
             if let Some(timeout) = timeout {
                 promise = promise.timeout(timeout);
             }
             promise.await
         })),
-        What::Signal { name, recorded_as, timeout } => wait(Box::pin(async move {
+        RequestedOperation::Signal { name, recorded_as, timeout } => wait(Box::pin(async move {
             let mut signal = ctx.signal::<RawJson>(&name);
             if let Some(step) = recorded_as {
                 signal = signal.recorded_as(&step);
@@ -65,7 +70,7 @@ pub(crate) fn begin(ctx: &Ctx, link: &Arc<RunLink>, op: u32, what: What) -> Resu
             }
             signal.await
         })),
-        What::Sleep { name, until } => wait(Box::pin(async move {
+        RequestedOperation::Sleep { name, until } => wait(Box::pin(async move {
             let name = name.as_deref().unwrap_or("sleep");
             match until {
                 SleepEnd::After(span) => ctx.sleep_as(name, span).await?,
@@ -73,28 +78,28 @@ pub(crate) fn begin(ctx: &Ctx, link: &Arc<RunLink>, op: u32, what: What) -> Resu
             }
             Ok(null())
         })),
-        What::Child { workflow, input, recorded_as, on_close } => wait(Box::pin(async move {
+        RequestedOperation::Child { workflow, input, recorded_as, on_close } => wait(Box::pin(async move {
             let mut child = ctx.child::<RawJson, RawJson>(&workflow, &input).on_close(on_close);
             if let Some(step) = recorded_as {
                 child = child.recorded_as(&step);
             }
             child.await
         })),
-        What::AfterEffect { target, body } => wait(Box::pin(async move {
+        RequestedOperation::AfterEffect { target, body } => wait(Box::pin(async move {
             let id = ctx.after_effect(&target, &body).await?;
             RawJson::from_value(&id).map_err(|error| Failure::permanent(error.to_string()))
         })),
-        What::Value { name, value } => {
+        RequestedOperation::Value { name, value } => {
             let recorded = ctx.remember(&name, || value.clone()).map_err(|failure| failure.to_string())?;
             match recorded == value {
-                true => Ok(Begun::Known),
+                true => Ok(BegunOperation::Known),
                 false => Err(format!(
                     "DeterminismViolation: the history has another value {name:?} than the code."
                 )),
             }
         }
-        What::Scope => Ok(Begun::Scope(OpenedScope::scope(ctx))),
-        What::Shield => Ok(Begun::Scope(OpenedScope::shield(ctx))),
+        RequestedOperation::Scope => Ok(BegunOperation::Scope(OpenedScope::scope(ctx))),
+        RequestedOperation::Shield => Ok(BegunOperation::Scope(OpenedScope::shield(ctx))),
     }
 }
 

@@ -14,11 +14,11 @@ use hapax_engine::{Ctx, Failure};
 
 use crate::items::{FunctionEnd, Item, Operation};
 use crate::limits::{BATCH_WITHIN, MAX_LOG_PAGE, MAX_LOG_PAGE_BYTES, MAX_OPEN_OPERATIONS};
-use crate::link::{Batch, BatchItem, RunLink, Severed};
+use crate::link::{Batch, BatchItem, LinkEnd, RunLink};
 use crate::mailbox::Envelope;
 use crate::messages::{Activate, Resolved, record_of, text_of, trace_of};
 use crate::open_operations::{OpenOperations, Outcome};
-use crate::operations::{Begun, OpenedScope, begin};
+use crate::operations::{BegunOperation, OpenedScope, begin};
 use crate::session::Session;
 
 /// Runs the function of a run in the worker of `session`.
@@ -96,7 +96,7 @@ enum Carried {
     Waits,
     Ends(FunctionEnd),
     /// The run goes on elsewhere.
-    Severed,
+    Elsewhere,
 }
 
 /// One open scope or shield, with the operations in it.
@@ -171,7 +171,7 @@ impl RemoteWorkflow {
                     drop(computing.take());
                     match self.carry_out(batch).await {
                         Carried::Ends(end) => return end,
-                        Carried::Severed => return self.finish_elsewhere().await,
+                        Carried::Elsewhere => return self.finish_elsewhere().await,
                         Carried::Waits => {}
                     }
                     if self.told.is_some() {
@@ -197,7 +197,7 @@ impl RemoteWorkflow {
             biased;
             next = batch => next,
             () = patience => {
-                self.link.sever(Severed::Reload);
+                self.link.sever(LinkEnd::Reload);
                 None
             }
         }
@@ -277,8 +277,8 @@ impl RemoteWorkflow {
                 BatchItem::Other(Item::ClosesScope(op, failure)) => self.close_scope(op, failure).await,
                 BatchItem::Other(Item::Ends(end)) => return Carried::Ends(end),
                 BatchItem::Other(Item::Evicted) => {
-                    self.link.sever(Severed::Evicted);
-                    return Carried::Severed;
+                    self.link.sever(LinkEnd::Evicted);
+                    return Carried::Elsewhere;
                 }
                 BatchItem::Other(Item::Violation(why)) => Err(format!("DeterminismViolation: {why}.")),
                 BatchItem::Other(Item::Ended(_)) => unreachable!("ends of attempts are sorted out before"),
@@ -287,7 +287,7 @@ impl RemoteWorkflow {
                 self.link.violate(why);
             }
             if self.link.is_severed() {
-                return Carried::Severed;
+                return Carried::Elsewhere;
             }
         }
         Carried::Waits
@@ -304,7 +304,7 @@ impl RemoteWorkflow {
         match of_attempt {
             // The attempt was over before: it took too long, say. The code went on with what does not count.
             Some((_, false)) => {
-                self.link.sever(Severed::Reload);
+                self.link.sever(LinkEnd::Reload);
                 return Ok(());
             }
             Some((_, true)) if self.told.is_none() => {}
@@ -332,7 +332,7 @@ impl RemoteWorkflow {
             )),
             // It was decided otherwise in the meantime.
             Some(_) => {
-                self.link.sever(Severed::Reload);
+                self.link.sever(LinkEnd::Reload);
                 Ok(())
             }
         }
@@ -358,14 +358,14 @@ impl RemoteWorkflow {
         let ctx = self.ctx_of(scope)?;
         let begun = begin(&ctx, &self.link, op, what)?;
         match begun {
-            Begun::Known => Ok(()),
-            Begun::Scope(mut opened) => {
+            BegunOperation::Known => Ok(()),
+            BegunOperation::Scope(mut opened) => {
                 // The body runs as far as it goes, which gives the context of the scope.
                 poll_fn(|cx| Poll::Ready(opened.poll(cx).is_ready())).await;
                 self.scopes.push(OpenScope { op, parent: scope, opened });
                 Ok(())
             }
-            Begun::Open { mut future, is_step } => {
+            BegunOperation::Open { mut future, is_step } => {
                 // The first look at an operation belongs to the turn of its request.
                 let polled = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
                 match polled {

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use crate::calls::{CallResult, Calls, LateResult};
 use crate::items::{AttemptOutcome, EndedAttempt, Item, read_items};
 use crate::limits::{HOLD_CHECK_EVERY, MAX_LATE_ATTEMPTS, MAX_MAILBOX_BYTES, MAX_RUNS_PER_SLOT};
-use crate::link::{AttemptKind, RunLink, Severed};
+use crate::link::{AttemptKind, LinkEnd, RunLink};
 use crate::mailbox::{CommitGate, Envelope, Lane, Mailbox, Taken, WorkId};
 use crate::mailbox_budget::MailboxBudget;
 
@@ -57,7 +57,7 @@ pub(crate) struct LaneState {
     pub(crate) answer: Option<Bytes>,
 }
 
-struct Life {
+struct Liveness {
     heard_at: Duration,
     heard_at_wall: Timestamp,
     end: Option<SessionEnd>,
@@ -84,7 +84,7 @@ pub(crate) struct Session {
     budget: Arc<MailboxBudget>,
     /// Notified when a poll may have something to say.
     news: Notify,
-    life: Mutex<Life>,
+    life: Mutex<Liveness>,
     links: Mutex<BTreeMap<String, Weak<RunLink>>>,
     late: Mutex<LateAttempts>,
     pub(crate) calls: Calls,
@@ -116,7 +116,7 @@ pub(crate) struct NewSession {
 impl Session {
     pub(crate) fn new(new: NewSession) -> Arc<Self> {
         let NewSession { id, workspace, facts, workflows, clock, longest_hold, now, budget } = new;
-        let life = Life { heard_at: clock.monotonic(), heard_at_wall: now, end: None };
+        let life = Liveness { heard_at: clock.monotonic(), heard_at_wall: now, end: None };
         Arc::new(Session {
             id,
             workspace,
@@ -159,7 +159,7 @@ impl Session {
         changed
     }
 
-    fn life(&self) -> MutexGuard<'_, Life> {
+    fn life(&self) -> MutexGuard<'_, Liveness> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -203,7 +203,7 @@ impl Session {
         };
         if is_first {
             let links: Vec<_> = self.links().values().filter_map(Weak::upgrade).collect();
-            links.iter().for_each(|link| link.sever(Severed::SessionOver));
+            links.iter().for_each(|link| link.sever(LinkEnd::SessionOver));
             self.calls.sever();
             self.change_mailbox(Mailbox::clear);
             self.news.notify_waiters();

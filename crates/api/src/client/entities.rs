@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::routes::{Document, Made, Paging, segment};
+use super::routes::{CreatedOrExisting, Document, Paging, segment};
 use super::sending::Ask;
 use super::{Client, ClientError, RequestOptions};
 use crate::{
@@ -31,7 +31,7 @@ impl Client {
         &self,
         document: Document<'_>,
         options: RequestOptions,
-    ) -> Result<Made<EntityWorkflow>, ClientError> {
+    ) -> Result<CreatedOrExisting<EntityWorkflow>, ClientError> {
         let path = "/api/v1/entity-workflows".to_owned();
         self.make(match document {
             Document::Json(text) => Ask::change_text(path, "application/json", text, options)?,
@@ -47,7 +47,7 @@ impl Client {
         name: &str,
         document: Document<'_>,
         if_version: Option<u64>,
-    ) -> Result<Made<EntityWorkflow>, ClientError> {
+    ) -> Result<CreatedOrExisting<EntityWorkflow>, ClientError> {
         let path = workflow_path(name, "")?;
         let (kind, text) = match document {
             Document::Json(text) => ("application/json", text),

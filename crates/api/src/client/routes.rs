@@ -96,7 +96,7 @@ pub struct RunFilter {
 
 /// A resource, and whether this request created it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Made<T> {
+pub struct CreatedOrExisting<T> {
     /// The resource.
     pub value: T,
     /// Was it created now? `false`: it already existed, unchanged.
@@ -119,7 +119,7 @@ impl Client {
         &self,
         document: Document<'_>,
         options: RequestOptions,
-    ) -> Result<Made<Definition>, ClientError> {
+    ) -> Result<CreatedOrExisting<Definition>, ClientError> {
         let path = "/api/v1/workflow-definitions".to_owned();
         self.make(match document {
             Document::Json(text) => Ask::change_text(path, "application/json", text, options)?,
@@ -415,7 +415,7 @@ impl Client {
         &self,
         asked: &CreateWorkspace,
         options: RequestOptions,
-    ) -> Result<Made<Workspace>, ClientError> {
+    ) -> Result<CreatedOrExisting<Workspace>, ClientError> {
         self.make(Ask::change("/api/v1/workspaces".into(), asked, options)?).await
     }
 
@@ -495,9 +495,12 @@ impl Client {
 }
 
 impl Client {
-    pub(super) async fn make<T: DeserializeOwned>(&self, ask: Ask) -> Result<Made<T>, ClientError> {
+    pub(super) async fn make<T: DeserializeOwned>(
+        &self,
+        ask: Ask,
+    ) -> Result<CreatedOrExisting<T>, ClientError> {
         let answer = self.send(ask).await?;
-        Ok(Made { value: answer.json()?, is_new: answer.status == StatusCode::CREATED })
+        Ok(CreatedOrExisting { value: answer.json()?, is_new: answer.status == StatusCode::CREATED })
     }
 
     pub(super) async fn page<T: DeserializeOwned + ToSchema>(

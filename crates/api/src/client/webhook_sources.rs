@@ -1,6 +1,6 @@
 //! Webhook sources and their events, one method per route.
 
-use super::routes::{Document, Made, Paging, segment, with_reason};
+use super::routes::{CreatedOrExisting, Document, Paging, segment, with_reason};
 use super::sending::Ask;
 use super::{Client, ClientError, RequestOptions};
 use crate::{
@@ -24,7 +24,7 @@ impl Client {
         &self,
         document: Document<'_>,
         options: RequestOptions,
-    ) -> Result<Made<WebhookSource>, ClientError> {
+    ) -> Result<CreatedOrExisting<WebhookSource>, ClientError> {
         self.make(upload("/api/v1/webhook-sources".into(), document, options)?).await
     }
 

@@ -7,11 +7,11 @@ use hapax::EngineOptions;
 
 use super::histogram::{Histogram, median};
 use super::load::{KeySeries, Load, WORKFLOW, drive, take_steps, warm_up};
-use super::place::{Opened, Place};
+use super::place::{BenchStore, Opened};
 use super::report::Report;
 use super::{Options, finished_runs, progress};
 
-pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Report> {
     let load = Load {
         runs: options.runs.unwrap_or(20_000),
         steps: options.steps.unwrap_or(5),

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls, Statement};
 
 use super::load::{KeySeries, Load};
-use super::place::Place;
+use super::place::BenchStore;
 
 /// Tables of our own beside the measured ones, dropped afterwards.
 const SCHEMA: &str = "hapax_bench_baseline";
@@ -110,7 +110,7 @@ struct Plain {
 
 impl Baseline {
     /// Makes the tables; `None` if the store is not PostgreSQL.
-    pub(super) async fn prepare(place: &Place) -> Result<Option<Baseline>> {
+    pub(super) async fn prepare(place: &BenchStore) -> Result<Option<Baseline>> {
         if !place.is_postgres() {
             return Ok(None);
         }

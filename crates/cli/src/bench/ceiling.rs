@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags, Statement, params};
 
 use super::histogram::Histogram;
 use super::load::{KeySeries, Keys, Load, MAX_WARM_UPS, WARM_UP};
-use super::place::{Log, Place, Scratch};
+use super::place::{BenchStore, Log, Scratch};
 use super::sqlite_template::{Row, Template};
 
 /// The store's own settings and guarded updates, so that the comparison is with the same work.
@@ -50,7 +50,7 @@ struct Statements<'c> {
 
 impl Ceiling {
     /// Makes the file beside the measured one; `None` if the store is not SQLite.
-    pub(super) async fn prepare(place: &Place, steps: u32) -> Result<Option<Ceiling>> {
+    pub(super) async fn prepare(place: &BenchStore, steps: u32) -> Result<Option<Ceiling>> {
         let Some(file) = place.scratch("ceiling")? else { return Ok(None) };
         let template = Template::make(file.path(), steps).await?;
         // One thread uses the connection, so SQLite need not guard it.

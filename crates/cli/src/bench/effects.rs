@@ -14,7 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::histogram::{Histogram, median};
 use super::load::{Job, KeySeries, Load, WORKFLOW, drive_workflow, take_steps, warm_up};
-use super::place::{Opened, Place};
+use super::place::{BenchStore, Opened};
 use super::report::Report;
 use super::{Options, progress};
 
@@ -29,7 +29,7 @@ const CLAIMED: &str = "bench-claimed";
 const ONE_CLAIMED: &str = "bench-one-claimed";
 const FAILING: &str = "bench-failing";
 
-pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Report> {
     let load = Load {
         runs: options.runs.unwrap_or(10_000),
         steps: options.steps.unwrap_or(5),
@@ -116,7 +116,7 @@ const WITHOUT: usize = 1;
 const CONTROL: usize = 2;
 
 /// How a load went with and without the ledger.
-struct Compared {
+struct Comparison {
     /// Runs per second, medians.
     with: Option<f64>,
     without: Option<f64>,
@@ -143,7 +143,7 @@ impl Engines {
         rounds: u32,
         keys: &Arc<KeySeries>,
         bar: &ProgressBar,
-    ) -> Result<Compared> {
+    ) -> Result<Comparison> {
         let part = Load { runs: load.runs.div_ceil(PARTS), ..load };
         let mut figures = [const { Vec::new() }; 3];
         for nth in 0..rounds as usize * PARTS as usize {
@@ -161,7 +161,7 @@ impl Engines {
         let [with, without, control] = figures;
         let ratio = |of: &[f64]| median(of.iter().zip(&without).map(|(of, to)| of / to).collect());
         let (ratio, noise) = (ratio(&with), ratio(&control));
-        Ok(Compared { with: median(with), without: median(without), ratio, noise })
+        Ok(Comparison { with: median(with), without: median(without), ratio, noise })
     }
 }
 

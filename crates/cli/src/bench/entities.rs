@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::histogram::{Histogram, median};
 use super::load::{KeySeries, Load, WORKFLOW, drive, take_steps, warm_up};
-use super::place::Place;
+use super::place::BenchStore;
 use super::report::Report;
 use super::{Options, progress};
 use user_table::UserTable;
@@ -34,7 +34,7 @@ const STALE_AFTER: Duration = Duration::from_secs(300);
 /// Each transition is the claim and the end, one commit each.
 const COMMITS: f64 = 2.0;
 
-pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Report> {
     let transitions = options.runs.unwrap_or(20_000);
     let callers = options.concurrency.unwrap_or(64);
     let steps = options.steps.unwrap_or(5);

@@ -18,10 +18,10 @@ use tokio::task::JoinSet;
 
 use super::histogram::{Histogram, median};
 use super::load::{KeySeries, MAX_WARM_UPS, Round};
-use super::place::Place;
+use super::place::BenchStore;
 use super::report::Report;
 use super::{Options, progress, rss};
-use client::{Answer, Asking, Connections, Key};
+use client::{Answer, Connections, Key, RequestBody};
 use served::{Served, WORKFLOW, WORKFLOW_VERSION};
 
 /// When the runs begin: long after the measurement.
@@ -29,7 +29,7 @@ const DELAY: Duration = Duration::from_secs(3600);
 /// Requests of each kind before anything counts.
 const WARM_UP: u64 = 500;
 
-pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Report> {
     let runs = options.runs.unwrap_or(10_000);
     let connections = options.concurrency.unwrap_or(64);
     let served = Served::start(place.url()).await?;
@@ -45,7 +45,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
 
 async fn measure_served(
     options: &Options,
-    place: &Place,
+    place: &BenchStore,
     served: &Served,
     runs: u64,
     connections: u32,
@@ -76,7 +76,7 @@ async fn measure_served(
     Ok(report_of(place, rss_before, &rounds))
 }
 
-fn report_of(place: &Place, rss_before: Option<u64>, rounds: &[Figures]) -> Report {
+fn report_of(place: &BenchStore, rss_before: Option<u64>, rounds: &[Figures]) -> Report {
     let rate =
         |of: fn(&Figures) -> &Round| median(rounds.iter().map(|it| of(it).runs_per_second()).collect());
     let times = |of: fn(&Figures) -> &Round| {
@@ -148,7 +148,7 @@ impl Bench<'_> {
     async fn round(&mut self, runs: u64) -> Result<Figures> {
         let keys = || Arc::new(KeySeries::new(self.options.keys));
         let (business, requests) = (keys(), keys());
-        let asking = |key, expected| Asking {
+        let asking = |key, expected| RequestBody {
             authorization: self.served.authorization(),
             definition: self.served.definition().into(),
             key,

@@ -8,14 +8,14 @@ use hapax::EngineOptions;
 use super::ceiling::Ceiling;
 use super::histogram::{Histogram, median};
 use super::load::{KeySeries, Load, WORKFLOW, drive, take_steps, warm_up};
-use super::place::Place;
+use super::place::BenchStore;
 use super::report::Report;
 use super::{Options, progress};
 
 /// Runs and commits take turns in portions of this many, so that both see the same disk.
 const PORTION: u64 = 50;
 
-pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Report> {
     let runs = options.runs.unwrap_or(1_000);
     let steps = options.steps.unwrap_or(5);
     let concurrency = options.concurrency.unwrap_or(1);

@@ -9,7 +9,7 @@ use hapax::{Ctx, Engine, EngineOptions, EngineRunHandle as RunHandle, Failure};
 
 use super::histogram::{Histogram, median};
 use super::load::{KeySeries, Keys};
-use super::place::Place;
+use super::place::BenchStore;
 use super::report::Report;
 use super::{Options, load, progress};
 
@@ -22,7 +22,7 @@ const END: usize = 1_000;
 type Began = Arc<Mutex<Vec<Instant>>>;
 
 /// Figures of one run.
-struct Lap {
+struct RunFigures {
     first: f64,
     last: f64,
     took: Duration,
@@ -30,7 +30,7 @@ struct Lap {
     replayed: Duration,
 }
 
-pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Report> {
     let steps = options.steps.unwrap_or(10_000);
     let bar = progress::bar("long", u64::from(options.rounds));
     let mut laps = Vec::new();
@@ -40,7 +40,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     }
     bar.finish_and_clear();
 
-    let middle = |figure: fn(&Lap) -> f64| median(laps.iter().map(figure).collect());
+    let middle = |figure: fn(&RunFigures) -> f64| median(laps.iter().map(figure).collect());
     let mut report = Report::new("long", place);
     let per_second = median(laps.iter().map(|lap| f64::from(steps) / lap.took.as_secs_f64()).collect());
     report.measure("runs_per_second", middle(|lap| 1.0 / lap.took.as_secs_f64()));
@@ -57,7 +57,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
 }
 
 /// All steps, a crash while the run waits, and the replay that goes on from there.
-async fn lap(place: &Place, steps: u32) -> Result<Lap> {
+async fn lap(place: &BenchStore, steps: u32) -> Result<RunFigures> {
     let began = Began::default();
     let opened = place.open(EngineOptions::default()).await?;
     register(&opened.engine, &began)?;
@@ -87,7 +87,7 @@ async fn lap(place: &Place, steps: u32) -> Result<Lap> {
     let end = END.min(taken.len() / 2).max(1);
     let (first, last) =
         (&taken[..=end.min(taken.len() - 1)], &taken[taken.len() - 1 - end.min(taken.len() - 1)..]);
-    Ok(Lap { first: typical(first), last: typical(last), took, reopened, replayed })
+    Ok(RunFigures { first: typical(first), last: typical(last), took, reopened, replayed })
 }
 
 /// The median time from one step to the next: a hiccup of the disk is not the engine's.

@@ -4,11 +4,11 @@ use anyhow::{Result, bail};
 
 use super::histogram::median;
 use super::node::{Done, NodeOptions, Work, work_together};
-use super::place::Place;
+use super::place::BenchStore;
 use super::report::Report;
 use super::{Options, progress};
 
-pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Report> {
     if !place.is_postgres() {
         bail!("nodes shares one database between processes; use --store postgres://…");
     }

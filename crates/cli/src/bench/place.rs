@@ -20,7 +20,7 @@ const TMPFS: u64 = 0x0102_1994;
 const FULL_LOG_BYTES: u64 = 4_096 * (4_096 + 24);
 
 /// The store that was asked for, or a folder for new ones.
-pub(super) struct Place {
+pub(super) struct BenchStore {
     url: String,
     folder: Option<TempDir>,
 }
@@ -55,15 +55,15 @@ pub(super) fn parse_url(url: &str) -> Result<String, String> {
     }
 }
 
-impl Place {
-    pub(super) fn find(asked: Option<&str>) -> Result<Place> {
+impl BenchStore {
+    pub(super) fn find(asked: Option<&str>) -> Result<BenchStore> {
         if let Some(url) = asked {
-            return Ok(Place { url: url.to_string(), folder: None });
+            return Ok(BenchStore { url: url.to_string(), folder: None });
         }
         let folder = tempfile::Builder::new().prefix("hapax-bench-").tempdir_in(disk());
         let folder = folder.context("no temporary folder could be made; name a file with --store")?;
         let path = folder.path().join("bench.db");
-        Ok(Place { url: format!("sqlite:{}", path.display()), folder: Some(folder) })
+        Ok(BenchStore { url: format!("sqlite:{}", path.display()), folder: Some(folder) })
     }
 
     /// Says where the measured store lies, and warns if there is no disk under it.
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_scratch_file_lies_beside_the_store_and_goes_with_its_companions() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::find(Some(&format!("sqlite:{}/x.db", folder.path().display()))).unwrap();
+        let place = BenchStore::find(Some(&format!("sqlite:{}/x.db", folder.path().display()))).unwrap();
         let scratch = place.scratch("ceiling").unwrap().unwrap();
         assert_eq!(scratch.path(), folder.path().join("x.db-ceiling"));
         fs::write(scratch.path(), "").unwrap();

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::ceiling::Ceiling;
 use super::histogram::Histogram;
 use super::load::{self, KeySeries, take_steps, warm_up};
-use super::place::Place;
+use super::place::BenchStore;
 use super::report::Report;
 use super::{Options, progress};
 
@@ -34,16 +34,16 @@ const SETTLEMENTS: u64 = 50_000;
 const FEW: u64 = 1_000;
 
 /// Listeners for the begin of the step after a promise, by key.
-type Ears = Arc<Mutex<HashMap<String, oneshot::Sender<Instant>>>>;
+type StepListeners = Arc<Mutex<HashMap<String, oneshot::Sender<Instant>>>>;
 
-pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Report> {
     let many = options.runs.unwrap_or(1_000_000).max(FEW);
     let turns = options.runs.unwrap_or(WAKES).min(WAKES);
     let callers = options.concurrency.unwrap_or(256);
     let ceiling = Ceiling::prepare(place, 1).await?;
     let opened = place.open(EngineOptions::default()).await?;
     let engine = &opened.engine;
-    let ears = Ears::default();
+    let ears = StepListeners::default();
     register(engine, ears.clone())?;
     engine.register(load::WORKFLOW, take_steps)?;
     // Otherwise the log of the measured store grows, and the log of the bare commits does not.
@@ -101,7 +101,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
 }
 
 /// Waits for a promise by its key and notifies the listener when the next step begins.
-fn register(engine: &Engine, ears: Ears) -> Result<()> {
+fn register(engine: &Engine, ears: StepListeners) -> Result<()> {
     let workflow = move |ctx: Ctx, key: String| {
         let ears = ears.clone();
         async move {
@@ -121,14 +121,14 @@ fn register(engine: &Engine, ears: Ears) -> Result<()> {
 }
 
 /// From settlements to the steps after them, beside bare commits that found the store as they did.
-struct Wakes {
+struct WakeFigures {
     wakes: Histogram,
     commits: Histogram,
 }
 
-impl Wakes {
+impl WakeFigures {
     fn new() -> Self {
-        Wakes { wakes: Histogram::new(), commits: Histogram::new() }
+        WakeFigures { wakes: Histogram::new(), commits: Histogram::new() }
     }
 
     fn in_commits(&self) -> Option<f64> {
@@ -137,9 +137,14 @@ impl Wakes {
 }
 
 /// Each settlement, and each bare commit, finds a store where nothing has happened for a moment.
-async fn wake_quiet(engine: &Engine, ears: &Ears, ceiling: Option<&Ceiling>, turns: u64) -> Result<Wakes> {
+async fn wake_quiet(
+    engine: &Engine,
+    ears: &StepListeners,
+    ceiling: Option<&Ceiling>,
+    turns: u64,
+) -> Result<WakeFigures> {
     let bar = progress::bar("waking", turns);
-    let mut quiet = Wakes::new();
+    let mut quiet = WakeFigures::new();
     for nth in 0..turns {
         let waiting = Waiting::start(engine, ears, format!("quiet:{nth}")).await?;
         tokio::time::sleep(PAUSE).await;
@@ -156,9 +161,14 @@ async fn wake_quiet(engine: &Engine, ears: &Ears, ceiling: Option<&Ceiling>, tur
 }
 
 /// Runs that all wait are woken one upon the other; bare commits one upon the other take turns with them.
-async fn wake_in_a_row(engine: &Engine, ears: &Ears, ceiling: Option<&Ceiling>, turns: u64) -> Result<Wakes> {
+async fn wake_in_a_row(
+    engine: &Engine,
+    ears: &StepListeners,
+    ceiling: Option<&Ceiling>,
+    turns: u64,
+) -> Result<WakeFigures> {
     let bar = progress::bar("waking in a row", turns);
-    let mut in_a_row = Wakes::new();
+    let mut in_a_row = WakeFigures::new();
     for first in (0..turns).step_by(IN_A_ROW as usize) {
         let row = first..turns.min(first + IN_A_ROW);
         let commits = row.end - row.start;
@@ -192,7 +202,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    async fn start(engine: &Engine, ears: &Ears, key: String) -> Result<Self> {
+    async fn start(engine: &Engine, ears: &StepListeners, key: String) -> Result<Self> {
         let (ear, heard) = oneshot::channel();
         ears.lock().expect("no holder panics").insert(key.clone(), ear);
         let run = engine.start(WORKFLOW, &key).await?;

@@ -14,7 +14,7 @@ use hapax::{Ctx, Engine, EngineOptions, Failure};
 
 use super::histogram::median;
 use super::node::{Node, NodeOptions, Work};
-use super::place::{Opened, Place};
+use super::place::{BenchStore, Opened};
 use super::report::Report;
 use super::{Options, progress};
 use crate::output;
@@ -100,7 +100,7 @@ pub(super) async fn work_until_killed(options: &NodeOptions) -> Result<()> {
     std::future::pending().await
 }
 
-pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Report> {
     if !place.is_sqlite() {
         bail!("recovery kills the only process of a file; use --store sqlite:PATH");
     }

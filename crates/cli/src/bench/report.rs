@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use super::place::Place;
+use super::place::BenchStore;
 use super::rss;
 use crate::output::grouped;
 
@@ -38,7 +38,7 @@ struct Figure {
 }
 
 impl Report {
-    pub(super) fn new(workload: &'static str, place: &Place) -> Self {
+    pub(super) fn new(workload: &'static str, place: &BenchStore) -> Self {
         let mut report = Report { workload, store: place.shown(), figures: Vec::new() };
         COMMON.iter().for_each(|name| report.put(name, Value::Null, None));
         report
@@ -112,7 +112,7 @@ pub(super) struct All {
 }
 
 impl All {
-    pub(super) fn new(place: &Place, workloads: Vec<Report>) -> Self {
+    pub(super) fn new(place: &BenchStore, workloads: Vec<Report>) -> Self {
         All { workload: "all", store: place.shown(), workloads }
     }
 }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn every_report_has_the_common_figures_and_only_measured_ones_in_its_table() {
-        let place = Place::find(Some("memory:")).unwrap();
+        let place = BenchStore::find(Some("memory:")).unwrap();
         let mut report = Report::new("steps", &place);
         report.judge("ceiling_ratio", Some(0.512_345), "at least 0.5");
         let json = serde_json::to_value(&report).unwrap();

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::histogram::Histogram;
 use super::load::KeySeries;
 use super::node::{Done, NodeOptions, Work, work_together};
-use super::place::Place;
+use super::place::BenchStore;
 use super::report::Report;
 use super::{Options, progress};
 
@@ -23,7 +23,7 @@ const STARTS_PER_KEY: u64 = 10;
 /// Keys that a single caller asks for, each twice, to see what one start costs by itself.
 const ALONE: u64 = 200;
 
-pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Report> {
     let starts = options.runs.unwrap_or(5_000);
     let keys = starts.div_ceil(STARTS_PER_KEY);
     let callers = options.concurrency.unwrap_or(64);
@@ -57,14 +57,14 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     let bar = progress::bar("starts", starts * 2);
     let series = Arc::new(KeySeries::new(options.keys));
     let began = Instant::now();
-    let in_turn = Asking { engine: opened.engine.clone(), series, keys, bar: bar.clone() };
+    let in_turn = StartLoad { engine: opened.engine.clone(), series, keys, bar: bar.clone() };
     let in_turn = in_turn.one_by_one(starts, callers).await?;
     let took = began.elapsed();
     let series = Arc::new(KeySeries::new(options.keys));
-    let at_once = Asking { engine: opened.engine.clone(), series, keys, bar: bar.clone() };
+    let at_once = StartLoad { engine: opened.engine.clone(), series, keys, bar: bar.clone() };
     let at_once = at_once.ten_at_once(callers).await?;
     let series = Arc::new(KeySeries::new(options.keys));
-    let alone = Asking { engine: opened.engine.clone(), series, keys: ALONE.min(keys), bar: bar.clone() };
+    let alone = StartLoad { engine: opened.engine.clone(), series, keys: ALONE.min(keys), bar: bar.clone() };
     let kept = alone.keys;
     let alone = alone.one_by_one(2 * kept, 1).await?;
     bar.finish_and_clear();
@@ -113,7 +113,7 @@ pub(super) async fn start_all(
     ready.await?;
     let began = Instant::now();
     let bar = ProgressBar::hidden();
-    let asking = Asking { engine: engine.clone(), series: series.clone(), keys: options.runs, bar };
+    let asking = StartLoad { engine: engine.clone(), series: series.clone(), keys: options.runs, bar };
     let answers = asking.one_by_one(options.runs, options.concurrency).await?;
     Ok(Done { runs: answers.new.count(), seconds: began.elapsed().as_secs_f64() })
 }
@@ -144,14 +144,14 @@ impl Answers {
 }
 
 #[derive(Clone)]
-struct Asking {
+struct StartLoad {
     engine: Engine,
     series: Arc<KeySeries>,
     keys: u64,
     bar: ProgressBar,
 }
 
-impl Asking {
+impl StartLoad {
     /// All keys in turn, over and over.
     async fn one_by_one(self, starts: u64, callers: u32) -> Result<Answers> {
         let next = Arc::new(AtomicU64::new(0));

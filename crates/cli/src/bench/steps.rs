@@ -9,11 +9,11 @@ use super::baseline::{Baseline, Form};
 use super::ceiling::Ceiling;
 use super::histogram::{Histogram, median};
 use super::load::{KeySeries, Load, WORKFLOW, drive, take_steps, warm_up};
-use super::place::Place;
+use super::place::BenchStore;
 use super::report::Report;
 use super::{Options, progress};
 
-pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Report> {
     let load = Load {
         runs: options.runs.unwrap_or(20_000),
         steps: options.steps.unwrap_or(5),

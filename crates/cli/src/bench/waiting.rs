@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use tokio::task::JoinSet;
 
 use super::histogram::Histogram;
-use super::place::{Opened, Place};
+use super::place::{BenchStore, Opened};
 use super::report::Report;
 use super::{Options, progress, rss};
 
@@ -24,7 +24,7 @@ const WAKES: usize = 300;
 /// How long freed memory gets to find its way back.
 const SETTLE_FOR: Duration = Duration::from_secs(2);
 
-pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Report> {
     let runs = options.runs.unwrap_or(100_000);
     let concurrency = options.concurrency.unwrap_or(256);
     let many = place.open(evicting()).await?;
@@ -95,7 +95,7 @@ fn register(engine: &Engine) -> Result<()> {
 async fn time_wakes(
     many: &Opened,
     mut waiting: Crowd,
-    place: &Place,
+    place: &BenchStore,
     concurrency: u32,
 ) -> Result<(Histogram, Histogram)> {
     let scratch = place.scratch("few")?;

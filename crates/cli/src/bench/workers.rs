@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use super::histogram::{Histogram, median};
 use super::http::served::Served;
 use super::load::{Job, KeySeries, Load, NAMES, WARM_UP, WORKFLOW, drive, take_steps};
-use super::place::Place;
+use super::place::BenchStore;
 use super::report::Report;
 use super::{Options, progress};
 
@@ -31,7 +31,7 @@ const WARM_UPS: usize = 4;
 /// A workspace whose runs stay in the process.
 const LOCAL: &str = "bench-local";
 
-pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+pub(super) async fn measure(options: &Options, place: &BenchStore) -> Result<Report> {
     let load = Load {
         runs: options.runs.unwrap_or(20_000),
         steps: options.steps.unwrap_or(5),
@@ -49,7 +49,12 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     Ok(report)
 }
 
-async fn measure_served(options: &Options, place: &Place, served: &Served, load: Load) -> Result<Report> {
+async fn measure_served(
+    options: &Options,
+    place: &BenchStore,
+    served: &Served,
+    load: Load,
+) -> Result<Report> {
     let remote = served.engine();
     let local = remote.workspace(WorkspaceId::new(LOCAL)?);
     local.register(WORKFLOW, take_steps)?;

@@ -14,7 +14,7 @@ use crate::exit_codes::Misused;
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
 use crate::parsers::json_or_file;
-use crate::person::{Rank, not_blank};
+use crate::person::{PersonRole, not_blank};
 use crate::request_options::KeyOptions;
 use crate::server_options::ServerOptions;
 
@@ -63,8 +63,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     by: Option<String>,
     /// Role of the person who decides; on a server, the API key decides.
-    #[arg(long, value_enum, default_value_t = Rank::Operator, requires = "store")]
-    role: Rank,
+    #[arg(long, value_enum, default_value_t = PersonRole::Operator, requires = "store")]
+    role: PersonRole,
     /// A second person who agrees; on a server, the role of the API key decides.
     #[arg(long, value_name = "NAME", value_parser = not_blank, requires = "store")]
     seconded_by: Option<String>,
@@ -171,8 +171,8 @@ async fn decide_in_store(options: &Options, store: &StoreOptions) -> Result<()> 
         return Err(Misused("say who decides with --by NAME; no API key tells it for a store".into()).into());
     };
     let role = match options.role {
-        Rank::Operator => Role::Operator,
-        Rank::Manager => Role::Manager,
+        PersonRole::Operator => Role::Operator,
+        PersonRole::Manager => Role::Manager,
     };
     let ruling = Ruling {
         resolution: match options.decision() {

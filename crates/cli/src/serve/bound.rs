@@ -10,12 +10,12 @@ use super::settings::Settings;
 use crate::limits::LISTEN_BACKLOG;
 
 /// Bound addresses; connections are not answered until the server is ready.
-pub(crate) struct Bound {
-    main: Place,
-    metrics: Option<Place>,
+pub(crate) struct BoundListeners {
+    main: BoundListener,
+    metrics: Option<BoundListener>,
 }
 
-struct Place {
+struct BoundListener {
     address: SocketAddr,
     socket: Socket,
 }
@@ -26,11 +26,11 @@ enum Socket {
     Listening(std::net::TcpListener),
 }
 
-impl Bound {
+impl BoundListeners {
     pub(crate) fn take(settings: &Settings) -> Result<Self> {
         let main = bind(settings.listen)?;
         let metrics = settings.metrics_listen.map(bind).transpose()?;
-        Ok(Bound { main, metrics })
+        Ok(BoundListeners { main, metrics })
     }
 
     /// With the actual port, if port 0 was requested.
@@ -42,36 +42,39 @@ impl Bound {
     /// Listens for requests and for metrics. Call it again only after the earlier listeners have stopped.
     pub(crate) fn listen(self) -> Result<(Self, TcpListener, Option<TcpListener>)> {
         let (main, listener) = self.main.listen()?;
-        let (metrics, for_metrics) = match self.metrics.map(Place::listen).transpose()? {
+        let (metrics, for_metrics) = match self.metrics.map(BoundListener::listen).transpose()? {
             Some((place, listener)) => (Some(place), Some(listener)),
             None => (None, None),
         };
-        Ok((Bound { main, metrics }, listener, for_metrics))
+        Ok((BoundListeners { main, metrics }, listener, for_metrics))
     }
 }
 
-impl Place {
+impl BoundListener {
     fn listen(self) -> Result<(Self, TcpListener)> {
-        let Place { address, socket } = self;
+        let BoundListener { address, socket } = self;
         let listening = || {
             let socket = match socket {
                 Socket::Taken(socket) => socket.listen(LISTEN_BACKLOG)?.into_std()?,
                 Socket::Listening(socket) => socket,
             };
             let listener = TcpListener::from_std(socket.try_clone()?)?;
-            Ok::<_, std::io::Error>((Place { address, socket: Socket::Listening(socket) }, listener))
+            Ok::<_, std::io::Error>((BoundListener { address, socket: Socket::Listening(socket) }, listener))
         };
         listening().with_context(|| format!("cannot listen on {address}"))
     }
 }
 
-fn bind(wanted: SocketAddr) -> Result<Place> {
+fn bind(wanted: SocketAddr) -> Result<BoundListener> {
     let bound = || {
         let socket = if wanted.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         // Connections of a server that has just ended do not block the address.
         socket.set_reuseaddr(true)?;
         socket.bind(wanted)?;
-        Ok::<_, std::io::Error>(Place { address: socket.local_addr()?, socket: Socket::Taken(socket) })
+        Ok::<_, std::io::Error>(BoundListener {
+            address: socket.local_addr()?,
+            socket: Socket::Taken(socket),
+        })
     };
     bound().with_context(|| format!("cannot listen on {wanted}"))
 }

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::assemble::{Assembly, assemble};
-use super::bound::Bound;
+use super::bound::BoundListeners;
 use super::settings::Settings;
 use crate::limits::{FIRST_STORE_PAUSE, LONGEST_STORE_PAUSE, WAITING_DRAIN};
 use crate::output;
@@ -24,9 +24,9 @@ pub(super) async fn assemble_patiently(
     store: &str,
     settings: &Settings,
     listen: &ListenOptions,
-    mut bound: Bound,
+    mut bound: BoundListeners,
     draining: Draining,
-) -> Result<(Assembly, Bound)> {
+) -> Result<(Assembly, BoundListeners)> {
     let mut waiting: Option<Waiting> = None;
     let mut pause = FIRST_STORE_PAUSE;
     loop {

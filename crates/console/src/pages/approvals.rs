@@ -51,12 +51,12 @@ struct Waiting {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Place {
+struct PageQuery {
     #[serde(default)]
     cursor: String,
 }
 
-async fn list(mut visit: Visit, Query(Place { cursor }): Query<Place>) -> Result<Response, Failure> {
+async fn list(mut visit: Visit, Query(PageQuery { cursor }): Query<PageQuery>) -> Result<Response, Failure> {
     visit.frame.refresh = true;
     let query = [("status", Some("WAITING")), ("limit", Some("50")), ("cursor", Some(cursor.as_str()))];
     let page: Page<Run> = visit.read(&ops::LIST_RUNS, &[], &query).await?;

@@ -37,12 +37,12 @@ pub(super) fn path(run: &str, step: &str) -> String {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Place {
+struct PageQuery {
     #[serde(default)]
     cursor: String,
 }
 
-async fn list(mut visit: Visit, Query(Place { cursor }): Query<Place>) -> Result<Response, Failure> {
+async fn list(mut visit: Visit, Query(PageQuery { cursor }): Query<PageQuery>) -> Result<Response, Failure> {
     visit.frame.refresh = true;
     let page: Page<Doubt> = visit.read(&ops::LIST_DOUBTS, &[], &[("cursor", Some(&cursor))]).await?;
     let operations: Page<Operation> =

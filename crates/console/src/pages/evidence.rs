@@ -27,7 +27,7 @@ pub(super) fn routes() -> Router<Arc<Console>> {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Place {
+struct PageQuery {
     #[serde(default)]
     cursor: String,
 }
@@ -51,7 +51,7 @@ async fn read_ledger(visit: &Visit, cursor: &str) -> Result<(Vec<LedgerEntry>, O
 
 /// Totals of the ledger.
 #[derive(Debug, Default)]
-struct Sums {
+struct LedgerTotals {
     effects: usize,
     attempts: usize,
     happened: u64,
@@ -65,9 +65,9 @@ struct Sums {
     by_class: [usize; 3],
 }
 
-impl Sums {
+impl LedgerTotals {
     fn of(entries: &[LedgerEntry]) -> Self {
-        entries.iter().fold(Sums::default(), |mut sums, entry| {
+        entries.iter().fold(LedgerTotals::default(), |mut sums, entry| {
             sums.effects += 1;
             sums.attempts += entry.attempt_log.len();
             sums.happened += u64::from(entry.happened);
@@ -94,7 +94,7 @@ impl Sums {
     }
 }
 
-async fn show(visit: Visit, Query(Place { cursor }): Query<Place>) -> Result<Response, Failure> {
+async fn show(visit: Visit, Query(PageQuery { cursor }): Query<PageQuery>) -> Result<Response, Failure> {
     let (entries, next) = read_ledger(&visit, &cursor).await?;
     let doubts: Page<Doubt> = visit.read(&ops::LIST_DOUBTS, &[], &[("limit", Some("200"))]).await?;
     let held: Page<Operation> = visit
@@ -106,7 +106,7 @@ async fn show(visit: Visit, Query(Place { cursor }): Query<Place>) -> Result<Res
         true => Some(visit.ask(&ops::SHOW_METRICS, &[], &[]).await?.text()),
         false => None,
     };
-    let sums = Sums::of(&entries);
+    let sums = LedgerTotals::of(&entries);
     let content = html! {
         (ui::heading("Evidence", html! { "What happened to the world, and how that is known." }))
         div.verdicts {
@@ -161,7 +161,7 @@ fn verdict(name: &str, number: u64, tone: &str, path: &str, about: &str) -> Mark
 }
 
 /// Explains where the two numbers come from.
-fn basis(sums: &Sums, entries: &[LedgerEntry], is_older: bool, next: Option<&str>) -> Markup {
+fn basis(sums: &LedgerTotals, entries: &[LedgerEntry], is_older: bool, next: Option<&str>) -> Markup {
     let first = entries
         .iter()
         .flat_map(|entry| &entry.attempt_log)

@@ -58,7 +58,7 @@ fn heading(visit: &Visit, here: &str, about: Markup) -> Markup {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Place {
+struct PageQuery {
     #[serde(default)]
     cursor: String,
 }
@@ -77,7 +77,7 @@ const EXAMPLE: &str = r#"{
   ]
 }"#;
 
-async fn list(visit: Visit, Query(Place { cursor }): Query<Place>) -> Result<Response, Failure> {
+async fn list(visit: Visit, Query(PageQuery { cursor }): Query<PageQuery>) -> Result<Response, Failure> {
     let query = [("limit", Some("200")), ("cursor", Some(cursor.as_str()))];
     let page: Page<DefinitionSummary> = visit.read(&ops::LIST_DEFINITIONS, &[], &query).await?;
     let mut by_name: BTreeMap<&str, Vec<&DefinitionSummary>> = BTreeMap::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hapax_webhooks::Scheme;
 
-use super::{Decoder, Place};
+use super::{Decoder, Located};
 use crate::fields;
 use crate::limits::MAX_ACTIONS;
 use crate::node::Kind;
@@ -13,7 +13,7 @@ use crate::source::{Act, Action, EventId, Reject, Settle, SettleWith, Signal, Si
 use crate::template::Template;
 
 impl Decoder<'_> {
-    pub(super) fn actions(&mut self, place: &Place<'_>) -> Option<Vec<Action>> {
+    pub(super) fn actions(&mut self, place: &Located<'_>) -> Option<Vec<Action>> {
         let items = self.list(place)?;
         if !(1..=MAX_ACTIONS).contains(&items.len()) {
             self.error(place, "out_of_range", format!("there must be 1 to {MAX_ACTIONS} actions"));
@@ -35,7 +35,7 @@ impl Decoder<'_> {
     /// If the event's id is not signed, a captured webhook can be sent again under another id.
     pub(super) fn warn_of_unsigned_ids(
         &mut self,
-        place: &Place<'_>,
+        place: &Located<'_>,
         actions: &[Action],
         scheme: &Scheme,
         event_id: &EventId,
@@ -56,10 +56,10 @@ impl Decoder<'_> {
         }
     }
 
-    fn action(&mut self, place: &Place<'_>) -> Option<Action> {
+    fn action(&mut self, place: &Located<'_>) -> Option<Action> {
         let mut fields = self.object(place)?;
         let when = fields.take("when").and_then(|place| self.condition(&place, &[]));
-        let acts: Vec<(&str, Place<'_>)> =
+        let acts: Vec<(&str, Located<'_>)> =
             fields::ACTS.iter().filter_map(|act| Some((*act, fields.take(act)?))).collect();
         self.finish(fields, "an action", &[fields::ACTS, fields::ACTION]);
         let [(kind, act)] = acts.as_slice() else {
@@ -75,7 +75,7 @@ impl Decoder<'_> {
         Some(Action { act, when })
     }
 
-    fn settle(&mut self, place: &Place<'_>) -> Option<Settle> {
+    fn settle(&mut self, place: &Located<'_>) -> Option<Settle> {
         let mut fields = self.object(place)?;
         let key = self.need(&mut fields, "key").and_then(|place| self.event_key(&place));
         let (value, reject) = (fields.take("value"), fields.take("reject"));
@@ -93,7 +93,7 @@ impl Decoder<'_> {
         Some(Settle { key: key?, with: with?, keep_for })
     }
 
-    fn reject(&mut self, place: &Place<'_>) -> Option<Reject> {
+    fn reject(&mut self, place: &Located<'_>) -> Option<Reject> {
         let mut fields = self.object(place)?;
         let message = self.need(&mut fields, "message").and_then(|place| self.text_template(&place));
         let code = fields.take("code").and_then(|place| self.text_template(&place));
@@ -101,7 +101,7 @@ impl Decoder<'_> {
         Some(Reject { message: message?, code })
     }
 
-    fn start(&mut self, place: &Place<'_>) -> Option<Start> {
+    fn start(&mut self, place: &Located<'_>) -> Option<Start> {
         let mut fields = self.object(place)?;
         let workflow = self.need(&mut fields, "workflow").and_then(|place| {
             let selector = self.workflow_selector(&place)?;
@@ -123,7 +123,7 @@ impl Decoder<'_> {
         Some(Start { workflow: workflow?.to_string(), key, input })
     }
 
-    fn signal_action(&mut self, place: &Place<'_>) -> Option<Signal> {
+    fn signal_action(&mut self, place: &Located<'_>) -> Option<Signal> {
         let mut fields = self.object(place)?;
         let (run, key) = (fields.take("run"), fields.take("key"));
         let name = self.need(&mut fields, "name").and_then(|place| self.signal_name(&place));
@@ -143,7 +143,7 @@ impl Decoder<'_> {
         Some(Signal { to: to?, name: name?, id, payload })
     }
 
-    fn signal_name(&mut self, place: &Place<'_>) -> Option<Template> {
+    fn signal_name(&mut self, place: &Located<'_>) -> Option<Template> {
         let template = self.text_template(place)?;
         if template.is_fixed() {
             let name = self.name(place, "signal name", 0)?;
@@ -158,7 +158,7 @@ impl Decoder<'_> {
     }
 
     /// A key that is the same for every event names one object for all of them.
-    fn event_key(&mut self, place: &Place<'_>) -> Option<Template> {
+    fn event_key(&mut self, place: &Located<'_>) -> Option<Template> {
         let template = self.text_template(place)?;
         if template.is_fixed() {
             let message = "it is the same for every event; put what tells events apart into it: \"stripe:{{ body.id }}\"";
@@ -167,7 +167,7 @@ impl Decoder<'_> {
         Some(template)
     }
 
-    pub(super) fn text_template(&mut self, place: &Place<'_>) -> Option<Template> {
+    pub(super) fn text_template(&mut self, place: &Located<'_>) -> Option<Template> {
         let text = self.text(place)?;
         if text.is_empty() {
             self.error(place, "empty", "it is empty");

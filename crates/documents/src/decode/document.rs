@@ -2,7 +2,7 @@
 
 use hapax_engine::model::{IgnorePaths, KeyOnFailure};
 
-use super::{Decoder, Place};
+use super::{Decoder, Located};
 use crate::check::Known;
 use crate::fields;
 use crate::model::{Document, Fingerprint};
@@ -13,14 +13,14 @@ use crate::scope::EVERYWHERE;
 /// Decodes the document. Returns one exactly if there are no errors.
 pub(crate) fn decode(node: &Node, known: &Known, problems: &mut Problems) -> Option<Document> {
     let mut decoder = Decoder::new(problems, known, EVERYWHERE);
-    let document = decoder.document(&Place { path: String::new(), node });
+    let document = decoder.document(&Located { path: String::new(), node });
     decoder.check_references();
     decoder.check_names();
     document.filter(|_| !problems.has_errors())
 }
 
 impl Decoder<'_> {
-    fn document(&mut self, place: &Place<'_>) -> Option<Document> {
+    fn document(&mut self, place: &Located<'_>) -> Option<Document> {
         let mut fields = self.object(place)?;
         let name = self.need(&mut fields, "name").and_then(|place| self.name(&place, "document name", 0));
         self.document = name.clone().unwrap_or_default();
@@ -57,7 +57,7 @@ impl Decoder<'_> {
         })
     }
 
-    fn fingerprint(&mut self, place: &Place<'_>) -> Option<Fingerprint> {
+    fn fingerprint(&mut self, place: &Located<'_>) -> Option<Fingerprint> {
         let mut fields = self.object(place)?;
         let ignore = self.need(&mut fields, "ignore");
         self.finish(fields, "fingerprint", &[fields::FINGERPRINT]);

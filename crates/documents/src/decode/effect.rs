@@ -6,7 +6,7 @@ use std::time::Duration;
 use hapax_engine::limits::{MAX_ATTEMPTS, MAX_NAME_CHARS};
 use hapax_engine::model::{EffectClass, OnDoubt, OnExhausted};
 
-use super::{Decoder, Fields, Place};
+use super::{Decoder, Fields, Located};
 use crate::fields;
 use crate::host_services::FENCE_HEADER;
 use crate::limits::{MAX_HEADERS, MAX_HOSTS, MAX_HTTP_TIMEOUT, MAX_KEPT_RESPONSE_CHARS};
@@ -94,7 +94,7 @@ impl Decoder<'_> {
         })
     }
 
-    fn retry(&mut self, place: &Place<'_>) -> Option<Retry> {
+    fn retry(&mut self, place: &Located<'_>) -> Option<Retry> {
         let mut fields = self.object(place)?;
         let attempts =
             fields.take("maxAttempts").and_then(|place| self.number(&place, 1, MAX_ATTEMPTS.into()));
@@ -127,11 +127,11 @@ impl Decoder<'_> {
         Some(Retry { give_up_after, max_attempts, first, factor, cap })
     }
 
-    pub(super) fn http_timeout(&mut self, place: Option<Place<'_>>) -> Option<Span> {
+    pub(super) fn http_timeout(&mut self, place: Option<Located<'_>>) -> Option<Span> {
         self.timeout_up_to(MAX_HTTP_TIMEOUT, place)
     }
 
-    pub(super) fn timeout_up_to(&mut self, most: Duration, place: Option<Place<'_>>) -> Option<Span> {
+    pub(super) fn timeout_up_to(&mut self, most: Duration, place: Option<Located<'_>>) -> Option<Span> {
         let span = self.span(place.clone());
         if let (Some(place), Some(span)) = (place, span)
             && span.get() > most
@@ -201,7 +201,7 @@ impl Decoder<'_> {
     }
 
     /// `true`, or a list of hosts that data may choose.
-    fn host_from_data(&mut self, place: &Place<'_>) -> Option<HostFromData> {
+    fn host_from_data(&mut self, place: &Located<'_>) -> Option<HostFromData> {
         if let Kind::Bool(allowed) = &place.node.kind {
             if !allowed {
                 let message = "leave it out, or say true or which hosts data may choose";
@@ -218,7 +218,7 @@ impl Decoder<'_> {
         hosts.into_iter().collect::<Option<_>>().map(HostFromData::Listed)
     }
 
-    fn host(&mut self, place: &Place<'_>) -> Option<String> {
+    fn host(&mut self, place: &Located<'_>) -> Option<String> {
         let host = self.text(place)?.to_ascii_lowercase();
         let plain = host.strip_prefix("*.").unwrap_or(&host);
         let is_plain =
@@ -232,7 +232,7 @@ impl Decoder<'_> {
     }
 
     /// `false`, `true`, or a number of characters.
-    fn keep_response(&mut self, place: &Place<'_>) -> Option<KeepResponse> {
+    fn keep_response(&mut self, place: &Located<'_>) -> Option<KeepResponse> {
         match &place.node.kind {
             Kind::Bool(true) => None,
             Kind::Bool(false) => Some(KeepResponse(0)),
@@ -244,7 +244,7 @@ impl Decoder<'_> {
     }
 
     /// The URL. Unless `allows_hosts`, its scheme and host are fixed text, and data can only follow them.
-    fn url(&mut self, place: &Place<'_>, more: &[&'static str], allows_hosts: bool) -> Option<Template> {
+    fn url(&mut self, place: &Located<'_>, more: &[&'static str], allows_hosts: bool) -> Option<Template> {
         let text = self.text(place)?;
         let fixed = text.split("{{").next().unwrap_or_default();
         let rest = fixed.strip_prefix("https://").or_else(|| fixed.strip_prefix("http://"));
@@ -298,7 +298,7 @@ impl Decoder<'_> {
         Some(template)
     }
 
-    fn headers(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<BTreeMap<String, Template>> {
+    fn headers(&mut self, place: &Located<'_>, more: &[&'static str]) -> Option<BTreeMap<String, Template>> {
         let fields = self.object(place)?;
         if fields.fields.len() > MAX_HEADERS {
             self.error(place, "out_of_range", format!("a request has at most {MAX_HEADERS} headers"));
@@ -306,7 +306,7 @@ impl Decoder<'_> {
         }
         let (mut headers, mut is_whole) = (BTreeMap::new(), true);
         for (name, node) in fields.fields {
-            let place = Place { path: below(&place.path, excerpt(name)), node };
+            let place = Located { path: below(&place.path, excerpt(name)), node };
             is_whole &= self.header_name(&place, name);
             if name.eq_ignore_ascii_case(KEY_HEADER) {
                 let message = "the key of the effect is sent in this header; give \"keyHeader\" if it belongs in another";
@@ -340,7 +340,7 @@ impl Decoder<'_> {
         is_whole.then_some(headers)
     }
 
-    fn header_name(&mut self, place: &Place<'_>, name: &str) -> bool {
+    fn header_name(&mut self, place: &Located<'_>, name: &str) -> bool {
         let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
         if name.is_empty() || name.len() > 128 || !name.bytes().all(is_token) {
             self.error(place, "bad_header", format!("{:?} is not the name of a header", excerpt(name)));
@@ -353,13 +353,13 @@ impl Decoder<'_> {
         true
     }
 
-    fn statuses(&mut self, place: &Place<'_>) -> Option<Vec<Status>> {
+    fn statuses(&mut self, place: &Located<'_>) -> Option<Vec<Status>> {
         let items = self.list(place)?;
         let statuses: Vec<_> = items.iter().map(|item| self.status(item)).collect();
         statuses.into_iter().collect()
     }
 
-    fn status(&mut self, place: &Place<'_>) -> Option<Status> {
+    fn status(&mut self, place: &Located<'_>) -> Option<Status> {
         let status = match &place.node.kind {
             Kind::Number(number) => {
                 let status = number.as_u64().filter(|status| (100..=599).contains(status));
@@ -381,7 +381,7 @@ impl Decoder<'_> {
         status
     }
 
-    pub(super) fn probe(&mut self, place: &Place<'_>) -> Option<Probe> {
+    pub(super) fn probe(&mut self, place: &Located<'_>) -> Option<Probe> {
         let mut fields = self.object(place)?;
         let request = self.request(&mut fields, &["key"]);
         let timeout = fields.take("timeout");
@@ -398,7 +398,7 @@ impl Decoder<'_> {
         Some(Probe { request: request?, timeout, settle, happened: happened?, did_not_happen, output })
     }
 
-    fn undo(&mut self, place: &Place<'_>) -> Option<Undo> {
+    fn undo(&mut self, place: &Located<'_>) -> Option<Undo> {
         let mut fields = self.object(place)?;
         let place = self.need(&mut fields, "type")?;
         let is_http = self.choice(Some(place), &[("task", Some(false)), ("http", Some(true))], None)?;

@@ -8,7 +8,7 @@ use hapax_engine::model::{
 };
 
 use super::entity_step::StepFound;
-use super::{Decoder, Place, find};
+use super::{Decoder, Located, find};
 use crate::check::Known;
 use crate::entity::{EntityDocument, VARIABLES};
 use crate::fields;
@@ -19,7 +19,7 @@ use crate::problem::Problems;
 /// Decodes the document. Returns one exactly if there are no errors.
 pub(crate) fn decode_entity(node: &Node, known: &Known, problems: &mut Problems) -> Option<EntityDocument> {
     let mut decoder = Decoder::new(problems, known, VARIABLES);
-    let found = decoder.entity(&Place { path: String::new(), node })?;
+    let found = decoder.entity(&Located { path: String::new(), node })?;
     let is_whole = !decoder.problems.has_errors();
     found.judge(node, is_whole, problems);
     (!problems.has_errors()).then_some(found.document)
@@ -34,7 +34,7 @@ struct EntityFound {
 }
 
 impl Decoder<'_> {
-    fn entity(&mut self, place: &Place<'_>) -> Option<EntityFound> {
+    fn entity(&mut self, place: &Located<'_>) -> Option<EntityFound> {
         let mut fields = self.object(place)?;
         let name = self.need(&mut fields, "name");
         let name = name.and_then(|place| self.entity_name(&place, "entity workflow name"));
@@ -83,12 +83,12 @@ impl Decoder<'_> {
     }
 
     /// A name that may be part of an address.
-    pub(super) fn entity_name(&mut self, place: &Place<'_>, what: &'static str) -> Option<Name> {
+    pub(super) fn entity_name(&mut self, place: &Located<'_>, what: &'static str) -> Option<Name> {
         let name = self.address_name(place, what)?;
         Name::new(what, &name).ok()
     }
 
-    fn table(&mut self, place: &Place<'_>) -> Option<TableRef> {
+    fn table(&mut self, place: &Located<'_>) -> Option<TableRef> {
         let table = match &place.node.kind {
             Kind::Text(name) => TableRef::new(name),
             Kind::Object(_) => {
@@ -127,7 +127,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn status_types(&mut self, place: &Place<'_>) -> Option<Vec<Name>> {
+    fn status_types(&mut self, place: &Located<'_>) -> Option<Vec<Name>> {
         let items = self.list(place)?;
         if !(1..=MAX_STATUSES).contains(&items.len()) {
             self.error(place, "out_of_range", format!("there must be 1 to {MAX_STATUSES} statuses"));
@@ -144,13 +144,13 @@ impl Decoder<'_> {
         Some(statuses)
     }
 
-    fn status_name(&mut self, place: &Place<'_>) -> Option<Name> {
+    fn status_name(&mut self, place: &Located<'_>) -> Option<Name> {
         let name = self.name(place, "status", 0)?;
         Name::new("status", &name).ok()
     }
 
     /// One status, or a list of several.
-    pub(super) fn status_list(&mut self, place: &Place<'_>) -> Option<Vec<Name>> {
+    pub(super) fn status_list(&mut self, place: &Located<'_>) -> Option<Vec<Name>> {
         let Kind::List(_) = &place.node.kind else {
             if !matches!(&place.node.kind, Kind::Text(_)) {
                 self.wrong_type(place, "a status, or a list of statuses");
@@ -173,11 +173,11 @@ impl Decoder<'_> {
         statuses.into_iter().collect()
     }
 
-    pub(super) fn one_status(&mut self, place: &Place<'_>) -> Option<Name> {
+    pub(super) fn one_status(&mut self, place: &Located<'_>) -> Option<Name> {
         self.status_name(place)
     }
 
-    fn claims(&mut self, place: &Place<'_>) -> RevertRule {
+    fn claims(&mut self, place: &Located<'_>) -> RevertRule {
         let Some(mut fields) = self.object(place) else { return RevertRule::default() };
         let rules = [("declared", RevertRule::OnePerClaim), ("recorded", RevertRule::Recorded)];
         let given = self.take_spelled(&mut fields, "revertTo");
@@ -186,7 +186,7 @@ impl Decoder<'_> {
         rule
     }
 
-    fn entity_steps(&mut self, place: &Place<'_>, has_table: bool) -> Option<Vec<StepFound>> {
+    fn entity_steps(&mut self, place: &Located<'_>, has_table: bool) -> Option<Vec<StepFound>> {
         let items = self.list(place)?;
         if !(1..=MAX_ENTITY_STEPS).contains(&items.len()) {
             self.error(place, "out_of_range", format!("there must be 1 to {MAX_ENTITY_STEPS} steps"));

@@ -6,7 +6,7 @@ use hapax_engine::model::{
     Action, ClaimTo, EntityRule, EntityStep, Irreversible, Name, PerRequester, Recovery, RetryAnswer,
 };
 
-use super::{Decoder, Place};
+use super::{Decoder, Located};
 use crate::entity::{
     AFTER_FAILURE, AFTER_SUCCESS, ActionRequest, AfterEffect, AfterRequest, HTTP_ACTION, HTTP_TARGET,
     OF_ANSWER, RunOf, StepAction, StepDetails, Validation, WORKFLOW_TARGET,
@@ -24,7 +24,12 @@ pub(super) struct StepFound {
 }
 
 impl Decoder<'_> {
-    pub(super) fn entity_step(&mut self, place: &Place<'_>, at: usize, has_table: bool) -> Option<StepFound> {
+    pub(super) fn entity_step(
+        &mut self,
+        place: &Located<'_>,
+        at: usize,
+        has_table: bool,
+    ) -> Option<StepFound> {
         let errors = self.problems.errors();
         // A value that is not an object is one problem, not one for each missing field.
         let mut fields = match &place.node.kind {
@@ -120,9 +125,9 @@ impl Decoder<'_> {
     /// one value.
     fn per_requester<T>(
         &mut self,
-        place: Option<Place<'_>>,
+        place: Option<Located<'_>>,
         words: &[&str],
-        mut read: impl FnMut(&mut Self, &Place<'_>) -> Option<T>,
+        mut read: impl FnMut(&mut Self, &Located<'_>) -> Option<T>,
     ) -> Option<PerRequester<T>> {
         let place = place?;
         let entries = match &place.node.kind {
@@ -136,7 +141,7 @@ impl Decoder<'_> {
         }
         let mut by = BTreeMap::new();
         for (requester, node) in entries {
-            let place = Place { path: below(&place.path, excerpt(requester)), node };
+            let place = Located { path: below(&place.path, excerpt(requester)), node };
             if fields::NO_REQUESTERS.contains(&requester.as_str()) {
                 let message = format!(
                     "{requester} is a word of actions and after-effects, so no requester can be called so here"
@@ -153,7 +158,7 @@ impl Decoder<'_> {
     }
 
     /// S1.48, rule 1: a claim is a pair of strings.
-    fn claim(&mut self, place: &Place<'_>) -> Option<ClaimTo> {
+    fn claim(&mut self, place: &Located<'_>) -> Option<ClaimTo> {
         let items = match &place.node.kind {
             Kind::List(items) if items.len() == 2 => self.list(place)?,
             _ => {
@@ -185,11 +190,11 @@ impl Decoder<'_> {
         }
     }
 
-    fn word<T: Copy>(&mut self, place: &Place<'_>, words: &[(&str, Option<T>)]) -> Option<T> {
+    fn word<T: Copy>(&mut self, place: &Located<'_>, words: &[(&str, Option<T>)]) -> Option<T> {
         self.choice(Some(place.clone()), words, None)
     }
 
-    fn irreversible(&mut self, place: &Place<'_>) -> Option<Irreversible> {
+    fn irreversible(&mut self, place: &Located<'_>) -> Option<Irreversible> {
         match &place.node.kind {
             Kind::Bool(true) => Some(Irreversible::Once),
             Kind::Bool(false) => Some(Irreversible::No),
@@ -203,13 +208,13 @@ impl Decoder<'_> {
         }
     }
 
-    fn entity_action(&mut self, place: &Place<'_>, has_table: bool) -> Option<StepAction> {
+    fn entity_action(&mut self, place: &Located<'_>, has_table: bool) -> Option<StepAction> {
         if let Kind::Text(_) = &place.node.kind {
             let name = self.entity_name(place, "handler")?;
             return Some(StepAction::Handler { name, transaction: false });
         }
         let mut fields = self.object_or(place, "the name of a handler, or an object")?;
-        let given: Vec<(&str, Place<'_>)> =
+        let given: Vec<(&str, Located<'_>)> =
             fields::ENTITY_ACTIONS.iter().filter_map(|word| Some((*word, fields.take(word)?))).collect();
         let [(kind, given)] = given.as_slice() else {
             let message = format!("an action is one of: {}", fields::ENTITY_ACTIONS.join(", "));
@@ -236,7 +241,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn object_or<'n>(&mut self, place: &Place<'n>, wanted: &str) -> Option<super::Fields<'n>> {
+    fn object_or<'n>(&mut self, place: &Located<'n>, wanted: &str) -> Option<super::Fields<'n>> {
         match &place.node.kind {
             Kind::Object(_) => self.object(place),
             _ => {
@@ -248,8 +253,8 @@ impl Decoder<'_> {
 
     fn run_of(
         &mut self,
-        place: &Place<'_>,
-        input: Option<Place<'_>>,
+        place: &Located<'_>,
+        input: Option<Located<'_>>,
         more: &[&'static str],
     ) -> Option<RunOf> {
         let workflow = self.entity_name(place, "workflow name");
@@ -273,7 +278,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn action_request(&mut self, place: &Place<'_>, has_table: bool) -> Option<ActionRequest> {
+    fn action_request(&mut self, place: &Located<'_>, has_table: bool) -> Option<ActionRequest> {
         let mut fields = self.object(place)?;
         let request = self.request(&mut fields, &[]);
         let timeout = fields.take("timeout");
@@ -296,12 +301,12 @@ impl Decoder<'_> {
         Some(ActionRequest { request: request?, timeout, output, data })
     }
 
-    fn after_effect(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<AfterEffect> {
+    fn after_effect(&mut self, place: &Located<'_>, more: &[&'static str]) -> Option<AfterEffect> {
         if let Kind::Text(_) = &place.node.kind {
             return self.target(place).map(AfterEffect::Target);
         }
         let mut fields = self.object_or(place, "the name of a target, or an object")?;
-        let given: Vec<(&str, Place<'_>)> =
+        let given: Vec<(&str, Located<'_>)> =
             fields::AFTER_EFFECTS.iter().filter_map(|word| Some((*word, fields.take(word)?))).collect();
         let [(kind, given)] = given.as_slice() else {
             let message = format!("an after-effect is one of: {}", fields::AFTER_EFFECTS.join(", "));
@@ -330,7 +335,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn target(&mut self, place: &Place<'_>) -> Option<Name> {
+    fn target(&mut self, place: &Located<'_>) -> Option<Name> {
         let name = self.entity_name(place, "target")?;
         if [HTTP_TARGET, WORKFLOW_TARGET].contains(&name.as_str()) {
             let message = "it is what requests and runs go through; write { http: … } or { workflow: … }";
@@ -340,7 +345,7 @@ impl Decoder<'_> {
         Some(name)
     }
 
-    fn validations(&mut self, place: &Place<'_>) -> Option<Vec<Validation>> {
+    fn validations(&mut self, place: &Located<'_>) -> Option<Vec<Validation>> {
         let Kind::List(_) = &place.node.kind else {
             return self.validation(place).map(|validation| vec![validation]);
         };
@@ -353,7 +358,7 @@ impl Decoder<'_> {
         validations.into_iter().collect()
     }
 
-    fn validation(&mut self, place: &Place<'_>) -> Option<Validation> {
+    fn validation(&mut self, place: &Located<'_>) -> Option<Validation> {
         let mut fields = self.object_or(place, "an object with \"when\" and \"message\"")?;
         let when = self.need(&mut fields, "when").and_then(|place| self.condition(&place, &[]));
         let message = self.need(&mut fields, "message").and_then(|place| self.text_template(&place));

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::{Decoder, Place, find, nearest};
+use super::{Decoder, Located, find, nearest};
 use crate::input_schema::{DIALECT, InputSchema, describe, is_known_format};
 use crate::limits::{
     MAX_INPUT_SCHEMA_BYTES, MAX_INPUT_SCHEMA_DEPTH, MAX_INPUT_SCHEMA_SCHEMAS, MAX_INPUT_SCHEMA_UNEVALUATED,
@@ -80,7 +80,7 @@ const OUTDATED: &[(&str, &str)] = &[
 
 impl Decoder<'_> {
     /// The schema, if it has no errors.
-    pub(super) fn input_schema(&mut self, place: &Place<'_>) -> Option<InputSchema> {
+    pub(super) fn input_schema(&mut self, place: &Located<'_>) -> Option<InputSchema> {
         let before = self.problems.errors();
         self.object(place)?;
         let schema = place.node.to_value();
@@ -93,7 +93,7 @@ impl Decoder<'_> {
         }
         self.check_root_type(place, &schema);
         let mut walk =
-            Walk { root: &schema, found: Vec::new(), open: Vec::new(), schemas: 0, unevaluated: 0 };
+            SchemaWalk { root: &schema, found: Vec::new(), open: Vec::new(), schemas: 0, unevaluated: 0 };
         walk.schema(&schema, "");
         walk.definitions();
         for Finding { path, code, message, is_error } in walk.found {
@@ -126,7 +126,7 @@ impl Decoder<'_> {
     }
 
     /// The input of a run is always an object.
-    fn check_root_type(&mut self, place: &Place<'_>, schema: &Value) {
+    fn check_root_type(&mut self, place: &Located<'_>, schema: &Value) {
         let allows_objects = match schema.get("type") {
             Some(Value::String(one)) => one == "object",
             Some(Value::Array(several)) => several.iter().any(|one| one == "object"),
@@ -138,7 +138,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn check_by_meta_schema(&mut self, place: &Place<'_>, schema: &Value) {
+    fn check_by_meta_schema(&mut self, place: &Located<'_>, schema: &Value) {
         let validator = jsonschema::draft202012::meta::validator();
         let problems: Vec<_> = validator.iter_errors(schema).flat_map(describe).collect();
         for problem in problems {
@@ -152,7 +152,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn schema_error(&mut self, place: &Place<'_>, inside: &str, message: String) {
+    fn schema_error(&mut self, place: &Located<'_>, inside: &str, message: String) {
         let at = find(place.node, inside).and_then(|node| node.at).or(place.at());
         self.problems.error(&format!("{}{inside}", place.path), at, "bad_schema", message);
     }
@@ -171,7 +171,7 @@ struct Finding {
 }
 
 /// Visits every schema as often as it would be applied.
-struct Walk<'s> {
+struct SchemaWalk<'s> {
     root: &'s Value,
     found: Vec<Finding>,
     /// Pointers of the schemas around the current one.
@@ -180,7 +180,7 @@ struct Walk<'s> {
     unevaluated: usize,
 }
 
-impl<'s> Walk<'s> {
+impl<'s> SchemaWalk<'s> {
     fn error(&mut self, path: &str, code: &'static str, message: String) {
         // A schema with two references is visited twice and reported once.
         if !self.found.iter().any(|finding| finding.path == path && finding.code == code) {

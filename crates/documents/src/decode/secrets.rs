@@ -1,7 +1,7 @@
 //! Plain-text secrets in a document. Documents are stored, shown and compared, so they may contain only names of
 //! secrets.
 
-use super::{Decoder, Place};
+use super::{Decoder, Located};
 use crate::node::Kind;
 use crate::problem::below;
 use crate::template::{SECRET, Template};
@@ -21,7 +21,7 @@ const TELLING: &[&str] = &[
 
 impl Decoder<'_> {
     /// Checks that a confidential header refers to a secret by name, and that the secret is known.
-    pub(super) fn check_header(&mut self, name: &str, value: &Template, place: &Place<'_>) {
+    pub(super) fn check_header(&mut self, name: &str, value: &Template, place: &Located<'_>) {
         if let Some(known) = &self.known.secrets {
             let missing: Vec<String> = value
                 .secrets()
@@ -46,10 +46,10 @@ impl Decoder<'_> {
     }
 
     /// Warns about fields of an input or body that look like secrets.
-    pub(super) fn look_for_secrets(&mut self, place: &Place<'_>) {
+    pub(super) fn look_for_secrets(&mut self, place: &Located<'_>) {
         let Kind::Object(fields) = &place.node.kind else { return };
         for (key, node) in fields {
-            let inside = Place { path: below(&place.path, key), node };
+            let inside = Located { path: below(&place.path, key), node };
             match &node.kind {
                 Kind::Text(text) if is_telling(key) && !text.is_empty() && !text.contains("{{") => {
                     let message = "this looks like a secret, and is kept in the history; send a header with secret://name";

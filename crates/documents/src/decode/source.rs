@@ -8,7 +8,7 @@ use hapax_webhooks::{Algorithm, Encoding, HmacScheme, Scheme};
 use http::HeaderName;
 
 use super::actions::expressions_of;
-use super::{Decoder, Fields, Place};
+use super::{Decoder, Fields, Located};
 use crate::check::Known;
 use crate::fields;
 use crate::limits::{MAX_POINTER_BYTES, MAX_SOURCE_EXPRESSIONS};
@@ -20,7 +20,7 @@ use crate::template::SECRET;
 /// Decodes the source. Returns one exactly if there are no errors.
 pub(crate) fn decode_source(node: &Node, known: &Known, problems: &mut Problems) -> Option<Source> {
     let mut decoder = Decoder::new(problems, known, VARIABLES);
-    let source = decoder.source(&Place { path: String::new(), node });
+    let source = decoder.source(&Located { path: String::new(), node });
     source.filter(|_| !problems.has_errors())
 }
 
@@ -92,7 +92,7 @@ const SCHEMES: &[(&str, Option<SchemeKind>)] = &[
 ];
 
 impl Decoder<'_> {
-    fn source(&mut self, place: &Place<'_>) -> Option<Source> {
+    fn source(&mut self, place: &Located<'_>) -> Option<Source> {
         let mut fields = self.object(place)?;
         let name = self.need(&mut fields, "name").and_then(|place| self.address_name(&place, "source name"));
         let given = fields.take("description");
@@ -149,7 +149,7 @@ impl Decoder<'_> {
         })
     }
 
-    fn signature(&mut self, place: &Place<'_>) -> Option<Scheme> {
+    fn signature(&mut self, place: &Located<'_>) -> Option<Scheme> {
         let mut fields = self.object(place)?;
         let scheme = self.need(&mut fields, "scheme");
         let is_given = scheme.is_some();
@@ -197,7 +197,7 @@ impl Decoder<'_> {
         Some(HmacScheme { header: header?, algorithm, encoding, prefix: prefix? })
     }
 
-    fn prefix(&mut self, place: &Place<'_>) -> Option<String> {
+    fn prefix(&mut self, place: &Located<'_>) -> Option<String> {
         let text = self.text(place)?;
         if text.len() > MAX_PREFIX_CHARS || !text.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
             let message = format!("a prefix is at most {MAX_PREFIX_CHARS} printable ASCII characters");
@@ -207,7 +207,7 @@ impl Decoder<'_> {
         Some(text.to_string())
     }
 
-    fn header_of_event(&mut self, place: &Place<'_>) -> Option<HeaderName> {
+    fn header_of_event(&mut self, place: &Located<'_>) -> Option<HeaderName> {
         let text = self.text(place)?;
         let name = HeaderName::from_bytes(text.as_bytes()).ok();
         let name = name.filter(|name| name.as_str().len() <= MAX_NAME_CHARS);
@@ -217,7 +217,7 @@ impl Decoder<'_> {
         name
     }
 
-    fn event_id(&mut self, place: &Place<'_>) -> Option<EventId> {
+    fn event_id(&mut self, place: &Located<'_>) -> Option<EventId> {
         let mut fields = self.object(place)?;
         let (header, pointer) = (fields.take("header"), fields.take("pointer"));
         self.finish(fields, "eventId", &[fields::EVENT_ID]);
@@ -232,7 +232,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn pointer(&mut self, place: &Place<'_>) -> Option<String> {
+    fn pointer(&mut self, place: &Located<'_>) -> Option<String> {
         let text = self.text(place)?;
         let is_escaped = |part: &str| part.starts_with('0') || part.starts_with('1');
         let is_fine = text.starts_with('/') && text.split('~').skip(1).all(is_escaped);
@@ -246,7 +246,7 @@ impl Decoder<'_> {
 
     fn source_secrets(
         &mut self,
-        place: Option<Place<'_>>,
+        place: Option<Located<'_>>,
         scheme: Option<&Scheme>,
         around: &Fields<'_>,
     ) -> Option<Vec<String>> {
@@ -282,7 +282,7 @@ impl Decoder<'_> {
     }
 
     /// A value that is not a reference may be a secret, so it is not repeated.
-    fn secret_name(&mut self, place: &Place<'_>) -> Option<String> {
+    fn secret_name(&mut self, place: &Located<'_>) -> Option<String> {
         let text = self.text(place)?;
         let Some(name) = text.strip_prefix(SECRET) else {
             let message = format!("it is not a reference; keep the secret apart and write {SECRET}name");

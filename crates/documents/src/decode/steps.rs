@@ -2,7 +2,7 @@
 
 use hapax_engine::model::ClosePolicy;
 
-use super::{Decoder, Fields, Named, Place};
+use super::{Decoder, Fields, Located, Named};
 use crate::fields;
 use crate::limits::{MAX_BRANCHES, MAX_CONCURRENCY, MAX_ITEMS, MAX_STEP_NESTING, MAX_STEPS};
 use crate::model::{
@@ -17,7 +17,7 @@ const ROOM_PER_LOOP: usize = 4;
 
 impl Decoder<'_> {
     /// A list of steps, at least one.
-    pub(super) fn steps(&mut self, place: &Place<'_>) -> Option<Vec<Step>> {
+    pub(super) fn steps(&mut self, place: &Located<'_>) -> Option<Vec<Step>> {
         let items = self.list(place)?;
         if items.is_empty() {
             self.error(place, "no_steps", "there must be at least one step");
@@ -35,7 +35,7 @@ impl Decoder<'_> {
     }
 
     /// Decodes a step, or nothing if there are too many: 100,000 excess steps are one problem, not 100,000.
-    fn counted_step(&mut self, place: &Place<'_>) -> Option<Option<Step>> {
+    fn counted_step(&mut self, place: &Located<'_>) -> Option<Option<Step>> {
         self.steps += 1;
         if self.steps > MAX_STEPS {
             if self.steps == MAX_STEPS + 1 {
@@ -47,7 +47,7 @@ impl Decoder<'_> {
         Some(self.step(place))
     }
 
-    fn step(&mut self, place: &Place<'_>) -> Option<Step> {
+    fn step(&mut self, place: &Located<'_>) -> Option<Step> {
         let mut fields = self.object(place)?;
         let kind = self.need(&mut fields, "type").and_then(|place| {
             let text = self.text(&place)?;
@@ -85,7 +85,7 @@ impl Decoder<'_> {
         Some(Step { name: name?, description, when, output, kind: made? })
     }
 
-    fn claim_name(&mut self, name: &str, place: &Place<'_>) {
+    fn claim_name(&mut self, name: &str, place: &Located<'_>) {
         let named = Named { path: place.path.clone(), at: place.at(), loops: self.loops };
         if let Some(first) = self.names.get(name) {
             let message = format!("{name:?} is the name of the step at {} already", first.path);
@@ -121,7 +121,7 @@ impl Decoder<'_> {
         Some(Task { task: task?, input, effect: effect? })
     }
 
-    pub(super) fn task_name(&mut self, place: &Place<'_>) -> Option<String> {
+    pub(super) fn task_name(&mut self, place: &Located<'_>) -> Option<String> {
         let task = self.name(place, "task name", 0)?;
         if let Some(tasks) = &self.known.tasks
             && !tasks.contains(&task)
@@ -249,7 +249,7 @@ impl Decoder<'_> {
         })
     }
 
-    fn deciders(&mut self, place: &Place<'_>) -> Option<Deciders> {
+    fn deciders(&mut self, place: &Located<'_>) -> Option<Deciders> {
         let mut fields = self.object(place)?;
         let roles = fields.take("roles").map(|place| self.texts(&place));
         let requesters = fields.take("requesters").map(|place| self.texts(&place));
@@ -268,7 +268,7 @@ impl Decoder<'_> {
         Some(deciders)
     }
 
-    fn decisions(&mut self, place: &Place<'_>) -> Option<Vec<Decision>> {
+    fn decisions(&mut self, place: &Located<'_>) -> Option<Vec<Decision>> {
         let choices = Decision::ALL.map(|decision| (decision.as_str(), Some(decision)));
         let items = self.list(place)?;
         if items.is_empty() {

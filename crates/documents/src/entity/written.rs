@@ -64,7 +64,7 @@ enum OneOrMore<T> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Per<T> {
+enum OneOrByRequester<T> {
     All(T),
     By(BTreeMap<String, T>),
 }
@@ -92,30 +92,30 @@ impl From<Irreversible> for Repeat {
 struct Step<'a> {
     step_id: u32,
     step_key: &'a str,
-    status: Per<OneOrMore<&'a str>>,
+    status: OneOrByRequester<OneOrMore<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    claim_state: Option<Per<[&'a str; 2]>>,
-    successful_state: Per<&'a str>,
+    claim_state: Option<OneOrByRequester<[&'a str; 2]>>,
+    successful_state: OneOrByRequester<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    action: Option<Per<&'a StepAction>>,
+    action: Option<OneOrByRequester<&'a StepAction>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    validation: Option<Per<OneOrMore<&'a Validation>>>,
+    validation: Option<OneOrByRequester<OneOrMore<&'a Validation>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    effect: Option<Per<&'static str>>,
+    effect: Option<OneOrByRequester<&'static str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    recovery: Option<Per<&'static str>>,
+    recovery: Option<OneOrByRequester<&'static str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    irreversible: Option<Per<Repeat>>,
+    irreversible: Option<OneOrByRequester<Repeat>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    idempotency: Option<Per<&'static str>>,
+    idempotency: Option<OneOrByRequester<&'static str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    probe: Option<Per<&'a Probe>>,
+    probe: Option<OneOrByRequester<&'a Probe>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    retry: Option<Per<&'static str>>,
+    retry: Option<OneOrByRequester<&'static str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    success_after_effect: Option<Per<&'a AfterEffect>>,
+    success_after_effect: Option<OneOrByRequester<&'a AfterEffect>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    failure_after_effect: Option<Per<&'a AfterEffect>>,
+    failure_after_effect: Option<OneOrByRequester<&'a AfterEffect>>,
 }
 
 impl Serialize for EntityDocument {
@@ -164,7 +164,10 @@ fn table_of(table: &TableRef) -> Table<'_> {
 }
 
 fn step_of<'a>(step: &'a EntityStep, details: &'a StepDetails) -> Step<'a> {
-    fn maybe<'a, T, V>(field: &'a Option<PerRequester<T>>, to: impl Fn(&'a T) -> V) -> Option<Per<V>> {
+    fn maybe<'a, T, V>(
+        field: &'a Option<PerRequester<T>>,
+        to: impl Fn(&'a T) -> V,
+    ) -> Option<OneOrByRequester<V>> {
         field.as_ref().map(|field| per(field, to))
     }
     Step {
@@ -186,11 +189,11 @@ fn step_of<'a>(step: &'a EntityStep, details: &'a StepDetails) -> Step<'a> {
     }
 }
 
-fn per<'a, T, V>(field: &'a PerRequester<T>, to: impl Fn(&'a T) -> V) -> Per<V> {
+fn per<'a, T, V>(field: &'a PerRequester<T>, to: impl Fn(&'a T) -> V) -> OneOrByRequester<V> {
     match field {
-        PerRequester::All(value) => Per::All(to(value)),
+        PerRequester::All(value) => OneOrByRequester::All(to(value)),
         PerRequester::By(values) => {
-            Per::By(values.iter().map(|(name, value)| (name.to_string(), to(value))).collect())
+            OneOrByRequester::By(values.iter().map(|(name, value)| (name.to_string(), to(value))).collect())
         }
     }
 }

@@ -12,7 +12,7 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
         problems.error("", Some(at), "syntax", format!("it is not JSON: {error}"));
         return None;
     }
-    let mut walk = Walk { text, offset: 0, line: 1, column: 1, values: 0, problems };
+    let mut walk = JsonReader { text, offset: 0, line: 1, column: 1, values: 0, problems };
     walk.value("", 0)
 }
 
@@ -20,7 +20,7 @@ fn too_deep() -> String {
     format!("it is nested deeper than {MAX_DOCUMENT_DEPTH} levels")
 }
 
-struct Walk<'a> {
+struct JsonReader<'a> {
     text: &'a str,
     offset: usize,
     line: usize,
@@ -29,7 +29,7 @@ struct Walk<'a> {
     problems: &'a mut Problems,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> JsonReader<'a> {
     fn peek(&self) -> Option<char> {
         self.text[self.offset..].chars().next()
     }

@@ -9,7 +9,7 @@ fn scope() -> Scope {
     )
 }
 
-fn compile(source: Value) -> Result<Template, Vec<Misfit>> {
+fn compile(source: Value) -> Result<Template, Vec<TemplateError>> {
     Template::compile(source, &["input"], false)
 }
 

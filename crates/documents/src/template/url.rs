@@ -38,7 +38,7 @@ impl From<BadUrl> for Failure {
 
 /// The part that the end of a URL belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum UrlPart {
     Start,
     Authority,
     Path,
@@ -50,21 +50,21 @@ struct Parts<'a> {
     scheme: &'a str,
     authority: &'a str,
     path: &'a str,
-    place: Place,
+    place: UrlPart,
 }
 
 fn parts(url: &str) -> Parts<'_> {
     let Some((scheme, rest)) = url.split_once("://") else {
-        let place = if url.is_empty() { Place::Start } else { Place::Authority };
+        let place = if url.is_empty() { UrlPart::Start } else { UrlPart::Authority };
         return Parts { scheme: "", authority: url, path: "", place };
     };
     let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
     let (authority, rest) = rest.split_at(end);
     let end = rest.find(['?', '#']).unwrap_or(rest.len());
     let place = match () {
-        () if end < rest.len() => Place::Query,
-        () if rest.is_empty() => Place::Authority,
-        () => Place::Path,
+        () if end < rest.len() => UrlPart::Query,
+        () if rest.is_empty() => UrlPart::Authority,
+        () => UrlPart::Path,
     };
     Parts { scheme, authority, path: &rest[..end], place }
 }
@@ -111,18 +111,18 @@ impl<'a> UrlBuilder<'a> {
         let Parts { path, place, .. } = parts(&self.url);
         let shown = excerpt(source);
         match place {
-            Place::Start | Place::Authority if self.from_data.is_none() => {
+            UrlPart::Start | UrlPart::Authority if self.from_data.is_none() => {
                 let message = format!("`{shown}` would choose the host; allow that with \"hostFromData\"");
                 return Err(BadUrl::new("host_from_data", message));
             }
-            Place::Start => {
+            UrlPart::Start => {
                 if !is_last && value.contains(['?', '#']) {
                     let message = format!("`{shown}` gave an address with a query, and more follows it");
                     return Err(BadUrl::new("bad_url", message));
                 }
                 self.url.push_str(value);
             }
-            Place::Authority => {
+            UrlPart::Authority => {
                 let is_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
                 if value.is_empty() || !value.bytes().all(is_host) {
                     let message = format!("`{shown}` gave no part of a host name: letters, digits, - and .");
@@ -130,11 +130,11 @@ impl<'a> UrlBuilder<'a> {
                 }
                 self.url.push_str(value);
             }
-            Place::Path => {
+            UrlPart::Path => {
                 self.filled.push((path.matches('/').count(), shown.to_string()));
                 self.url.extend(utf8_percent_encode(value, URL_SAFE));
             }
-            Place::Query => self.url.extend(utf8_percent_encode(value, URL_SAFE)),
+            UrlPart::Query => self.url.extend(utf8_percent_encode(value, URL_SAFE)),
         }
         Ok(())
     }

@@ -196,7 +196,7 @@ impl Ctx {
     pub async fn shield<F: Future>(&self, body: F) -> F::Output {
         match &self.home {
             Home::Engine(engine) => {
-                let _shield = Shield::new(&engine.activation);
+                let _shield = ShieldGuard::new(&engine.activation);
                 body.await
             }
             Home::Server(worker) => shield_remotely(worker, body).await,
@@ -259,16 +259,16 @@ impl Drop for NestedScope {
     }
 }
 
-struct Shield<'a>(&'a Activation);
+struct ShieldGuard<'a>(&'a Activation);
 
-impl<'a> Shield<'a> {
+impl<'a> ShieldGuard<'a> {
     fn new(activation: &'a Activation) -> Self {
         activation.replay().shields += 1;
-        Shield(activation)
+        ShieldGuard(activation)
     }
 }
 
-impl Drop for Shield<'_> {
+impl Drop for ShieldGuard<'_> {
     fn drop(&mut self) {
         self.0.replay().shields -= 1;
     }

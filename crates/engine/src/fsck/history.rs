@@ -27,7 +27,7 @@ pub(super) fn check(snapshot: &Snapshot, found: &mut Found) {
         }
     }
     entries.sort_by_key(|(version, _)| *version);
-    let mut walk = Walk::new(found);
+    let mut walk = HistoryState::new(found);
     for (version, entry) in entries {
         walk.reach(version);
         match entry {
@@ -40,7 +40,7 @@ pub(super) fn check(snapshot: &Snapshot, found: &mut Found) {
 }
 
 /// State of the run according to its history.
-struct Walk<'a> {
+struct HistoryState<'a> {
     found: &'a mut Found,
     version: Version,
     status: Option<RunStatus>,
@@ -53,9 +53,9 @@ struct Walk<'a> {
     ended_at: Option<Timestamp>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> HistoryState<'a> {
     fn new(found: &'a mut Found) -> Self {
-        Walk {
+        HistoryState {
             found,
             version: Version::default(),
             status: None,

@@ -16,7 +16,7 @@ use crate::store::{ListEarlySettlements, PromiseStore, Store, StoreError, StoreR
 const LOOKS: usize = 3;
 
 /// A fault of a key.
-struct Wrong {
+struct KeyFault {
     what: String,
     /// True if releasing the key would explain the fault, because it ends a key early.
     may_be_freed: bool,
@@ -55,8 +55,8 @@ pub(super) async fn check_named(
     Ok(())
 }
 
-fn find_wrong(key: &IdempotencyKey, record: &KeyRecord, promise: Option<&Promise>) -> Option<Wrong> {
-    let wrong = |what| Some(Wrong { what, may_be_freed: false });
+fn find_wrong(key: &IdempotencyKey, record: &KeyRecord, promise: Option<&Promise>) -> Option<KeyFault> {
+    let wrong = |what| Some(KeyFault { what, may_be_freed: false });
     let Some(promise) = promise else {
         return wrong(format!("the key {key} names {:?}, which is not there", record.target));
     };
@@ -70,18 +70,18 @@ fn find_wrong(key: &IdempotencyKey, record: &KeyRecord, promise: Option<&Promise
     let (ends, end) = (record.expires_at, promise.key_expires_at());
     // No expiry is later than any expiry.
     let is_early = ends.is_some_and(|ends| end.is_none_or(|end| ends < end));
-    (ends != end).then(|| Wrong {
+    (ends != end).then(|| KeyFault {
         what: format!("the key {key} of the promise {id} expires at {ends:?}, not at {end:?}"),
         may_be_freed: is_early,
     })
 }
 
 /// Identifies a key of a promise.
-type Place = (WorkspaceId, IdempotencyKey);
+type PromiseKeyRef = (WorkspaceId, IdempotencyKey);
 
 /// Keys that are claimed for future promises, with their expiry.
 #[derive(Debug, Default)]
-pub(super) struct Claims(BTreeMap<Place, Timestamp>);
+pub(super) struct Claims(BTreeMap<PromiseKeyRef, Timestamp>);
 
 impl Claims {
     pub(super) fn note(&mut self, place: &StoredKey, record: &KeyRecord, now: Timestamp) {
@@ -94,8 +94,9 @@ impl Claims {
     pub(super) async fn check(self, store: &dyn Store, report: &mut Report) -> StoreResult<()> {
         let Some(book) = store.promise_store() else { return Ok(()) };
         let kept = list_kept(book).await?;
-        let differing = |place: &&Place| self.0.get(*place) != kept.get(*place);
-        let suspects: BTreeSet<Place> = self.0.keys().chain(kept.keys()).filter(differing).cloned().collect();
+        let differing = |place: &&PromiseKeyRef| self.0.get(*place) != kept.get(*place);
+        let suspects: BTreeSet<PromiseKeyRef> =
+            self.0.keys().chain(kept.keys()).filter(differing).cloned().collect();
         if suspects.is_empty() {
             return Ok(());
         }
@@ -132,7 +133,7 @@ fn claimed_until(record: Option<&KeyRecord>, now: Timestamp) -> Option<Timestamp
 }
 
 /// Expiry of all early settlements that still wait for their promise.
-async fn list_kept(book: &dyn PromiseStore) -> StoreResult<BTreeMap<Place, Timestamp>> {
+async fn list_kept(book: &dyn PromiseStore) -> StoreResult<BTreeMap<PromiseKeyRef, Timestamp>> {
     let (mut kept, mut after) = (BTreeMap::new(), None);
     loop {
         let request = ListEarlySettlements { workspace: None, after: after.clone(), limit: MAX_PAGE };

@@ -7,12 +7,12 @@ use crate::model::{IdempotencyKey, JournalEvent, KeyKind, Timestamp, WorkspaceId
 use crate::store::{ListJournal, Store, StoreResult};
 
 /// When keys were last released, by kind and text.
-type Freed = BTreeMap<(String, String), Timestamp>;
+type ReleaseTimes = BTreeMap<(String, String), Timestamp>;
 
 /// When keys were last released. The journal of a workspace is read on first use, which is rare.
 #[derive(Debug, Default)]
 pub(super) struct Released {
-    workspaces: BTreeMap<WorkspaceId, Freed>,
+    workspaces: BTreeMap<WorkspaceId, ReleaseTimes>,
 }
 
 impl Released {
@@ -34,7 +34,7 @@ impl Released {
     }
 }
 
-async fn read(store: &dyn Store, workspace: &WorkspaceId) -> StoreResult<Freed> {
+async fn read(store: &dyn Store, workspace: &WorkspaceId) -> StoreResult<ReleaseTimes> {
     let (mut keys, mut after) = (BTreeMap::new(), 0);
     loop {
         let workspace = workspace.clone();

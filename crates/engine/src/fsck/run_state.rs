@@ -102,7 +102,7 @@ fn check_parent(snapshot: &Snapshot, found: &mut Found) {
 }
 
 /// Source of the wake-up of a waiting step.
-enum Prospect {
+enum WakeSource {
     /// An arrival that is still to come.
     Arrival,
     /// An arrival that has come.
@@ -131,13 +131,13 @@ fn check_waiting(snapshot: &Snapshot, wake_at: Option<Timestamp>, now: Timestamp
             // A probe or a ruling will wake it.
             StepStatus::InDoubt => is_moved = true,
             StepStatus::Waiting => match prospect(snapshot, step) {
-                Ok(Prospect::Arrival) => is_moved = true,
-                Ok(Prospect::Arrived) if wake_at.is_none_or(|at| at > now) => {
+                Ok(WakeSource::Arrival) => is_moved = true,
+                Ok(WakeSource::Arrived) if wake_at.is_none_or(|at| at > now) => {
                     is_moved = true;
                     let what = format!("what step {} waits for has come, and the run sleeps on", step.id);
                     found.push((NO_LOST_WAKE_UP, what));
                 }
-                Ok(Prospect::Arrived | Prospect::None) => {}
+                Ok(WakeSource::Arrived | WakeSource::None) => {}
                 Err(what) => found.push((COMMITTED_TOGETHER, what)),
             },
             StepStatus::Pending
@@ -153,14 +153,14 @@ fn check_waiting(snapshot: &Snapshot, wake_at: Option<Timestamp>, now: Timestamp
     }
 }
 
-fn prospect(snapshot: &Snapshot, step: &StepRecord) -> Result<Prospect, String> {
+fn prospect(snapshot: &Snapshot, step: &StepRecord) -> Result<WakeSource, String> {
     let head = &snapshot.log.head;
     match step.kind {
         StepKind::Promise => {
             let id = PromiseId::for_step(head.id(), head.generation, &step.id);
             match snapshot.log.promises.iter().find(|promise| promise.id == id) {
-                Some(promise) if promise.state == PromiseState::Pending => Ok(Prospect::Arrival),
-                Some(_) => Ok(Prospect::Arrived),
+                Some(promise) if promise.state == PromiseState::Pending => Ok(WakeSource::Arrival),
+                Some(_) => Ok(WakeSource::Arrived),
                 // The record does not name a standalone promise, and two steps may wait for the same one. So
                 // it is only known whether one of the promises that the run waits for is still pending.
                 None => {
@@ -168,21 +168,21 @@ fn prospect(snapshot: &Snapshot, step: &StepRecord) -> Result<Prospect, String> 
                     let alone: Vec<&Promise> = promises.filter(|promise| promise.is_standalone()).collect();
                     let is_pending = |promise: &&Promise| promise.state == PromiseState::Pending;
                     match alone.iter().any(is_pending) {
-                        true => Ok(Prospect::Arrival),
+                        true => Ok(WakeSource::Arrival),
                         false if alone.is_empty() => {
                             Err(format!("step {} waits for a promise that is not there", step.id))
                         }
-                        false => Ok(Prospect::Arrived),
+                        false => Ok(WakeSource::Arrived),
                     }
                 }
             }
         }
         StepKind::Child => match step.child.and_then(|child| snapshot.children.get(&child)) {
-            Some(status) if status.is_closed() => Ok(Prospect::Arrived),
-            Some(_) => Ok(Prospect::Arrival),
+            Some(status) if status.is_closed() => Ok(WakeSource::Arrived),
+            Some(_) => Ok(WakeSource::Arrival),
             None => Err(format!("step {} waits for a child that is not there", step.id)),
         },
-        StepKind::Signal => Ok(Prospect::Arrival),
+        StepKind::Signal => Ok(WakeSource::Arrival),
         StepKind::Effect
         | StepKind::Claimed
         | StepKind::Transaction
@@ -190,6 +190,6 @@ fn prospect(snapshot: &Snapshot, step: &StepRecord) -> Result<Prospect, String> 
         | StepKind::Sleep
         | StepKind::Value
         | StepKind::Select
-        | StepKind::AfterEffect => Ok(Prospect::None),
+        | StepKind::AfterEffect => Ok(WakeSource::None),
     }
 }

@@ -110,6 +110,20 @@ impl Engine {
         Ok(DoubtPage { doubts, next })
     }
 
+    /// Finds the doubt about a step. `None` if the step is not in doubt, or its doubt has a ruling.
+    pub async fn find_doubt(&self, run: RunId, step: &StepId) -> Result<Option<Doubt>, Error> {
+        let log = self.get_log(run).await?;
+        let in_doubt =
+            |record: &&StepRecord| record.id == *step && matches!(record.state, StepState::InDoubt { .. });
+        let Some(record) = log.steps.iter().find(in_doubt) else { return Ok(None) };
+        if open_promise(&log, record).is_none() {
+            return Ok(None);
+        }
+        let doubt = StoredDoubt { workspace: self.workspace.clone(), run, step: record.clone() };
+        let mut notes_left = MAX_JOURNAL_ENTRIES_SCANNED;
+        self.shown(doubt, log.head.generation, &mut notes_left).await.map(Some)
+    }
+
     /// Returns whether the doubt still needs a ruling. Reads only the promises of its last rounds, however
     /// long the run's log is.
     async fn is_open(&self, doubt: &StoredDoubt, generation: Generation) -> Result<bool, Error> {
@@ -344,6 +358,14 @@ impl Engine {
         let own = rulings.iter().find(|(_, by_request)| *by_request == Some(request));
         let found = own.or(rulings.first());
         Ok(found.map(|(decided, by_request)| (decided.clone(), *by_request == Some(request))))
+    }
+
+    /// Finds the entry of the audit log at exactly this position.
+    pub async fn find_audit_entry(&self, at: AuditCursor) -> Result<Option<StoredJournalEntry>, Error> {
+        let Some(place) = at.place.checked_sub(1) else { return Ok(None) };
+        let after = AuditCursor { place, ..at };
+        let found = self.search_audit(AuditFilter::default(), Some(after), 1).await?;
+        Ok(found.into_iter().find(|found| found.place == at.place && found.note.at == at.at))
     }
 
     /// Lists audit log entries after position `after`, oldest first.

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use super::{Engine, Error};
 use crate::limits::MAX_PAGE;
 use crate::model::{
-    ClassCount, EffectClass, Invalid, JournalEntry, LedgerEntry, OperationId, RepeatCount, RunEvent, RunId,
-    Version, build_ledger, count_repeats,
+    ClassCount, EffectClass, EffectKey, Invalid, JournalEntry, LedgerEntry, OperationId, RepeatCount,
+    RunEvent, RunId, Version, build_ledger, count_repeats,
 };
 use crate::store::{ListRuns, RunLog};
 
@@ -72,6 +72,19 @@ impl Engine {
     pub async fn ledger(&self, run: RunId) -> Result<Vec<LedgerEntry>, Error> {
         let log = self.get_log(run).await?;
         self.ledger_of_log(&log).await
+    }
+
+    /// Finds one effect by the key that its provider received.
+    pub async fn find_effect(&self, key: &EffectKey) -> Result<Option<LedgerEntry>, Error> {
+        let Some((cause, _)) = key.as_str().split_once(':') else { return Ok(None) };
+        // From the second generation on the key names the generation after the run.
+        let run = cause.split_once('.').map_or(cause, |(run, _)| run);
+        let Ok(run) = run.parse::<RunId>() else { return self.find_operation_effect(cause, key).await };
+        match self.ledger(run).await {
+            Ok(entries) => Ok(entries.into_iter().find(|entry| entry.key == key.as_str())),
+            Err(Error::NoSuchRun(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn ledger_of_log(&self, log: &RunLog) -> Result<Vec<LedgerEntry>, Error> {

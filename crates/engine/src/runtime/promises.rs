@@ -9,7 +9,7 @@ use super::inner::Inner;
 use super::run_slot::Arrival;
 use super::stats::Counters;
 use super::{Engine, Error};
-use crate::limits::{KEEP_EARLY_SETTLEMENT_FOR, KEEP_PROMISE_KEY_FOR, MAX_SPAN};
+use crate::limits::{KEEP_EARLY_SETTLEMENT_FOR, KEEP_PROMISE_KEY_FOR, MAX_KEY_CHARS, MAX_SPAN};
 use crate::model::{
     Actor, Failure, IdempotencyKey, Invalid, JournalEntry, JournalEvent, Payload, Promise, PromiseId,
     PromiseKey, PromiseRef, PromiseState, RunHead, RunId, SettleRequest, Settlement, Timestamp, WorkspaceId,
@@ -278,6 +278,15 @@ impl Engine {
         Ok(self.inner.call_store(self.promise_store()?.list_early_settlements(request)).await?)
     }
 
+    /// Finds the settlement that waits for a promise with this key.
+    pub async fn find_early_settlement(
+        &self,
+        key: &IdempotencyKey,
+    ) -> Result<Option<StoredEarlySettlement>, Error> {
+        let found = self.list_early_settlements(key_before(key), 1).await?;
+        Ok(found.into_iter().find(|found| found.key == *key))
+    }
+
     /// Stores a token that allows its bearer to settle a promise until `expires_at`. The audit log names the
     /// issuer, if given.
     pub async fn put_settle_token(
@@ -327,5 +336,37 @@ fn check_span(what: &'static str, span: Option<Duration>) -> Result<(), Invalid>
     match span.filter(|span| *span > MAX_SPAN) {
         Some(given) => Err(Invalid::Span { what, given }),
         None => Ok(()),
+    }
+}
+
+/// The greatest key that sorts before `key`; `None` if `key` is the first of all. Keys are printable ASCII, in the order
+/// of their bytes.
+fn key_before(key: &IdempotencyKey) -> Option<IdempotencyKey> {
+    let text = key.as_str();
+    let (rest, last) = text.split_at(text.len() - 1);
+    let before = match last {
+        " " => rest.to_owned(),
+        _ => {
+            let smaller = char::from(last.as_bytes()[0] - 1);
+            format!("{rest}{smaller}{}", "~".repeat(MAX_KEY_CHARS - text.len()))
+        }
+    };
+    IdempotencyKey::new(&before).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_before_another_is_the_greatest_that_is_smaller() {
+        let key = |text: &str| IdempotencyKey::new(text).unwrap();
+        let before = |text: &str| key_before(&key(text)).map(|key| key.as_str().to_owned());
+        assert_eq!(before("b").unwrap(), format!("a{}", "~".repeat(MAX_KEY_CHARS - 1)));
+        assert_eq!(before("order 7").unwrap(), format!("order 6{}", "~".repeat(MAX_KEY_CHARS - 7)));
+        assert_eq!(before("order ").unwrap(), "order");
+        assert_eq!(before(" "), None);
+        let longest = "x".repeat(MAX_KEY_CHARS);
+        assert_eq!(before(&longest).unwrap(), format!("{}w", "x".repeat(MAX_KEY_CHARS - 1)));
     }
 }

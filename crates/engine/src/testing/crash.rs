@@ -20,7 +20,7 @@ const NAME: &str = "workflow";
 const DETERMINISM_VIOLATION: &str = "determinism_violation";
 
 type Register = Arc<dyn Fn(&Engine) -> Result<(), Error> + Send + Sync>;
-type Outside = Arc<dyn Fn(Engine, RunId) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+type OutsideAction = Arc<dyn Fn(Engine, RunId) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// Crashes `workflow` at every point and checks that no effect happens twice.
 ///
@@ -55,7 +55,7 @@ pub struct CrashEverywhere {
     register: Register,
     also: Vec<Register>,
     input: Payload,
-    outside: Option<Outside>,
+    outside: Option<OutsideAction>,
     repeatable: BTreeSet<String>,
     expected: ExpectEnd,
 }

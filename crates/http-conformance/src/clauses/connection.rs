@@ -2,14 +2,14 @@
 
 use crate::calls::Bench;
 use crate::clause::{Stop, expect};
-use crate::cut::{Cut, send_and_leave};
+use crate::cut::{CutPoint, send_and_leave};
 
-async fn leave_and_retry(bench: &Bench, cut: Cut) -> Result<(), Stop> {
+async fn leave_and_retry(bench: &Bench, cut: CutPoint) -> Result<(), Stop> {
     let before = bench.effects().await?;
     // A slow request is still running when its sender disconnects; a quick one may be done by then.
-    let shape = bench.config.slow_request.as_ref().filter(|_| cut == Cut::BeforeAnswer);
+    let shape = bench.config.slow_request.as_ref().filter(|_| cut == CutPoint::BeforeAnswer);
     let call = bench.keyed(shape.unwrap_or(&bench.config.request), &bench.key());
-    if cut == Cut::MidRequest && call.body.as_ref().is_none_or(|body| body.len() < 2) {
+    if cut == CutPoint::MidRequest && call.body.as_ref().is_none_or(|body| body.len() < 2) {
         return Err(Stop::Skipped { why: "`request` has no body to cut".to_owned() });
     }
     send_and_leave(bench, &call, cut).await?;
@@ -21,9 +21,9 @@ async fn leave_and_retry(bench: &Bench, cut: Cut) -> Result<(), Stop> {
 }
 
 pub(crate) async fn cut_mid_request(bench: &Bench) -> Result<(), Stop> {
-    leave_and_retry(bench, Cut::MidRequest).await
+    leave_and_retry(bench, CutPoint::MidRequest).await
 }
 
 pub(crate) async fn cut_before_answer(bench: &Bench) -> Result<(), Stop> {
-    leave_and_retry(bench, Cut::BeforeAnswer).await
+    leave_and_retry(bench, CutPoint::BeforeAnswer).await
 }

@@ -146,7 +146,7 @@ impl Definitions {
     }
 }
 
-fn check_reason(path: &'static str, reason: Option<&str>) -> Result<(), Problem> {
+pub(crate) fn check_reason(path: &'static str, reason: Option<&str>) -> Result<(), Problem> {
     match reason {
         Some(reason) if reason.trim().is_empty() || reason.chars().count() > MAX_DESCRIPTION_CHARS => {
             let detail = format!("Use 1 to {MAX_DESCRIPTION_CHARS} characters.");
@@ -156,6 +156,6 @@ fn check_reason(path: &'static str, reason: Option<&str>) -> Result<(), Problem>
     }
 }
 
-fn with_reason(verb: &str, reason: Option<&str>) -> String {
+pub(crate) fn with_reason(verb: &str, reason: Option<&str>) -> String {
     reason.map_or(verb.into(), |reason| format!("{verb}: {reason}"))
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::fleet::{Fleet, Member};
-use super::office::{IGNORES_KEYS, MODULE, Office};
+use super::office::{IGNORES_KEYS, MODULE, SimulatedNodes};
 use super::watch::every_run;
 use super::world::World;
 use crate::entities::Uploading;
@@ -30,7 +30,7 @@ const MOST_TRIES: u32 = 3;
 pub struct Callers {
     world: Arc<World>,
     fleet: Arc<Fleet>,
-    office: Arc<Office>,
+    office: Arc<SimulatedNodes>,
     /// Callers that are not finished.
     open: AtomicUsize,
     /// Runs that were acknowledged, with the version of their document.
@@ -40,7 +40,7 @@ pub struct Callers {
 }
 
 impl Callers {
-    pub fn launch(world: &Arc<World>, fleet: &Arc<Fleet>, office: &Arc<Office>) -> Arc<Self> {
+    pub fn launch(world: &Arc<World>, fleet: &Arc<Fleet>, office: &Arc<SimulatedNodes>) -> Arc<Self> {
         let (definitions, replacements) = world.roll(|dice| (dice.u64(1..=4), dice.u64(2..=6)));
         let callers = Arc::new(Callers {
             world: world.clone(),

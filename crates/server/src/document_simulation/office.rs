@@ -31,7 +31,7 @@ pub struct NodeDocuments {
 }
 
 /// The parts of all nodes, and the requests that the provider received under each document.
-pub struct Office {
+pub struct SimulatedNodes {
     world: Arc<World>,
     documents: Mutex<BTreeMap<String, Arc<NodeDocuments>>>,
     /// Requests that were sent: operation, document, and the node that sent it.
@@ -42,9 +42,9 @@ pub struct Office {
     uploaded_on: Mutex<BTreeMap<u64, String>>,
 }
 
-impl Office {
+impl SimulatedNodes {
     pub fn new(world: &Arc<World>) -> Arc<Self> {
-        Arc::new(Office {
+        Arc::new(SimulatedNodes {
             world: world.clone(),
             documents: Mutex::default(),
             sent: Mutex::default(),
@@ -55,7 +55,7 @@ impl Office {
 
     /// Opens the documents of a fresh node, as a server does at launch.
     pub fn open(self: &Arc<Self>, member: &Member) {
-        let line = Line { office: self.clone(), node: member.node.clone() };
+        let line = FaultyHttp { office: self.clone(), node: member.node.clone() };
         let services = Arc::new(HostServices::new().http(Arc::new(line)));
         let (engine, store): (_, Arc<dyn Store>) = (member.engine.clone(), member.store.clone());
         let definitions =
@@ -137,8 +137,8 @@ async fn learn<L: CatalogWatcher>(learner: Arc<L>) {
 }
 
 /// Connection of one node to the provider.
-struct Line {
-    office: Arc<Office>,
+struct FaultyHttp {
+    office: Arc<SimulatedNodes>,
     node: Arc<Node>,
 }
 
@@ -152,7 +152,7 @@ fn lost() -> HttpFault {
 }
 
 #[async_trait]
-impl HttpCaller for Line {
+impl HttpCaller for FaultyHttp {
     async fn call(&self, _: &WorkspaceId, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
         let (world, node) = (&self.office.world, &self.node);
         world.may_pause(node).await;
@@ -204,7 +204,7 @@ impl HttpCaller for Line {
     }
 }
 
-impl Line {
+impl FaultyHttp {
     /// Answers a probe with the effects so far.
     async fn look_up(&self, call: &HttpCall) -> Result<HttpAnswer, HttpFault> {
         let key = call.url.rsplit('/').next().unwrap_or_default().replace("%3A", ":");

@@ -9,16 +9,18 @@ use hapax_documents::CheckedEntity;
 use hapax_engine::Error;
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    Actor, CatalogKind, EntityWorkflow, JournalEntry, JournalEvent, Name, Payload, UncoveredClaim, Version,
-    WorkspaceId,
+    Actor, CatalogKind, EntityWorkflow, JournalEntry, JournalEvent, Name, OperationStatus, Payload,
+    UncoveredClaim, Version, WorkspaceId,
 };
-use hapax_engine::store::{OpenClaim, PutCatalogItem, PutOutcome, StoreError};
+use hapax_engine::store::{ListOperations, OpenClaim, PutCatalogItem, PutOutcome, StoreError};
 use serde_json::value::RawValue;
 
 use super::Entities;
 use super::stored::{EntityWorkflowBody, StoredWorkflow};
 use super::workflows::id_of;
+use crate::definitions::{check_reason, with_reason};
 use crate::errors::{problem_of, problem_of_invalid, problem_of_store};
+use crate::identity::Acting;
 use crate::limits::{MAX_ENTITY_WORKFLOWS, MAX_ENTITY_WORKFLOWS_PER_WORKSPACE};
 use crate::uploaded::{Uploaded, with_secrets};
 
@@ -111,6 +113,89 @@ impl Entities {
         Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
     }
 
+    /// Deletes an entity workflow, unless open operations need it. Its entities stay as they are.
+    pub(crate) async fn delete(
+        &self,
+        identity: &Acting,
+        name: &str,
+        reason: Option<&str>,
+        expected: Option<Version>,
+    ) -> Result<Arc<StoredWorkflow>, Problem> {
+        check_reason("query:reason", reason)?;
+        let found = self.get(&identity.workspace, name).await?;
+        if let Some(expected) = expected.filter(|expected| *expected != found.version) {
+            let (now, seen) = (found.version.get(), expected.get());
+            let detail = format!("The entity workflow is at version {now}, not {seen}; look at it again.");
+            return Err(Problem::new(Code::Concurrency, detail).with("version", now));
+        }
+        self.check_unused(identity, &found).await?;
+        let deleted = self.mark(identity, &found, true, &with_reason("deleted", reason)).await?;
+        // A step may have begun since the first look. None begins from now on, so this look is the last word.
+        if let Err(in_use) = self.check_unused(identity, &deleted).await {
+            self.mark(identity, &deleted, false, "kept, because an operation had begun").await?;
+            return Err(in_use);
+        }
+        Ok(deleted)
+    }
+
+    /// Rejects a deletion while an operation on entities of the workflow's type is pending or in doubt.
+    async fn check_unused(&self, identity: &Acting, of: &StoredWorkflow) -> Result<(), Problem> {
+        let engine = self.engine.workspace(identity.workspace.clone());
+        for status in [OperationStatus::Pending, OperationStatus::InDoubt] {
+            let request = ListOperations {
+                workspace: identity.workspace.clone(),
+                kind: Some(of.workflow().entity.clone()),
+                entity: None,
+                step: None,
+                status: Some(status),
+                before: None,
+                limit: 1,
+            };
+            let open = engine.list_operations(request).await.map_err(|error| problem_of(&error))?;
+            if let Some(open) = open.first() {
+                let detail = format!(
+                    "The operation {} ({} of {}) is open and needs {}; nothing was deleted.",
+                    open.id,
+                    open.step,
+                    open.entity,
+                    of.name()
+                );
+                return Err(
+                    Problem::new(Code::EntityWorkflowInUse, detail).with("operationId", open.id.to_string())
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks a workflow as deleted, or as in place again. A deleted one gives its name free.
+    async fn mark(
+        &self,
+        identity: &Acting,
+        found: &StoredWorkflow,
+        is_deleted: bool,
+        change: &str,
+    ) -> Result<Arc<StoredWorkflow>, Problem> {
+        let kept = EntityWorkflowBody { is_deleted, ..found.kept.clone() };
+        let name = if is_deleted { found.id.to_string() } else { found.name().to_string() };
+        let request = PutCatalogItem {
+            workspace: identity.workspace.clone(),
+            kind: CatalogKind::EntityWorkflow,
+            id: found.id.clone(),
+            name,
+            body: Payload::of(&kept).map_err(|invalid| problem_of_invalid(&invalid))?,
+            expected: Some(found.version),
+            note: Some(self.note(&identity.workspace, identity.actor(None), found.name(), change)),
+        };
+        match self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))? {
+            PutOutcome::Put(item) => self.learn(&item).await,
+            PutOutcome::Stale(_) | PutOutcome::NameTaken(_) | PutOutcome::Exists(_) | PutOutcome::Missing => {
+                let detail = "Another request changed the entity workflow meanwhile; look at it again.";
+                Err(Problem::new(Code::Concurrency, detail))
+            }
+        }
+    }
+
     async fn put_new(
         &self,
         workspace: &WorkspaceId,
@@ -119,11 +204,14 @@ impl Entities {
     ) -> Result<Uploading, Problem> {
         self.check_quota(workspace, checked)?;
         let workflow = checked.document().workflow();
-        let request = self.put(workspace, checked, None, by, "created")?;
+        let request = self.put(workspace, checked, None, by.clone(), "created")?;
         match self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))? {
             PutOutcome::Put(item) => self.learn(&item).await.map(Uploading::Made),
             PutOutcome::Exists(item) | PutOutcome::NameTaken(item) => {
                 let found = self.learn(&item).await?;
+                if found.is_deleted() {
+                    return self.put_again(workspace, checked, &found, by).await;
+                }
                 if found.kept.document.get() == checked.canonical() {
                     return Ok(Uploading::Found(found));
                 }
@@ -155,6 +243,25 @@ impl Entities {
                     Code::Internal,
                     "The entity workflow could not be created. Send the request again.",
                 ))
+            }
+        }
+    }
+
+    /// Puts a workflow in the place of a deleted one for the same entity type.
+    async fn put_again(
+        &self,
+        workspace: &WorkspaceId,
+        checked: &CheckedEntity,
+        deleted: &StoredWorkflow,
+        by: Actor,
+    ) -> Result<Uploading, Problem> {
+        let request = self.put(workspace, checked, Some(deleted.version), by, "created again")?;
+        match self.catalog().put_item(request).await.map_err(|error| problem_of_store(&error))? {
+            PutOutcome::Put(item) => self.learn(&item).await.map(Uploading::Made),
+            PutOutcome::Stale(_) | PutOutcome::NameTaken(_) | PutOutcome::Exists(_) | PutOutcome::Missing => {
+                let detail =
+                    "Another request uploaded an entity workflow for this type. Send the request again.";
+                Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
             }
         }
     }
@@ -237,7 +344,7 @@ impl Entities {
             workspace: workspace.clone(),
             kind: CatalogKind::EntityWorkflow,
             name: workflow.name.to_string(),
-            body: Payload::of(&EntityWorkflowBody { document })
+            body: Payload::of(&EntityWorkflowBody { document, is_deleted: false })
                 .map_err(|invalid| problem_of_invalid(&invalid))?,
             expected,
             note: Some(self.note(workspace, by, &workflow.name, &with_secrets(change, checked.canonical()))),
@@ -253,15 +360,19 @@ impl Entities {
 
     fn check_quota(&self, workspace: &WorkspaceId, checked: &CheckedEntity) -> Result<(), Problem> {
         let known = self.known.read().expect("no holder panics");
-        if known.contains_key(&id_of(workspace, checked.document().workflow().entity.as_str())) {
+        let is_live = |workflow: &&Arc<StoredWorkflow>| !workflow.is_deleted();
+        let id = id_of(workspace, checked.document().workflow().entity.as_str());
+        if known.get(&id).as_ref().is_some_and(is_live) {
             return Ok(());
         }
-        let here = known.values().filter(|one| one.workspace == *workspace).count();
+        let here = known.values().filter(is_live).filter(|one| one.workspace == *workspace).count();
         let (most, of) = match () {
             () if here >= MAX_ENTITY_WORKFLOWS_PER_WORKSPACE => {
                 (MAX_ENTITY_WORKFLOWS_PER_WORKSPACE, "workspace")
             }
-            () if known.len() >= MAX_ENTITY_WORKFLOWS => (MAX_ENTITY_WORKFLOWS, "server"),
+            () if known.values().filter(is_live).count() >= MAX_ENTITY_WORKFLOWS => {
+                (MAX_ENTITY_WORKFLOWS, "server")
+            }
             () => return Ok(()),
         };
         let detail =

@@ -17,6 +17,14 @@ use crate::uploaded::document_problem_to_api;
 pub(super) struct EntityWorkflowBody {
     /// The document in its canonical form.
     pub(super) document: Box<RawValue>,
+    /// Deleted: no step begins under it. The item stays, because operations were guarded by its version.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) is_deleted: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// An entity workflow, ready for use.
@@ -68,6 +76,10 @@ impl StoredWorkflow {
 
     pub(crate) fn name(&self) -> &Name {
         &self.workflow().name
+    }
+
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.kept.is_deleted
     }
 
     pub(crate) fn version(&self) -> Version {

@@ -20,13 +20,15 @@ use crate::errors::{problem_of, problem_of_store};
 impl Entities {
     /// Number of workflows known here.
     pub(crate) fn count(&self) -> usize {
-        self.known.read().expect("no holder panics").len()
+        let known = self.known.read().expect("no holder panics");
+        known.values().filter(|workflow| !workflow.is_deleted()).count()
     }
 
     /// The workspaces with an entity workflow.
     pub(crate) fn workspaces(&self) -> BTreeSet<WorkspaceId> {
         let known = self.known.read().expect("no holder panics");
-        known.values().map(|workflow| workflow.workspace.clone()).collect()
+        let live = known.values().filter(|workflow| !workflow.is_deleted());
+        live.map(|workflow| workflow.workspace.clone()).collect()
     }
 
     /// The modules whose janitors run here.
@@ -36,7 +38,8 @@ impl Entities {
 
     /// The workflow for entities of this type, if it is known here.
     pub(crate) fn find_by_type(&self, workspace: &WorkspaceId, kind: &str) -> Option<Arc<StoredWorkflow>> {
-        self.known.read().expect("no holder panics").get(&id_of(workspace, kind)).cloned()
+        let known = self.known.read().expect("no holder panics");
+        known.get(&id_of(workspace, kind)).filter(|known| !known.is_deleted()).cloned()
     }
 
     /// One entity workflow of a workspace, as it is in the store now.
@@ -64,7 +67,7 @@ impl Entities {
         }
         let item = self.catalog().find_named_item(workspace, CatalogKind::EntityWorkflow, name).await;
         match item.map_err(|error| problem_of_store(&error))? {
-            Some(item) => self.learn(&item).await.map(Some),
+            Some(item) => Ok(Some(self.learn(&item).await?).filter(|found| !found.is_deleted())),
             None => Ok(None),
         }
     }
@@ -76,19 +79,27 @@ impl Entities {
         after: Option<Name>,
         limit: usize,
     ) -> Result<Vec<Arc<StoredWorkflow>>, Problem> {
-        let request = ListCatalogItems {
-            workspace: Some(workspace.clone()),
-            kind: CatalogKind::EntityWorkflow,
-            changed_since: None,
-            after,
-            limit,
-        };
-        let items = self.catalog().list_items(request).await.map_err(|error| problem_of_store(&error))?;
-        let mut found = Vec::with_capacity(items.len());
-        for item in &items {
-            found.push(self.learn(item).await?);
+        let (mut found, mut after) = (Vec::with_capacity(limit), after);
+        loop {
+            let request = ListCatalogItems {
+                workspace: Some(workspace.clone()),
+                kind: CatalogKind::EntityWorkflow,
+                changed_since: None,
+                after,
+                limit: limit - found.len(),
+            };
+            let is_last = |read: usize| read < limit - found.len();
+            let items = self.catalog().list_items(request).await.map_err(|error| problem_of_store(&error))?;
+            let is_last = is_last(items.len());
+            for item in &items {
+                found.extend(Some(self.learn(item).await?).filter(|workflow| !workflow.is_deleted()));
+            }
+            // Deleted ones left room on the page.
+            after = items.last().map(|last| last.id.clone());
+            if is_last || found.len() == limit {
+                return Ok(found);
+            }
         }
-        Ok(found)
     }
 
     /// Caches an item and registers it with the engine, unless a newer version is known.
@@ -102,11 +113,16 @@ impl Entities {
             return Ok(known);
         }
         let workflow = found.workflow();
+        let engine = self.engine.workspace(item.workspace.clone());
+        if found.is_deleted() {
+            engine.remove_entity_workflow(&workflow.entity);
+            self.known.write().expect("no holder panics").insert(item.id.clone(), found.clone());
+            return Ok(found);
+        }
         if let Some(table) = workflow.home.table() {
             self.check_allowed(&item.workspace, table)?;
         }
         let host = DocumentHost::new(found.checked.clone(), self.services.clone());
-        let engine = self.engine.workspace(item.workspace.clone());
         let document = DocumentRef { item: item.id.clone(), version: item.version };
         let registering = engine.register_entity_document(workflow.clone(), Arc::new(host), document);
         registering.await.map_err(|error| problem_of(&error))?;

@@ -7,11 +7,11 @@ use axum::extract::State;
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::model::{AuditSubject, Timestamp};
-use hapax_engine::store::{AuditCursor, AuditFilter};
+use hapax_engine::store::{AuditCursor, AuditFilter, StoredJournalEntry};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::request::{Caller, QueryOf, page_limit};
+use super::request::{Caller, PathOf, QueryOf, page_limit};
 use super::runs::run_id;
 use crate::answer::Refused;
 use crate::app::App;
@@ -131,6 +131,35 @@ pub(crate) async fn list(
         .last()
         .filter(|_| found.len() == limit)
         .map(|last| pages.seal(&format!("{} {}", last.note.at.as_millis(), last.place)));
-    let items = found.iter().map(|placed| journal_entry_to_api(&placed.note)).collect();
+    let items = found.iter().map(entry_to_api).collect();
     Ok(Json(api::Page { items, next_cursor }))
+}
+
+/// One entry of the audit log.
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+) -> Result<Json<api::JournalEntry>, Refused> {
+    let absent = || {
+        let detail = "There is no such entry in the audit log; list it with GET /api/v1/audit.";
+        Refused::new(Code::NotFound, detail)
+    };
+    let at = parse_id(&id).ok_or_else(absent)?;
+    let found = app.engine_for(&identity).find_audit_entry(at).await.map_err(|error| problem_of(&error))?;
+    Ok(Json(entry_to_api(&found.ok_or_else(absent)?)))
+}
+
+/// An entry with its id, which is its time and its place in the journal.
+fn entry_to_api(stored: &StoredJournalEntry) -> api::JournalEntry {
+    let id = format!("aud_{}_{}", stored.note.at.as_millis(), stored.place);
+    api::JournalEntry { id: Some(id), ..journal_entry_to_api(&stored.note) }
+}
+
+fn parse_id(id: &str) -> Option<AuditCursor> {
+    let (at, place) = id.strip_prefix("aud_")?.split_once('_')?;
+    let at = Timestamp::from_millis(at.parse().ok()?);
+    let place = place.parse().ok()?;
+    // One spelling per entry: no signs and no leading zeros.
+    (id == format!("aud_{}_{place}", at.as_millis())).then_some(AuditCursor { at, place })
 }

@@ -25,7 +25,7 @@ use crate::webhooks::outbound::{Deliveries, subscription_of};
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Wanted {
+pub(crate) struct DeliveryQuery {
     /// Only to this subscription.
     subscription: Option<String>,
     /// Only with this status: due, claimed, delivered or dead.
@@ -43,7 +43,7 @@ pub(crate) struct Wanted {
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
-    QueryOf(wanted): QueryOf<Wanted>,
+    QueryOf(wanted): QueryOf<DeliveryQuery>,
 ) -> Result<Json<api::Page<api::WebhookDelivery>>, Refused> {
     let limit = page_limit(wanted.limit.as_deref())?;
     let named = |text: &String| {
@@ -104,6 +104,24 @@ async fn list_of_all_subscriptions(
     Ok((found, after))
 }
 
+/// One delivery.
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+) -> Result<Json<api::WebhookDelivery>, Refused> {
+    let post = app.engine_for(&identity).get_after_effect(&EffectKey::from_stored(&id)).await;
+    let post = post.map_err(|error| problem_of(&error))?;
+    let subscription = subscription_of(&post.target).ok_or_else(absent)?;
+    Ok(Json(delivery_to_api(&post, subscription)))
+}
+
+fn absent() -> Refused {
+    let detail =
+        "There is no such delivery in this workspace; list them with GET /api/v1/webhook-deliveries.";
+    Refused::new(Code::NotFound, detail)
+}
+
 /// Redelivers a delivery that was delivered or given up, under the same `webhook-id`.
 pub(crate) async fn redeliver(
     State(app): State<Arc<App>>,
@@ -111,11 +129,6 @@ pub(crate) async fn redeliver(
     PathOf(id): PathOf<String>,
     StrictJson { value: asked, .. }: StrictJson<api::RedeliverWebhook>,
 ) -> Result<Json<api::WebhookDelivery>, Refused> {
-    let absent = || {
-        let detail =
-            "There is no such delivery in this workspace; list them with GET /api/v1/webhook-deliveries.";
-        Refused::new(Code::NotFound, detail)
-    };
     let engine = app.engine_for(&identity);
     let id = EffectKey::from_stored(&id);
     let post = engine.get_after_effect(&id).await.map_err(|error| problem_of(&error))?;

@@ -56,6 +56,25 @@ pub(crate) async fn list(
     Ok(Json(api::Page { items, next_cursor }))
 }
 
+/// One effect in doubt without a ruling.
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((run, step)): PathOf<(String, String)>,
+) -> Result<Json<api::Doubt>, Refused> {
+    let (id, engine) = (run_id(&run)?, app.engine_for(&identity));
+    let view = engine.get(id).await.map_err(|error| problem_of(&error))?;
+    let found =
+        engine.find_doubt(id, &StepId::from_stored(&step)).await.map_err(|error| problem_of(&error))?;
+    let doubt = found.ok_or_else(|| {
+        let detail =
+            "The step is not in doubt, or somebody has resolved it; list doubts with GET /api/v1/doubts.";
+        Refused::new(Code::NotFound, detail)
+    })?;
+    let workflow = view.head.facts.workflow.name.to_string();
+    Ok(Json(doubt_to_api(&doubt, workflow, engine.takes_two_people())))
+}
+
 fn place_of(text: &str) -> Result<DoubtCursor, Refused> {
     let refused = || Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
     let mut parts = text.splitn(3, ' ');

@@ -92,7 +92,7 @@ pub(crate) async fn list(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct AsWhom {
+pub(crate) struct RequesterQuery {
     /// Requester that the allowed steps are computed for. A credential with a requester of its own
     /// always uses that one.
     requester: Option<String>,
@@ -103,7 +103,7 @@ pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf((kind, id)): PathOf<(String, String)>,
-    QueryOf(of): QueryOf<AsWhom>,
+    QueryOf(of): QueryOf<RequesterQuery>,
 ) -> Result<Response, Refused> {
     let requester = requester_of(&identity, of.requester)?;
     let engine = app.engine_for(&identity);

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::doubts::PageOf;
-use super::request::{Caller, IfMatch, PathOf, QueryOf, if_match, page_limit};
+use super::request::{Caller, Deletion, IfMatch, PathOf, QueryOf, expected_version, if_match, page_limit};
 use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
@@ -87,6 +87,20 @@ pub(crate) async fn show(
     let workflow = app.entities.get(&identity.workspace, &name).await?;
     let shown = workflow.shown(&app.entities.modules())?;
     Ok(([(header::ETAG, etag(workflow.version()))], Json(shown)).into_response())
+}
+
+/// Deletes an entity workflow. Rejected with `entity_workflow_in_use` while open operations need it.
+pub(crate) async fn delete(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(name): PathOf<String>,
+    QueryOf(deletion): QueryOf<Deletion>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    let (expected, reason) = (expected_version(&headers)?, deletion.reason.as_deref());
+    let deleted = app.entities.delete(&identity, &name, reason, expected).await?;
+    let shown = deleted.shown(&app.entities.modules())?;
+    Ok(([(header::ETAG, etag(deleted.version()))], Json(shown)).into_response())
 }
 
 /// Format of a diagram.

@@ -26,7 +26,7 @@ use crate::translate::actor_to_api;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Of {
+pub(crate) struct CredentialQuery {
     /// The credential that owns the request key; the caller's if absent.
     credential_id: Option<String>,
 }
@@ -40,7 +40,7 @@ pub(crate) async fn show(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf((scope, key)): PathOf<(String, String)>,
-    QueryOf(of): QueryOf<Of>,
+    QueryOf(of): QueryOf<CredentialQuery>,
 ) -> Result<Json<api::KeyRecord>, Refused> {
     if scope == OPERATION {
         return Ok(Json(operation_key_to_api(&app, &identity, &key).await?));
@@ -54,7 +54,7 @@ pub(crate) async fn release(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf((scope, key)): PathOf<(String, String)>,
-    QueryOf(of): QueryOf<Of>,
+    QueryOf(of): QueryOf<CredentialQuery>,
     StrictJson { value: asked, .. }: StrictJson<api::ReleaseKey>,
 ) -> Result<Json<api::KeyRecord>, Refused> {
     HumanText::Reason.check(&asked.reason).map_err(|invalid| problem_of_invalid(&invalid))?;
@@ -90,7 +90,7 @@ fn absent() -> Refused {
     Refused::new(Code::NotFound, "There is no such key in this workspace, or it is already released.")
 }
 
-fn place(identity: &Identity, scope: &str, key: &str, of: Of) -> Result<KeyRef, Refused> {
+fn place(identity: &Identity, scope: &str, key: &str, of: CredentialQuery) -> Result<KeyRef, Refused> {
     let key = IdempotencyKey::new(key).map_err(|invalid| problem_of_invalid(&invalid))?;
     match scope {
         "run" => Ok(KeyRef::Run { workspace: identity.workspace.clone(), key }),

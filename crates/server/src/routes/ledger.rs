@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use hapax_api as api;
-use hapax_engine::model::{Invalid, LedgerEntry, WorkflowRef, WorkflowSelector};
+use hapax_api::Code;
+use hapax_engine::model::{EffectKey, Invalid, LedgerEntry, WorkflowRef, WorkflowSelector};
 
 use super::doubts::PageOf;
 use super::request::{Caller, PathOf, QueryOf, page_limit};
@@ -59,4 +60,20 @@ pub(crate) async fn list(
     let listed = listed.map_err(|error| problem_of(&error))?;
     let next_cursor = listed.next.map(|next| pages.seal(&next.to_string()));
     Ok(Json(api::Page { items: to_api(&app, &identity, &listed.entries), next_cursor }))
+}
+
+/// One effect, by the key that its provider received.
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(key): PathOf<String>,
+) -> Result<Json<api::LedgerEntry>, Refused> {
+    let found = app.engine_for(&identity).find_effect(&EffectKey::from_stored(&key)).await;
+    let entry = found.map_err(|error| problem_of(&error))?.ok_or_else(|| {
+        let detail =
+            "There is no effect with this key in this workspace; list effects with GET /api/v1/ledger.";
+        Refused::new(Code::NotFound, detail)
+    })?;
+    let mut shown = to_api(&app, &identity, std::slice::from_ref(&entry));
+    Ok(Json(shown.remove(0)))
 }

@@ -167,6 +167,22 @@ pub(crate) async fn list_early_settlements(
     Ok(Json(api::Page { items: found.iter().map(early_settlement_to_api).collect(), next_cursor }))
 }
 
+/// The settlement that waits for a promise with this key.
+pub(crate) async fn show_early_settlement(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(key): PathOf<String>,
+) -> Result<Json<api::EarlySettlement>, Refused> {
+    let key = IdempotencyKey::new(&key).map_err(|invalid| problem_of(&invalid.into()))?;
+    let found = app.engine_for(&identity).find_early_settlement(&key).await;
+    let kept = found.map_err(|error| problem_of(&error))?.ok_or_else(|| {
+        let detail = "No settlement waits for a promise with this key. It may have settled its promise: read it with \
+                      GET /api/v1/promises/key:{key}.";
+        Refused::new(Code::NotFound, detail)
+    })?;
+    Ok(Json(early_settlement_to_api(&kept)))
+}
+
 /// One promise; waits for its settlement if requested.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,

@@ -26,6 +26,7 @@ pub(crate) fn journal_entry_to_api(note: &JournalEntry) -> api::JournalEntry {
 /// An entry with only its time.
 pub(super) fn entry_at(at: Timestamp) -> api::JournalEntry {
     api::JournalEntry {
+        id: None,
         what: api::JournalKind::Noted,
         at: at.to_string(),
         run_id: None,

@@ -6,7 +6,7 @@ use hapax_engine::Engine;
 use hapax_engine::model::{Actor, Ending, JournalEvent, RunId, RunState, StepState, Timestamp};
 use hapax_engine::store::RunLog;
 
-use super::waits::{Situation, status};
+use super::waits::{RunSituation, status};
 use crate::app::App;
 use crate::errors::problem_of;
 use crate::limits::{MAX_WHY_ANCESTORS, MAX_WHY_DEPTH, MAX_WHY_JOURNAL_ENTRIES, MAX_WHY_RUNS, SHOW_TRIES};
@@ -119,7 +119,7 @@ async fn explain_run(
         _ => None,
     };
     let definition = app.definitions.find_document(&facts.workspace, &facts.workflow);
-    let situation = Situation {
+    let situation = RunSituation {
         view: &view,
         log: &log,
         document: definition.as_deref().map(|definition| definition.document()),

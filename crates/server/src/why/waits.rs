@@ -13,7 +13,7 @@ use hapax_engine::store::{RunLog, RunView};
 use super::sentence::{excerpt, instant, since, until};
 
 /// The state of a run at one moment.
-pub(super) struct Situation<'a> {
+pub(super) struct RunSituation<'a> {
     pub(super) view: &'a RunView,
     pub(super) log: &'a RunLog,
     /// The document that the run follows, if it follows one.
@@ -27,7 +27,7 @@ pub(super) struct Situation<'a> {
     pub(super) now: Timestamp,
 }
 
-impl Situation<'_> {
+impl RunSituation<'_> {
     fn run(&self) -> RunId {
         self.view.head.id()
     }

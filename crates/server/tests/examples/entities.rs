@@ -58,6 +58,7 @@ async fn the_examples_of_entity_workflows_are_what_a_server_answers() {
     changed["initial"] = json!(["draft"]);
     examples.send(call("put_entity_workflow").at("billing").header("if-match", version).body(changed)).await;
     examples.send(call("draw_entity_workflow").at("billing").query("format=mermaid")).await;
+    examples.send(call("delete_entity_workflow").at("billing").query("reason=Invoices%20moved.")).await;
     examples.finish();
 }
 

@@ -28,6 +28,7 @@ async fn the_examples_of_promises_are_what_a_server_answers() {
     let rejection = json!({ "message": "The parcel was lost.", "code": "lost" });
     examples.send(call("reject_promise").at("id:parcel-21").body(rejection)).await;
     examples.send(call("list_early_settlements")).await;
+    examples.send(call("get_early_settlement").at("carrier:ch_20")).await;
     examples.finish();
 }
 

@@ -137,6 +137,7 @@ async fn the_examples_of_doubts_are_what_a_server_answers() {
     let is_listed = |page: &Value| page["items"].as_array().is_some_and(|items| items.len() == 1);
     server.until_shown("/api/v1/doubts", is_listed).await;
     let listed = examples.send(call("list_doubts")).await;
+    examples.send(call("get_doubt").at(&run).at("send")).await;
     let ruling = json!({
         "resolution": "happened", "output": { "transfer": "w_9" }, "version": listed["items"][0]["version"],
         "reason": "The bank confirmed the transfer by phone.",

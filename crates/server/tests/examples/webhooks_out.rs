@@ -40,6 +40,7 @@ async fn the_examples_of_deliveries_are_what_a_server_answers() {
     let query = format!("subscription={subscription}&status=delivered");
     let listed = examples.send(call("list_deliveries").query(query)).await;
     let id = listed["items"][0]["id"].as_str().unwrap().to_owned();
+    examples.send(call("get_delivery").at(&id)).await;
     let reason = "The receiver lost its database.";
     examples.send(call("redeliver_webhook").at(&id).body(json!({ "reason": reason }))).await;
     receiver.until(2).await;

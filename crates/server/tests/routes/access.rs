@@ -121,6 +121,7 @@ fn cases() -> Vec<Case> {
             .at("/api/v1/keys/run/{key}/release"),
         get("/api/v1/why", Read).at("/api/v1/why?q={run}"),
         get("/api/v1/doubts", Read),
+        get("/api/v1/doubts/{run}/{step}", Read).at("/api/v1/doubts/{ended}/say").answering(&[404]),
         post(
             "/api/v1/doubts/{run}/{step}/resolve",
             Operate,
@@ -143,7 +144,9 @@ fn cases() -> Vec<Case> {
         )
         .at("/api/v1/doubts/{ended}/say/confirm"),
         get("/api/v1/ledger", Read),
+        get("/api/v1/ledger/{key}", Read).at("/api/v1/ledger/{ended}:say"),
         get("/api/v1/audit", Read),
+        get("/api/v1/audit/{id}", Read).at("/api/v1/audit/aud_1_1").answering(&[404]),
         post("/api/v1/workspaces", Install, json!({ "name": "initech" }), &[200, 201]),
         get("/api/v1/workspaces", Install),
         get("/api/v1/workspaces/{id}", Read).at("/api/v1/workspaces/{workspace}"),
@@ -179,6 +182,7 @@ fn cases() -> Vec<Case> {
         post("/api/v1/webhook-subscriptions/{id}/test", Administer, json!({}), &[200])
             .at("/api/v1/webhook-subscriptions/{subscription}/test"),
         get("/api/v1/webhook-deliveries", Read),
+        get("/api/v1/webhook-deliveries/{id}", Read).at("/api/v1/webhook-deliveries/{delivery}"),
         post(
             "/api/v1/webhook-deliveries/{id}/redeliver",
             Operate,
@@ -210,6 +214,7 @@ fn cases() -> Vec<Case> {
         post("/api/v1/promises/{ref}/reject", Operate, json!({ "message": "no" }), &[200])
             .at("/api/v1/promises/id:{promise}-2/reject"),
         get("/api/v1/early-settlements", Read),
+        get("/api/v1/early-settlements/{key}", Read).at("/api/v1/early-settlements/{key}").answering(&[404]),
         get("/api/tenants/{slug}/promises/{ref}", Read).at("/api/tenants/{workspace}/promises/id:{promise}"),
         post("/api/tenants/{slug}/promises/{ref}/resolve", Operate, json!({ "value": 1 }), &[200])
             .at("/api/tenants/{workspace}/promises/id:{promise}/resolve"),
@@ -251,6 +256,10 @@ fn cases() -> Vec<Case> {
         get("/api/v1/entity-workflows/{name}", Read).at("/api/v1/entity-workflows/{entity}"),
         put("/api/v1/entity-workflows/{name}", Administer, entity_workflow("put"), &[200, 201])
             .at("/api/v1/entity-workflows/put"),
+        Case {
+            answers: &[200, 404],
+            ..delete("/api/v1/entity-workflows/{name}", Administer).at("/api/v1/entity-workflows/put")
+        },
         get("/api/v1/entity-workflows/{name}/diagram", Read).at("/api/v1/entity-workflows/{entity}/diagram"),
         post("/api/v1/entities/{type}", Operate, json!({ "id": "e", "status": "open" }), &[200, 201])
             .at("/api/v1/entities/{entity}"),

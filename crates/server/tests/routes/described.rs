@@ -180,3 +180,35 @@ async fn a_version_that_guards_nothing_is_refused() {
     }
     assert!(taken > 0, "some take it");
 }
+
+/// Lists whose items have no address of their own: parts of another thing, and what workers have open at the moment.
+const PARTS: [&str; 8] = [
+    "/api/v1/worker-sessions",
+    "/api/v1/worker-workflows",
+    "/api/v1/workflow-runs/{id}/events",
+    "/api/v1/workflow-runs/{id}/ledger",
+    "/api/v1/workflow-runs/{id}/notes",
+    "/api/v1/entities/{type}/{id}/notes",
+    "/api/v1/entities/{type}/{id}/operations",
+    "/api/v1/worker-sessions/{id}/runs/{run}/log",
+];
+
+#[test]
+fn everything_that_is_listed_can_be_fetched() {
+    let described = description();
+    let gets = list_routes().into_iter().filter(|(method, ..)| *method == Method::GET);
+    let paths: Vec<&str> = gets.map(|(_, path, _)| path).collect();
+    let is_list = |path: &str| {
+        let answer = &described["paths"][path]["get"]["responses"]["200"]["content"]["application/json"];
+        answer["schema"]["$ref"].as_str().is_some_and(|schema| schema.ends_with("Page"))
+    };
+    let lists: Vec<&str> = paths.iter().copied().filter(|path| is_list(path)).collect();
+    assert!(lists.len() > 15, "{lists:?}");
+    for list in lists.into_iter().filter(|list| !PARTS.contains(list)) {
+        let is_one = |path: &&str| {
+            let rest = path.strip_prefix(list).and_then(|rest| rest.strip_prefix('/'));
+            rest.is_some_and(|rest| rest.split('/').all(|part| part.starts_with('{')))
+        };
+        assert!(paths.iter().any(|path| is_one(&path)), "GET {list} lists things that no route fetches");
+    }
+}

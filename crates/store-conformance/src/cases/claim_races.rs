@@ -9,7 +9,7 @@ use hapax_engine::store::{CreateEntityOutcome, NewEntity};
 use crate::fixture::*;
 use crate::must;
 
-async fn begin_at_once(t: &Stage, begins: Vec<Begin<'_>>) -> Vec<BeginOperationOutcome> {
+async fn begin_at_once(t: &Stage, begins: Vec<BeginBuilder<'_>>) -> Vec<BeginOperationOutcome> {
     at_once(begins.into_iter().map(|begin| {
         let (store, request) = (t.store.clone(), begin.request());
         async move { store.entity_store().unwrap().begin_operation(request).await.unwrap() }

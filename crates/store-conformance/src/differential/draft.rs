@@ -14,7 +14,7 @@ use hapax_engine::model::{
 use hapax_engine::store::*;
 
 use super::request::{Answer, Request};
-use super::sketch::{ALONE, PROMISES, STEPS, Sketch};
+use super::sketch::{ALONE, CommitDraft, PROMISES, STEPS};
 use crate::UserRow;
 use crate::fixture::{json, name, workflow};
 
@@ -306,7 +306,7 @@ impl Drafter {
             let base = if is_current { log.head.clone() } else { known };
             if base.status() == RunStatus::Running {
                 return Some(Request::RunCommit(Box::new(
-                    Sketch::new(self, &base, &log, model.now()).draw(),
+                    CommitDraft::new(self, &base, &log, model.now()).draw(),
                 )));
             }
         }

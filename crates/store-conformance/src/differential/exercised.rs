@@ -10,7 +10,7 @@ use super::request::Answer;
 
 /// Number of answers of each kind, by verb.
 #[derive(Debug, Default, Clone)]
-pub struct Exercised(BTreeMap<String, u64>);
+pub struct AnswerCoverage(BTreeMap<String, u64>);
 
 /// Every answer that a run of seeds must produce.
 const WANTED: &[&str] = &[
@@ -116,7 +116,7 @@ const WANTED: &[&str] = &[
 /// Write of a row in the user's table; counted only if there is one.
 const TABLES: &str = "put row";
 
-impl Exercised {
+impl AnswerCoverage {
     pub(super) fn note_row(&mut self) {
         *self.0.entry(TABLES.into()).or_default() += 1;
     }
@@ -134,7 +134,7 @@ impl Exercised {
     }
 
     /// Adds the outcomes of another seed.
-    pub fn add(&mut self, other: Exercised) {
+    pub fn add(&mut self, other: AnswerCoverage) {
         for (label, count) in other.0 {
             *self.0.entry(label).or_default() += count;
         }

@@ -55,7 +55,7 @@ fn kind_of(step: &str) -> StepKind {
     }
 }
 
-pub(super) struct Sketch<'a> {
+pub(super) struct CommitDraft<'a> {
     drafter: &'a mut Drafter,
     head: RunHead,
     log: &'a RunLog,
@@ -66,9 +66,9 @@ pub(super) struct Sketch<'a> {
     advancing: CommitBuilder,
 }
 
-impl<'a> Sketch<'a> {
+impl<'a> CommitDraft<'a> {
     pub(super) fn new(drafter: &'a mut Drafter, head: &RunHead, log: &'a RunLog, now: Timestamp) -> Self {
-        Sketch {
+        CommitDraft {
             drafter,
             head: head.clone(),
             log,

@@ -188,7 +188,7 @@ pub(super) async fn writes_of_the_action_share_the_commit_of_the_status(s: Scene
     if tables.writing("", "null", false).is_none() {
         return;
     }
-    if s.home == Homes::Own {
+    if s.home == TableKind::Own {
         tables.create_table("beside").await;
     }
     s.register(&s.engine, in_transaction(&s, "regenerate")).await;
@@ -216,7 +216,7 @@ pub(super) async fn work_that_fails_leaves_neither_writes_nor_status(s: Scene) {
     if tables.writing("", "null", false).is_none() {
         return;
     }
-    if s.home == Homes::Own {
+    if s.home == TableKind::Own {
         tables.create_table("beside").await;
     }
     s.register(&s.engine, in_transaction(&s, "regenerate")).await;

@@ -239,7 +239,7 @@ pub(super) async fn a_run_continues_after_its_caller_crashes(s: Scene) {
 /// S1.40: a row of the user's table that other code put into a claim status, and that no operation holds, is also
 /// reverted.
 pub(super) async fn a_row_that_nothing_holds_is_a_stray(s: Scene) {
-    if s.home == Homes::Own {
+    if s.home == TableKind::Own {
         let refused = s.engine.create_entity("invoice", "inv-1", "closing", &json!({})).await;
         assert!(matches!(refused, Err(Error::InvalidInitialStatus(_))), "{refused:?}");
         return;

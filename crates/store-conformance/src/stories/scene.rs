@@ -32,20 +32,20 @@ const TABLE: &str = "invoices";
 
 /// Kind of table where the invoices live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Homes {
+pub(super) enum TableKind {
     Own,
     Users,
 }
 
-impl Homes {
-    pub(super) const ALL: [Homes; 2] = [Homes::Own, Homes::Users];
+impl TableKind {
+    pub(super) const ALL: [TableKind; 2] = [TableKind::Own, TableKind::Users];
 }
 
 /// An engine, its store, and a gate that actions stop at.
 pub(super) struct Scene {
     pub(super) engine: Engine,
     pub(super) clock: Arc<ManualClock>,
-    pub(super) home: Homes,
+    pub(super) home: TableKind,
     pub(super) candidate: Candidate,
     /// Number of times an action began.
     pub(super) entered: Arc<AtomicU32>,
@@ -111,8 +111,8 @@ impl EntityHost for Host {
 
 impl Scene {
     /// `None` if the invoices are to live in a user's table and the store supports none.
-    pub(super) async fn set(candidate: Candidate, clock: Arc<ManualClock>, home: Homes) -> Option<Scene> {
-        if home == Homes::Users {
+    pub(super) async fn set(candidate: Candidate, clock: Arc<ManualClock>, home: TableKind) -> Option<Scene> {
+        if home == TableKind::Users {
             candidate.tables.as_ref()?.create_table(TABLE).await;
         }
         let engine = Engine::launch(candidate.store(), clock.clone(), EngineOptions::default()).unwrap();
@@ -185,8 +185,8 @@ impl Scene {
             module: name("billing"),
             entity: name("invoice"),
             home: match self.home {
-                Homes::Own => EntityStorage::BuiltIn,
-                Homes::Users => EntityStorage::UserTable(TableRef {
+                TableKind::Own => EntityStorage::BuiltIn,
+                TableKind::Users => EntityStorage::UserTable(TableRef {
                     data: vec!["total".into()],
                     ..TableRef::new(TABLE).unwrap()
                 }),
@@ -224,14 +224,14 @@ impl Scene {
     /// Creates an invoice.
     pub(super) async fn invoice(&self, id: &str, status: &str) {
         match self.home {
-            Homes::Own => {
+            TableKind::Own => {
                 let _ = self
                     .engine
                     .create_entity("invoice", id, status, &serde_json::json!({ "total": 7 }))
                     .await
                     .unwrap();
             }
-            Homes::Users => {
+            TableKind::Users => {
                 let row = UserRow {
                     id: id.into(),
                     status: status.into(),

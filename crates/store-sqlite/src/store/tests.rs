@@ -72,7 +72,7 @@ async fn a_caller_that_is_alone_writes_itself_unless_that_would_keep_its_thread(
     assert!(opened.write(Which, QUICKLY).await);
     assert!(!opened.write(Which, SLOWLY).await, "the disk is slow");
     assert!(!opened.write(Long, QUICKLY).await, "nobody knows how long work of users takes");
-    let other = UnderWay::new(&opened.store.under_way);
+    let other = InFlightCount::new(&opened.store.under_way);
     assert!(!opened.write(Which, QUICKLY).await, "another one is on its way: they share a commit");
     drop(other);
     assert!(opened.write(Which, QUICKLY).await);

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use rusqlite::Connection;
 use tokio_postgres::{Client, NoTls};
 
-use crate::bench::place::Place;
+use crate::bench::place::BenchStore;
 
 const ON_SQLITE: &str = "bench_bills";
 const ON_POSTGRES: &str = "public.bench_bills";
@@ -21,7 +21,7 @@ pub(super) enum UserTable {
 
 impl UserTable {
     /// Makes the table; `None` if the store lies in memory, where nobody has tables.
-    pub(super) async fn prepare(place: &Place) -> Result<Option<UserTable>> {
+    pub(super) async fn prepare(place: &BenchStore) -> Result<Option<UserTable>> {
         let in_the_way = |table| format!("{table} cannot be made; drop it if it is of an earlier benchmark");
         if let Some(file) = place.url().strip_prefix("sqlite:") {
             let connection = Connection::open(file)?;

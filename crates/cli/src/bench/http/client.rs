@@ -23,7 +23,7 @@ const MAX_HEADERS: usize = 32;
 
 /// Body of each request.
 #[derive(Clone)]
-pub(super) struct Asking {
+pub(super) struct RequestBody {
     pub(super) authorization: String,
     pub(super) definition: String,
     pub(super) key: Key,
@@ -55,7 +55,7 @@ pub(super) fn input(nth: u64) -> String {
     format!(r#"{{"order":{nth},"customer":"ada@example.com","amountCents":4999}}"#)
 }
 
-impl Asking {
+impl RequestBody {
     /// The request with this number, as it is sent.
     fn write(&self, nth: u64, out: &mut String) -> Result<()> {
         let (definition, input, delay) = (&self.definition, input(nth), DELAY.as_millis());
@@ -101,7 +101,7 @@ impl Connection {
     }
 
     /// Sends one request and returns the response body.
-    async fn send(&mut self, asking: &Asking, nth: u64) -> Result<&[u8]> {
+    async fn send(&mut self, asking: &RequestBody, nth: u64) -> Result<&[u8]> {
         asking.write(nth, &mut self.request)?;
         self.socket.write_all(self.request.as_bytes()).await?;
         self.answer.clear();
@@ -163,7 +163,7 @@ impl Connections {
     }
 
     /// Sends `count` requests, one at a time on each connection.
-    pub(super) async fn ask(&mut self, asking: Asking, count: u64, bar: &ProgressBar) -> Result<Round> {
+    pub(super) async fn ask(&mut self, asking: RequestBody, count: u64, bar: &ProgressBar) -> Result<Round> {
         let next = Arc::new(AtomicU64::new(0));
         let mut callers = JoinSet::new();
         let began = Instant::now();
@@ -181,7 +181,7 @@ impl Connections {
     }
 
     /// The body of the answer to one request.
-    pub(super) async fn ask_once(&mut self, asking: &Asking) -> Result<Vec<u8>> {
+    pub(super) async fn ask_once(&mut self, asking: &RequestBody) -> Result<Vec<u8>> {
         let connection = self.idle.first_mut().context("there is no connection")?;
         Ok(connection.send(asking, 0).await?.to_vec())
     }
@@ -189,7 +189,7 @@ impl Connections {
 
 async fn ask_in_turn(
     mut connection: Connection,
-    asking: Asking,
+    asking: RequestBody,
     next: Arc<AtomicU64>,
     count: u64,
     bar: ProgressBar,

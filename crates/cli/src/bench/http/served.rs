@@ -20,7 +20,7 @@ use hapax_server::uploaded::Uploaded;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use super::client::{Answer, Asking, Connections, Key, RUNS_PATH};
+use super::client::{Answer, Connections, Key, RUNS_PATH, RequestBody};
 use crate::bench::load::{KeySeries, Keys};
 use crate::serve::assemble::assemble;
 use crate::serve::settings::{ServeOptions, Settings};
@@ -89,7 +89,7 @@ impl Served {
             assembly.server.serve(listener, options).await?;
             Ok(())
         });
-        let asking = Asking {
+        let asking = RequestBody {
             authorization: authorization.clone(),
             definition: definition.id.clone(),
             key: Key::InBody(Arc::new(KeySeries::new(Keys::Random))),

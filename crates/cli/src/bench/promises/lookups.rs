@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 
 use super::{FEW, key_of, make};
 use crate::bench::histogram::Histogram;
-use crate::bench::place::{Opened, Place};
+use crate::bench::place::{BenchStore, Opened};
 
 /// Most lookups that are timed.
 const LOOKUPS: u64 = 10_000;
@@ -60,7 +60,7 @@ pub(super) async fn time_many(engine: &Engine, many: u64, few: Histogram) -> Res
 pub(super) async fn time_by_turns(
     engine: &Engine,
     many: u64,
-    place: &Place,
+    place: &BenchStore,
     callers: u32,
 ) -> Result<Lookups> {
     let scratch = place.scratch("few")?;

@@ -17,7 +17,7 @@ use crate::{ops, text, ui};
 const PATH: &str = "/console/admin/credentials";
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Place {
+pub(super) struct PageQuery {
     #[serde(default)]
     workspace: String,
     #[serde(default)]
@@ -29,7 +29,7 @@ fn path(workspace: &str) -> String {
     format!("{PATH}{}", text::query(&[("workspace", Some(workspace))]))
 }
 
-pub(super) async fn list(visit: Visit, Query(place): Query<Place>) -> Result<Response, Failure> {
+pub(super) async fn list(visit: Visit, Query(place): Query<PageQuery>) -> Result<Response, Failure> {
     let filters = [("workspace", Some(place.workspace.as_str()))];
     let query = [filters[0], ("cursor", Some(place.cursor.as_str()))];
     let page: Page<Credential> = visit.read(&ops::LIST_CREDENTIALS, &[], &query).await?;
@@ -38,7 +38,7 @@ pub(super) async fn list(visit: Visit, Query(place): Query<Place>) -> Result<Res
         (heading(&visit, PATH, html! { "API keys. Each acts under its own name in the audit log, within the role it has." }))
         @if !place.workspace.is_empty() { p { "Of the workspace " (ui::id(&place.workspace)) ". " a href=(PATH) { "Those of your own" } } }
         @if visit.may(&ops::CREATE_CREDENTIAL) { div.actions.above { (creation(&visit, &place.workspace)) } }
-        (ui::table(&["Name", "Status", "Role", "Last used", "Made", "Ends", "Id", ""], rows, "There is no credential."))
+        (ui::table(&["Name", "Status", "Role", "Last used", "Created", "Ends", "Id", ""], rows, "There is no credential."))
         (ui::pager(PATH, &filters, place.cursor.is_empty(), page.next_cursor.as_deref()))
     };
     Ok(visit.page("Credentials", content))

@@ -15,12 +15,15 @@ use crate::{ops, text, ui};
 const PATH: &str = "/console/admin/workspaces";
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Place {
+pub(super) struct PageQuery {
     #[serde(default)]
     cursor: String,
 }
 
-pub(super) async fn list(visit: Visit, Query(Place { cursor }): Query<Place>) -> Result<Response, Failure> {
+pub(super) async fn list(
+    visit: Visit,
+    Query(PageQuery { cursor }): Query<PageQuery>,
+) -> Result<Response, Failure> {
     let page: Page<Workspace> = visit.read(&ops::LIST_WORKSPACES, &[], &[("cursor", Some(&cursor))]).await?;
     let rows = page.items.iter().map(|it| {
         let credentials =
@@ -44,7 +47,7 @@ pub(super) async fn list(visit: Visit, Query(Place { cursor }): Query<Place>) ->
                 })))
             }
         }
-        (ui::table(&["Name", "Description", "Id", "Made", ""], rows.collect(), "There is no workspace."))
+        (ui::table(&["Name", "Description", "Id", "Created", ""], rows.collect(), "There is no workspace."))
         (ui::pager(PATH, &[], cursor.is_empty(), page.next_cursor.as_deref()))
     };
     Ok(visit.page("Workspaces", content))

@@ -24,7 +24,7 @@ impl Scale {
 }
 
 /// One stretch of a bar.
-struct Stretch {
+struct BarSegment {
     from: i64,
     to: i64,
     class: &'static str,
@@ -187,10 +187,10 @@ fn outcome(outcome: LedgerOutcome) -> Markup {
     }
 }
 
-fn stretches(step: &Step, entry: Option<&LedgerEntry>, begins: i64, ends: i64, now: i64) -> Vec<Stretch> {
+fn stretches(step: &Step, entry: Option<&LedgerEntry>, begins: i64, ends: i64, now: i64) -> Vec<BarSegment> {
     let (state, word) = ui::state(step.status);
     let known = entry.map(|entry| entry.attempt_log.as_slice()).unwrap_or_default();
-    let dated: Vec<Stretch> = known
+    let dated: Vec<BarSegment> = known
         .iter()
         .filter_map(|attempt| {
             let from = attempt.began_at.as_deref().and_then(ms)?;
@@ -204,7 +204,7 @@ fn stretches(step: &Step, entry: Option<&LedgerEntry>, begins: i64, ends: i64, n
                 LedgerOutcome::Unknown => "doubt",
                 LedgerOutcome::Open => "active",
             };
-            Some(Stretch {
+            Some(BarSegment {
                 from,
                 to,
                 class,
@@ -218,10 +218,15 @@ fn stretches(step: &Step, entry: Option<&LedgerEntry>, begins: i64, ends: i64, n
     let is_wait =
         matches!(step.kind, StepKind::Sleep | StepKind::Promise | StepKind::Signal | StepKind::Child);
     let class = if is_wait { "wait" } else { state.class() };
-    vec![Stretch { from: begins, to: ends, class, says: format!("{word}, {}", ui::span_text(ends - begins)) }]
+    vec![BarSegment {
+        from: begins,
+        to: ends,
+        class,
+        says: format!("{word}, {}", ui::span_text(ends - begins)),
+    }]
 }
 
-fn bar(stretches: &[Stretch], scale: &Scale, name: &str) -> Markup {
+fn bar(stretches: &[BarSegment], scale: &Scale, name: &str) -> Markup {
     let ends = stretches.first().zip(stretches.last());
     html! {
         svg.bar role="img" aria-label=(name) {

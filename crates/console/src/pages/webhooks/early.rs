@@ -14,12 +14,15 @@ use crate::{ops, text, ui};
 const PATH: &str = "/console/webhooks/early";
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Place {
+pub(super) struct PageQuery {
     #[serde(default)]
     cursor: String,
 }
 
-pub(super) async fn list(visit: Visit, Query(Place { cursor }): Query<Place>) -> Result<Response, Failure> {
+pub(super) async fn list(
+    visit: Visit,
+    Query(PageQuery { cursor }): Query<PageQuery>,
+) -> Result<Response, Failure> {
     let query = [("cursor", Some(cursor.as_str()))];
     let page: Page<EarlySettlement> = visit.read(&ops::LIST_EARLY_SETTLEMENTS, &[], &query).await?;
     let rows = page.items.iter().map(|early| {

@@ -22,7 +22,7 @@ fn path(name: &str) -> String {
 }
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Place {
+pub(super) struct PageQuery {
     #[serde(default)]
     cursor: String,
 }
@@ -38,7 +38,10 @@ const EXAMPLE: &str = r#"{
   ]
 }"#;
 
-pub(super) async fn list(visit: Visit, Query(Place { cursor }): Query<Place>) -> Result<Response, Failure> {
+pub(super) async fn list(
+    visit: Visit,
+    Query(PageQuery { cursor }): Query<PageQuery>,
+) -> Result<Response, Failure> {
     let query = [("cursor", Some(cursor.as_str()))];
     let page: Page<WebhookSourceSummary> = visit.read(&ops::LIST_SOURCES, &[], &query).await?;
     let rows = page.items.iter().map(|it| {
@@ -96,7 +99,7 @@ pub(super) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Respo
             ("Address, below that of the server", Some(ui::id(&it.path))),
             ("Signed", Some(scheme(&it.scheme))),
             ("Why it stands there", it.reason.as_ref().map(|reason| html! { (reason) })),
-            ("Made", Some(ui::time(&it.created_at))),
+            ("Created", Some(ui::time(&it.created_at))),
             ("Changed", Some(ui::time(&it.changed_at))),
             ("Events", Some(html! { a href=(received) { "What it sent" } })),
         ]))

@@ -38,7 +38,7 @@ fn page(visit: &Visit, it: &Subscription, above: Markup) -> Markup {
             ("Public key", it.public_key.as_deref().map(ui::id)),
             ("Why it stands there", it.reason.as_ref().map(|reason| html! { (reason) })),
             ("Old secret signs until", it.old_secret_until.as_deref().map(ui::time)),
-            ("Made", Some(ui::time(&it.created_at))),
+            ("Created", Some(ui::time(&it.created_at))),
             ("Changed", Some(ui::time(&it.changed_at))),
             ("Deliveries", Some(html! { a href=(deliveries) { "What it was told" } })),
         ]))

@@ -23,12 +23,15 @@ pub(super) fn path(id: &str) -> String {
 }
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Place {
+pub(super) struct PageQuery {
     #[serde(default)]
     cursor: String,
 }
 
-pub(super) async fn list(visit: Visit, Query(Place { cursor }): Query<Place>) -> Result<Response, Failure> {
+pub(super) async fn list(
+    visit: Visit,
+    Query(PageQuery { cursor }): Query<PageQuery>,
+) -> Result<Response, Failure> {
     let query = [("cursor", Some(cursor.as_str()))];
     let page: Page<Subscription> = visit.read(&ops::LIST_SUBSCRIPTIONS, &[], &query).await?;
     let rows = page.items.iter().map(|it| {

@@ -14,12 +14,15 @@ use crate::{ops, text, ui};
 pub(super) const PATH: &str = "/console/workflows/entities";
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Place {
+pub(super) struct PageQuery {
     #[serde(default)]
     cursor: String,
 }
 
-pub(super) async fn list(visit: Visit, Query(Place { cursor }): Query<Place>) -> Result<Response, Failure> {
+pub(super) async fn list(
+    visit: Visit,
+    Query(PageQuery { cursor }): Query<PageQuery>,
+) -> Result<Response, Failure> {
     let query = [("cursor", Some(cursor.as_str()))];
     let page: Page<EntityWorkflowSummary> = visit.read(&ops::LIST_ENTITY_WORKFLOWS, &[], &query).await?;
     let rows = page.items.iter().map(|it| {
@@ -62,7 +65,7 @@ pub(super) async fn show(visit: Visit, Path(name): Path<String>) -> Result<Respo
             ("Module", Some(html! { (it.module) })),
             ("Table", Some(html! { @match &it.table { Some(table) => { code { (table) } }, None => { "of Hapax" } } })),
             ("Version", Some(html! { (it.version) })),
-            ("Made", Some(ui::time(&it.created_at))),
+            ("Created", Some(ui::time(&it.created_at))),
             ("Changed", Some(ui::time(&it.changed_at))),
         ]))
         @if workflow.warnings.is_empty() { div.notice.good { p { "Nobody needs to look at anything: every status can be reached and left, and every claim is covered." } } }

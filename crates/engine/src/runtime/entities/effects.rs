@@ -64,6 +64,24 @@ impl Engine {
         Ok(EntityEffect { operation: Some(operation), evidence: &evidence, notes: &notes }.entry())
     }
 
+    /// Finds the effect of operations with this key, which begins with the id of the first of them.
+    pub(in crate::runtime) async fn find_operation_effect(
+        &self,
+        first: &str,
+        key: &EffectKey,
+    ) -> Result<Option<LedgerEntry>, Error> {
+        let Ok(first) = first.parse::<OperationId>() else { return Ok(None) };
+        let Some(store) = self.inner.store.entity_store() else { return Ok(None) };
+        let evidence = self.evidence_of(key).await?;
+        for id in operations_in(&evidence).into_iter().chain([first]) {
+            let found = self.inner.call_store(store.find_operation(&self.workspace, id)).await?;
+            if let Some(operation) = found.filter(|operation| operation.effect_key() == *key) {
+                return self.effect_of(&operation).await;
+            }
+        }
+        Ok(EntityEffect { operation: None, evidence: &evidence, notes: &[] }.entry())
+    }
+
     /// Returns the effect that this journal entry is the first evidence of, if no stored operation shows it.
     pub(in crate::runtime) async fn effect_without_operation(
         &self,

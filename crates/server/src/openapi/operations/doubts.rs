@@ -12,6 +12,9 @@ pub(super) fn group() -> Group {
             .about("Lists steps with an unknown outcome that nobody has resolved, oldest first.")
             .query::<PageOf>()
             .answers_page::<api::Doubt>("One page of doubts."),
+        get("/api/v1/doubts/{run}/{step}", "get_doubt", "Get a doubt")
+            .about("Returns a step with an unknown outcome that nobody has resolved.")
+            .answers::<api::Doubt>(200, "The doubt."),
         post("/api/v1/doubts/{run}/{step}/resolve", "resolve_doubt", "Resolve a doubt")
             .about(
                 "Decides what happened to a step in doubt. Send the `version` you saw, so that your decision applies to \

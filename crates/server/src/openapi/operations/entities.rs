@@ -5,7 +5,7 @@ use hapax_api::Code;
 
 use crate::openapi::operation::{Group, get, post};
 use crate::routes::doubts::PageOf;
-use crate::routes::entities::{AsWhom, EntityFilter};
+use crate::routes::entities::{EntityFilter, RequesterQuery};
 use crate::routes::operations::OperationFilter;
 
 /// Problems of taking a step.
@@ -43,7 +43,7 @@ pub(super) fn group() -> Group {
             .answers_page::<api::Entity>("One page of entities."),
         get("/api/v1/entities/{type}/{id}", "get_entity", "Get an entity")
             .about("Returns an entity with its pending operation and the steps you may take now.")
-            .query::<AsWhom>()
+            .query::<RequesterQuery>()
             .answers::<api::EntityDetail>(200, "The entity.")
             .with(&["ETag"])
             .fails_with(&[Code::RequesterNotAllowed]),

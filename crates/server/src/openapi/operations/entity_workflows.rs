@@ -3,9 +3,10 @@
 use hapax_api as api;
 use hapax_api::Code;
 
-use crate::openapi::operation::{Group, get, post, put};
+use crate::openapi::operation::{Group, delete, get, post, put};
 use crate::routes::doubts::PageOf;
 use crate::routes::entity_workflows::DiagramOf;
+use crate::routes::request::Deletion;
 
 /// Problems of uploading an entity workflow.
 const UPLOADING: &[Code] = &[
@@ -50,6 +51,15 @@ pub(super) fn group() -> Group {
             .answers::<api::EntityWorkflow>(201, "The entity workflow was created.")
             .with(&["ETag", "Location"])
             .fails_with(UPLOADING),
+        delete("/api/v1/entity-workflows/{name}", "delete_entity_workflow", "Delete an entity workflow")
+            .about(
+                "Deletes an entity workflow. Fails with `entity_workflow_in_use` while an operation under it is pending or in \
+                 doubt. Its entities stay as they are; no step begins until you upload a workflow for their type again.",
+            )
+            .query::<Deletion>()
+            .answers::<api::EntityWorkflow>(200, "The entity workflow as it was.")
+            .with(&["ETag"])
+            .fails_with(&[Code::EntityWorkflowInUse]),
         get("/api/v1/entity-workflows/{name}/diagram", "draw_entity_workflow", "Draw an entity workflow")
             .about("Returns a diagram of the statuses and the steps between them, as Mermaid or SVG.")
             .query::<DiagramOf>()

@@ -4,7 +4,7 @@ use hapax_api as api;
 use hapax_api::Code;
 
 use crate::openapi::operation::{Group, get, post};
-use crate::routes::keys::Of;
+use crate::routes::keys::CredentialQuery;
 use crate::routes::why::WhyQuery;
 
 pub(super) fn group() -> Group {
@@ -18,12 +18,12 @@ pub(super) fn group() -> Group {
             .answers::<api::Why>(200, "What the query names, and the family of the run behind it."),
         get("/api/v1/keys/{scope}/{key}", "get_key", "Look up a key")
             .about("Shows what a key stands for: who used it, when, for what, how often it was replayed, and when it expires.")
-            .query::<Of>()
+            .query::<CredentialQuery>()
             .answers::<api::KeyRecord>(200, "The key.")
             .fails_with(&[Code::InvalidIdempotencyKey]),
         post("/api/v1/keys/{scope}/{key}/release", "release_key", "Release a key")
             .about("Frees a key before it expires, so that it can be used again. What it names must have ended.")
-            .query::<Of>()
+            .query::<CredentialQuery>()
             .body::<api::ReleaseKey>()
             .answers::<api::KeyRecord>(200, "The key is free. This is what it stood for.")
             .fails_with(&[Code::OperationPending]),

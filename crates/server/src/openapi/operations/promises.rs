@@ -80,6 +80,10 @@ pub(super) fn group() -> Group {
             .about("Lists settlements that arrived before their promise, by key.")
             .query::<PageOf>()
             .answers_page::<api::EarlySettlement>("One page of settlements."),
+        get("/api/v1/early-settlements/{key}", "get_early_settlement", "Get an early settlement")
+            .about("Returns the settlement that waits for a promise with this key.")
+            .answers::<api::EarlySettlement>(200, "The settlement.")
+            .fails_with(&[Code::InvalidIdempotencyKey]),
     ];
     let about =
         "A promise is a value that somebody outside supplies, once: a person, a webhook, another service.";

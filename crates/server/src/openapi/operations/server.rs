@@ -11,7 +11,7 @@ pub(super) fn group() -> Group {
     let operations = vec![
         get("/", "get_home", "Get the start page")
             .about("Links the reference, the description and the health checks, as HTML or as JSON for `Accept: application/json`.")
-            .answers::<crate::home::Home>(200, "The links.")
+            .answers::<crate::home::ServiceIndex>(200, "The links.")
             .or_html(),
         get("/healthz", "get_health", "Check that the process is alive")
             .about("Answers as long as the process runs. Use it as a liveness probe.")

@@ -4,15 +4,18 @@ use hapax_api as api;
 use hapax_api::Code;
 
 use crate::openapi::operation::{Group, get, post};
-use crate::routes::deliveries::Wanted;
+use crate::routes::deliveries::DeliveryQuery;
 
 pub(super) fn group() -> Group {
     let operations = vec![
         get("/api/v1/webhook-deliveries", "list_deliveries", "List deliveries")
             .about("Lists deliveries in the order of their runs. A page may be short although there are more.")
-            .query::<Wanted>()
+            .query::<DeliveryQuery>()
             .answers_page::<api::WebhookDelivery>("One page of deliveries.")
             .fails_with(&[Code::NotFound]),
+        get("/api/v1/webhook-deliveries/{id}", "get_delivery", "Get a delivery")
+            .about("Returns one delivery with its last outcome.")
+            .answers::<api::WebhookDelivery>(200, "The delivery."),
         post("/api/v1/webhook-deliveries/{id}/redeliver", "redeliver_webhook", "Redeliver a webhook")
             .about("Sends a webhook again that was delivered or is dead, with the same `webhook-id`.")
             .body::<api::RedeliverWebhook>()

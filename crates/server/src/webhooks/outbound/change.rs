@@ -258,7 +258,7 @@ impl Subscriptions {
         Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "subscriptions"))
     }
 
-    fn fresh_secret(&self, place: &str, signing: WebhookSigning) -> Result<Fresh, Problem> {
+    fn fresh_secret(&self, place: &str, signing: WebhookSigning) -> Result<NewSecret, Problem> {
         let secret = match signing {
             WebhookSigning::Hmac => SigningSecret::generate(),
             WebhookSigning::Ed25519 => SigningSecret::generate_pair(),
@@ -268,7 +268,7 @@ impl Subscriptions {
         let sealed = self.sealer.seal(place, kept.expose_secret().as_bytes()).map_err(no_random)?;
         let public_key = secret.public_key().map(|key| key.to_string());
         let shown = public_key.clone().map_or(kept, SecretString::from);
-        Ok(Fresh { shown, sealed, public_key })
+        Ok(NewSecret { shown, sealed, public_key })
     }
 
     fn note(&self, workspace: &WorkspaceId, by: Actor, id: &Name, change: &str) -> JournalEntry {
@@ -334,7 +334,7 @@ fn name_taken(by: &Name) -> Problem {
 }
 
 /// A new secret.
-struct Fresh {
+struct NewSecret {
     /// Secret for the receiver.
     shown: SecretString,
     sealed: Sealed,
