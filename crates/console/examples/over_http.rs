@@ -15,8 +15,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use hapax_api::{Problem, Role};
-use hapax_console::{Host, NewSession, Session, SessionSummary, Visitor};
+use hapax_api::{Code, Problem, Role};
+use hapax_console::{Departure, Host, NewSession, ProviderAnswer, Session, SessionSummary, Visitor};
 use http::header::COOKIE;
 use http::{Extensions, HeaderValue, Method, StatusCode};
 
@@ -32,8 +32,24 @@ impl Host for Everybody {
         Ok(NewSession { token: "everybody".into() })
     }
 
-    async fn find_session(&self, _: &str) -> Result<Option<Arc<Session>>, Problem> {
+    async fn find_session(&self, _: &str, _: Option<IpAddr>) -> Result<Option<Arc<Session>>, Problem> {
         Ok(Some(self.0.clone()))
+    }
+
+    fn providers(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    async fn leave_for_provider(&self, _: &str, _: &str) -> Result<Departure, Problem> {
+        Err(Problem::new(Code::NotFound, "This example has no identity provider."))
+    }
+
+    async fn return_from_provider(
+        &self,
+        _: &ProviderAnswer,
+        _: &Visitor,
+    ) -> Result<(NewSession, String), Problem> {
+        Err(Problem::new(Code::NotFound, "This example has no identity provider."))
     }
 
     async fn list_sessions(&self, _: &Session) -> Result<Vec<SessionSummary>, Problem> {

@@ -39,7 +39,7 @@ pub struct OpenPromise<'a, T> {
 
 /// The wait for an open promise.
 enum OpenWait<'a> {
-    Engine(EngineWait<'a>),
+    Engine(Box<EngineWait<'a>>),
     Server(Operation),
 }
 
@@ -149,7 +149,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> PromiseBuilder<'a, T> {
             }
         };
         let wait = EngineWait { activation, step, id: id.clone(), until, started_at, done, is_cancelled };
-        Ok(OpenPromise { id, wait: OpenWait::Engine(wait), value: PhantomData })
+        Ok(OpenPromise { id, wait: OpenWait::Engine(Box::new(wait)), value: PhantomData })
     }
 }
 

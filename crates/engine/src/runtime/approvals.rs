@@ -52,7 +52,7 @@ impl Engine {
         if is_over || is_answered {
             return self.answered_before(run, step, &request).await;
         }
-        if !record.is_some_and(|record| record.state.status() == StepStatus::Waiting) {
+        if record.is_none_or(|record| record.state.status() != StepStatus::Waiting) {
             return Err(Error::ApprovalNotAsked { run, step });
         }
         if !starter_may_answer && self.had_it_started(&log.head, &by).await? {

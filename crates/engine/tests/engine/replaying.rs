@@ -349,8 +349,9 @@ async fn a_replay_of_many_branches_ends_while_the_retry_of_one_is_due() {
     bench.clock.advance(Duration::from_secs(60));
     let second = bench.restart();
     second.register("many", workflow).unwrap();
-    let sum = second.run(run.id()).await.unwrap().result::<u32>();
+    let handle = second.run(run.id()).await.unwrap();
+    let sum = handle.result::<u32>();
     let sum = tokio::time::timeout(Duration::from_secs(20), sum).await.expect("the replay ends").unwrap();
-    assert_eq!(sum, (0..40).sum());
+    assert_eq!(sum, (0..40).sum::<u32>());
     bench.check().await;
 }

@@ -219,7 +219,7 @@ impl<'a> Player<'a> {
 
     fn is_lived(&self, record: &Value) -> bool {
         let is_it = |op: &u64| self.asked.get(op).is_some_and(|(_, id)| record["id"] == id.as_str());
-        !has_outcome(record) || record["kind"] == "value" || self.provoked.iter().any(|op| is_it(op))
+        !has_outcome(record) || record["kind"] == "value" || self.provoked.iter().any(is_it)
     }
 
     /// Hands in what was collected, has the world give an operation its outcome, and waits until the server says so.
