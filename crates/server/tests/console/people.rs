@@ -257,7 +257,7 @@ async fn a_person_sees_and_does_what_their_group_allows_and_nobody_decides_for_t
 /// A doubt ruled by two people, each signed in at the identity provider: one proposes, the other sees who and what, and confirms.
 #[tokio::test]
 async fn a_doubt_is_ruled_by_two_people() {
-    let (server, provider) = with_provider().await;
+    let (server, _provider) = with_provider().await;
     let bank = Provider::start().await;
     let document = json!({
         "name": "wire", "version": 1,
