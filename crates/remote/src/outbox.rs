@@ -34,6 +34,26 @@ struct Entry {
     late: Vec<Late>,
 }
 
+/// What one commit may hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommitLimits {
+    pub(crate) max_items: usize,
+    pub(crate) max_body_bytes: usize,
+    pub(crate) max_runs_per_commit: usize,
+    pub(crate) max_results: usize,
+}
+
+impl From<&WorkerLimits> for CommitLimits {
+    fn from(limits: &WorkerLimits) -> Self {
+        CommitLimits {
+            max_items: limits.max_items,
+            max_body_bytes: limits.max_body_bytes,
+            max_runs_per_commit: limits.max_runs_per_commit,
+            max_results: limits.max_results,
+        }
+    }
+}
+
 /// Contents of one commit.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
@@ -71,7 +91,7 @@ impl Outbox {
     }
 
     /// Takes what one commit may hold: one thing at least, and what fits.
-    pub(crate) fn take(&mut self, limits: &WorkerLimits) -> Batch {
+    pub(crate) fn take(&mut self, limits: &CommitLimits) -> Batch {
         let mut batch = Batch::default();
         let mut room = limits.max_body_bytes.saturating_sub(ENVELOPE_BYTES);
         let mut fits = |bytes: usize, is_first: bool| {
@@ -104,7 +124,7 @@ impl Outbox {
         let mut taken = 0;
         for result in &self.results {
             let is_first = batch.runs.is_empty() && taken == 0;
-            if taken == limits.max_runs_per_commit || !fits(result.text().len() + 1, is_first) {
+            if taken == limits.max_results || !fits(result.text().len() + 1, is_first) {
                 break;
             }
             taken += 1;
@@ -130,21 +150,8 @@ const ENTRY_BYTES: usize = 160;
 mod tests {
     use super::*;
 
-    const LIMITS: WorkerLimits = WorkerLimits {
-        max_items: 3,
-        max_body_bytes: 4_096,
-        max_runs_per_commit: 2,
-        max_log_page: 10,
-        max_names: 10,
-        max_results: 10,
-        max_token_chars: 64,
-        max_open_operations: 10,
-        max_waiting_batches: 10,
-        max_answer_bytes: 4_096,
-        max_mailbox_bytes: 4_096,
-        commit_wait: hapax_api::DurationText(std::time::Duration::from_millis(50)),
-        batch_within: hapax_api::DurationText(std::time::Duration::from_secs(300)),
-    };
+    const LIMITS: CommitLimits =
+        CommitLimits { max_items: 3, max_body_bytes: 4_096, max_runs_per_commit: 2, max_results: 10 };
 
     fn item(bytes: usize) -> RawJson {
         RawJson::from_value(&"x".repeat(bytes)).unwrap()

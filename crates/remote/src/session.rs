@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hapax_api::client::ClientError;
-use hapax_api::{
-    CommitWorkerSession, OpenedWorkerSession, PollWorkerSession, RawJson, WorkerLimits, WorkerMessages,
-};
+use hapax_api::{CommitWorkerSession, OpenedWorkerSession, PollWorkerSession, RawJson, WorkerMessages};
 use hapax_engine::Hold;
 use hapax_engine::hold::HoldSource;
 use hapax_engine::remote::RunMessage;
@@ -16,7 +14,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::errors::{Remedy, remedy_of};
 use crate::limits::{AFTER_REFUSAL, YIELDS_BEFORE_COMMIT};
-use crate::outbox::{Batch, Late, Outbox};
+use crate::outbox::{Batch, CommitLimits, Late, Outbox};
 use crate::requests::{new_token, send_until_answered};
 use crate::run_task::{self, KeptRun, Place, Told};
 use crate::wire::{Message, read_message};
@@ -37,7 +35,7 @@ pub(crate) struct Session {
     pub(crate) hold: HoldSource,
     id: String,
     poll_for: Duration,
-    limits: WorkerLimits,
+    limits: CommitLimits,
     outbox: Mutex<Outbox>,
     outbox_filled: Notify,
     runs: Mutex<HashMap<String, KeptRun>>,
@@ -59,7 +57,7 @@ impl Session {
             hold,
             id,
             poll_for: poll_for.0,
-            limits,
+            limits: CommitLimits::from(&limits),
             outbox: Mutex::new(outbox),
             outbox_filled: Notify::new(),
             runs: Mutex::default(),

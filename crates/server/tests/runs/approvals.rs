@@ -165,8 +165,9 @@ async fn whoever_had_a_run_started_does_not_approve_it() {
 
     let run = server.start(&above, json!({})).await;
     let waits = |page: &Value| page["items"].as_array().is_some_and(|items| !items.is_empty());
-    let children = format!("{RUNS}?status=WAITING&workflow=strict");
-    let child = server.until_shown(&children, waits).await["items"][0]["id"].as_str().unwrap().to_owned();
+    let path = format!("{RUNS}?status=WAITING&workflow=strict");
+    let page = server.until_shown(&path, waits).await;
+    let child = page["items"][0]["id"].as_str().unwrap().to_owned();
     assert_ne!(child, run);
     let refused = answer(&server, &child, &server.admin, approve.clone()).await;
     assert_eq!(refused.told(), (403, "own_approval".into()), "{}", refused.text());
