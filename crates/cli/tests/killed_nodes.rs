@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hapax_api::client::{Client, RequestOptions};
-use hapax_api::{Code, CreateRun, CreatedRun, JsonObject, Priority};
+use hapax_api::{Code, CreateRun, CreateRunBatch, CreatedRun, JsonObject, Priority};
 use hapax_postgres_fixture::Database;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -31,8 +31,9 @@ fn call(url: &str, key: &str, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn order(definition: &str) -> CreateRun {
-    CreateRun {
+/// A batch of one run. A batch holds its key while it starts its runs; a single run is one write with its key.
+fn order(definition: &str) -> CreateRunBatch {
+    let run = CreateRun {
         workflow: None,
         definition_id: Some(definition.to_owned()),
         input: JsonObject::default(),
@@ -41,7 +42,8 @@ fn order(definition: &str) -> CreateRun {
         delay: None,
         timeout: None,
         priority: Priority::Normal,
-    }
+    };
+    CreateRunBatch { runs: vec![run] }
 }
 
 fn options() -> RequestOptions {
@@ -49,11 +51,11 @@ fn options() -> RequestOptions {
 }
 
 /// Asks again as long as the answer says that the first request is still under way.
-async fn until_answered(client: &Client, asked: &CreateRun) -> CreatedRun {
+async fn until_answered(client: &Client, asked: &CreateRunBatch) -> CreatedRun {
     let began = std::time::Instant::now();
     loop {
-        match client.create_run(asked, options()).await {
-            Ok(created) => return created,
+        match client.create_runs(asked, options()).await {
+            Ok(mut created) => return created.items.remove(0).created_run.expect("the run is created"),
             Err(refused) => {
                 let code = refused.problem().map(|problem| problem.code);
                 assert_eq!(code, Some(Code::RequestInProgress), "{refused}");
@@ -90,7 +92,7 @@ async fn a_request_of_a_killed_node_is_taken_over_when_its_lease_ends() {
     gate.batch_execute("BEGIN; LOCK TABLE hapax.runs IN SHARE ROW EXCLUSIVE MODE").await.unwrap();
     let look = database.connect().await.unwrap();
     let (early, early_asked) = (Client::new(&url, &admin.clone().into()).unwrap(), asked.clone());
-    let cut_off = tokio::spawn(async move { early.create_run(&early_asked, options()).await });
+    let cut_off = tokio::spawn(async move { early.create_runs(&early_asked, options()).await });
     let waiting = "SELECT count(*) FROM pg_stat_activity AS a JOIN hapax.requests AS r ON r.key = 'order-7' AND r.status = 0
         WHERE a.wait_event_type = 'Lock' AND a.query LIKE '%hot path of starts%'";
     let began = std::time::Instant::now();
@@ -108,7 +110,7 @@ async fn a_request_of_a_killed_node_is_taken_over_when_its_lease_ends() {
 
     let client = Client::new(&second_url, &admin.clone().into()).unwrap();
     let created = until_answered(&client, &asked).await;
-    let again = client.create_run(&asked, options()).await.unwrap();
+    let again = until_answered(&client, &asked).await;
     assert_eq!(again.run.id, created.run.id, "the answer is kept");
     // One line for each run: two would not be one value.
     let run = call(&second_url, &admin, &["runs", "list", "--json"]);

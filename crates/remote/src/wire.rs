@@ -435,7 +435,7 @@ fn raw(payload: &Payload) -> Option<&RawValue> {
 
 fn instant(at: Timestamp) -> String {
     match jiff::Timestamp::from_millisecond(at.as_millis()) {
-        Ok(at) => at.to_string(),
+        Ok(at) => format!("{at:.3}"),
         // Beyond the year 9999.
         Err(_) => jiff::Timestamp::MAX.to_string(),
     }

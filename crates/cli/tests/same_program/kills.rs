@@ -76,7 +76,9 @@ fn register(hapax: &Hapax) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn remote_program_process() {
     let Ok(url) = std::env::var("HAPAX_TEST_SERVER") else { return };
-    register(&Hapax::open(&url).await.unwrap());
+    // It works as long as this value lives.
+    let hapax = Hapax::open(&url).await.unwrap();
+    register(&hapax);
     std::future::pending::<()>().await;
 }
 

@@ -21,6 +21,16 @@ pub(crate) const OF_EVERY_REQUEST: &[Code] = &[
     Code::Internal,
 ];
 
+/// Problems of every operation that needs a credential or a person.
+const OF_CALLERS: &[Code] = &[
+    Code::Unauthorized,
+    Code::Forbidden,
+    Code::NoRole,
+    Code::NetworkNotAllowed,
+    Code::IdentityProviderUnavailable,
+    Code::RateLimited,
+];
+
 /// Problems of every operation that reads the store.
 const OF_THE_STORE: &[Code] =
     &[Code::StoreUnavailable, Code::StoreBroken, Code::StoreRefused, Code::ShuttingDown];
@@ -56,7 +66,7 @@ pub(crate) fn codes_of(operation: &Operation, route: &Route) -> BTreeSet<Code> {
     let mut codes: BTreeSet<Code> = operation.problems.iter().copied().collect();
     let is_write = operation.method != Method::GET;
     if route.access != Access::Open {
-        codes.extend([Code::Unauthorized, Code::Forbidden, Code::RateLimited]);
+        codes.extend(OF_CALLERS);
         codes.extend(OF_THE_STORE);
     }
     if is_write {

@@ -182,7 +182,7 @@ async fn a_doubt_is_listed_explained_and_decided_and_what_cannot_be_taken_back_t
     let path = format!("/console/doubts/{run}/send");
     assert!(support.page("/console/doubts").await.contains(&path));
     let page = support.page(&path).await;
-    assert!(page.contains(&format!("{run}:send")) && page.contains("takes a manager"), "{page}");
+    assert!(page.contains(&format!("{run}:send")) && page.contains("One of the two is a manager"), "{page}");
     assert_eq!(
         page.matches(&format!("action=\"{path}/resolve\"")).count(),
         1,

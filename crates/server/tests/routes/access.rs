@@ -534,10 +534,16 @@ fn may(role: Role, access: Access) -> bool {
         Role::Worker => &[Access::Open, Access::Work],
         Role::Viewer => &[Access::Open, Access::Read],
         Role::Operator => &[Access::Open, Access::Read, Access::Operate],
-        Role::Manager => &[Access::Open, Access::Read, Access::Operate, Access::Manage],
-        Role::Admin => {
-            &[Access::Open, Access::Read, Access::Operate, Access::Manage, Access::Administer, Access::Work]
-        }
+        Role::Manager => &[Access::Open, Access::Read, Access::Operate, Access::Manage, Access::Reveal],
+        Role::Admin => &[
+            Access::Open,
+            Access::Read,
+            Access::Operate,
+            Access::Manage,
+            Access::Reveal,
+            Access::Administer,
+            Access::Work,
+        ],
     };
     allowed.contains(&access)
 }

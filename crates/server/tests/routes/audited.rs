@@ -93,6 +93,7 @@ fn table() -> Vec<(&'static str, Leaves)> {
         ("POST /api/v1/webhook-events/{source}/{event}/reprocess", One("webhook_reprocessed")),
         ("POST /api/v1/entity-workflows", One("entity_workflow_changed")),
         ("PUT /api/v1/entity-workflows/{name}", One("entity_workflow_changed")),
+        ("DELETE /api/v1/entity-workflows/{name}", One("entity_workflow_changed")),
         ("POST /api/v1/entities/{type}", Nothing("makes a business object, which is the record")),
         ("POST /api/v1/entities/{type}/{id}/steps/{stepKey}", One("step_taken")),
         ("POST /api/v1/entities/{type}/{id}/steps/{stepKey}/override", One("overridden")),
@@ -351,6 +352,10 @@ impl Acme {
                 self.set_up("/api/v1/entity-workflows", things("e1", "closed")).await;
                 ("/api/v1/entity-workflows/e1".into(), things("e1", "shut"))
             }
+            "DELETE /api/v1/entity-workflows/{name}" => {
+                self.set_up("/api/v1/entity-workflows", things("e9", "closed")).await;
+                ("/api/v1/entity-workflows/e9".into(), json!({}))
+            }
             "POST /api/v1/entities/{type}/{id}/steps/{stepKey}" => {
                 (format!("{}/steps/close", self.thing("e2").await), json!({ "idempotencyKey": "close e2" }))
             }
@@ -457,7 +462,7 @@ async fn everything_that_a_person_changes_leaves_one_entry_that_names_them() {
         }
     }
     for (filter, whats) in [
-        ("name=Meg", vec!["resolved"]),
+        ("name=Meg", vec!["resolved", "ruling_proposed"]),
         ("entity=e3/t", vec!["overridden"]),
         ("promise=p1", vec!["promise_settled"]),
         ("key=run/key%20of%20w7", vec!["key_released"]),

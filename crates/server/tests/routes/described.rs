@@ -182,12 +182,13 @@ async fn a_version_that_guards_nothing_is_refused() {
 }
 
 /// Lists whose items have no address of their own: parts of another thing, and what workers have open at the moment.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "/api/v1/worker-sessions",
     "/api/v1/worker-workflows",
     "/api/v1/workflow-runs/{id}/events",
     "/api/v1/workflow-runs/{id}/ledger",
     "/api/v1/workflow-runs/{id}/notes",
+    "/api/v1/workflow-runs/{id}/steps",
     "/api/v1/entities/{type}/{id}/notes",
     "/api/v1/entities/{type}/{id}/operations",
     "/api/v1/worker-sessions/{id}/runs/{run}/log",

@@ -137,6 +137,8 @@ impl IdentityProvider {
             .route("/keys", get(keys))
             .route("/authorize", get(authorize))
             .route("/token", post(token))
+            // A browser asks for it by itself, and logs an error if it is missing.
+            .route("/favicon.ico", get(async || StatusCode::NO_CONTENT))
             .with_state(provider.clone());
         tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
         provider

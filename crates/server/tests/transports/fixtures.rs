@@ -488,7 +488,7 @@ impl<'a> Player<'a> {
 
     /// Notes the operations that items ask for.
     fn note(&mut self, items: &[Value]) {
-        for item in items.iter().filter(|item| item["do"].is_string()) {
+        for item in items.iter().filter(|item| item["op"].is_u64() && item["do"].is_string()) {
             let (op, kind) = (item["op"].as_u64().unwrap(), item["do"].as_str().unwrap());
             if self.asked.contains_key(&op) {
                 continue;

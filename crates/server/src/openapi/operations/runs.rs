@@ -122,6 +122,7 @@ pub(super) fn group() -> Group {
             )
             .body::<api::RevealRun>()
             .answers::<api::RunDetail>(200, "The run with its steps.")
+            .with(&["ETag"])
             .fails_with(&[Code::RulingIncomplete, Code::PayloadsHidden]),
         post("/api/v1/workflow-runs/{id}/signals", "send_signal", "Send a signal")
             .about(
