@@ -291,8 +291,12 @@ impl Worker {
         loop {
             let held = self.held.notified();
             {
-                let state = self.state.lock().unwrap();
-                if state.life != life || !state.known.contains(&activation) {
+                let mut state = self.state.lock().unwrap();
+                if state.life != life {
+                    return;
+                }
+                if !state.known.contains(&activation) {
+                    state.running -= 1;
                     return;
                 }
                 if state.hold_until.is_some_and(|until| Instant::now() < until) {
@@ -307,11 +311,11 @@ impl Worker {
         let (op, attempt) = (message["op"].as_u64().unwrap(), &message["attempt"]);
         let mut state = self.state.lock().unwrap();
         let evidence = json!({ "key": key, "attempt": attempt, "fence": message["fence"], "output": key });
-        state.running = state.running.saturating_sub(1);
         if state.life != life {
             state.late.push(evidence);
             return;
         }
+        state.running -= 1;
         state.unconfirmed.insert(format!("{activation}/{op}/{attempt}"), evidence);
         drop(state);
         let items = vec![
