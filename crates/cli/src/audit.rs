@@ -1,5 +1,8 @@
 //! `hapax audit`: actions of people.
 
+mod chain;
+mod export;
+
 use anyhow::{Context, Result, anyhow};
 use hapax::limits::MAX_PAGE;
 use hapax::model::{AuditSubject, JournalEvent, Timestamp};
@@ -23,6 +26,8 @@ Examples:
   hapax audit --entity invoice/INV-7              who did what with this invoice
   hapax audit --action promise_settled --credential cred_01
   hapax audit --store sqlite:orders.db            from the store itself
+  hapax audit export audit.jsonl --follow         new entries into a file, each with the hash of all before it
+  hapax audit verify audit.jsonl                  was anything changed, in the file or in the store?
   hapax audit --store postgres://localhost/orders --json | jq -c 'select(.actor.name == \"ada\")'
 
 Decisions about doubts, answers to approvals, settlements, steps with entities, commands on runs, redeliveries, keys that were
@@ -33,14 +38,24 @@ const COLUMNS: [&str; 10] =
 const NOBODY: &str = "there are no entries yet\n";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Option<AuditCommand>,
     #[command(flatten)]
     source: StoreOrServer,
     #[command(flatten)]
     filter: FilterOptions,
     #[command(flatten)]
     shape: ShapeOptions,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum AuditCommand {
+    /// Append the entries of the audit log to a file, as a chain of hashes.
+    Export(export::ExportOptions),
+    /// Check such a file, and that the server still has the same entries.
+    Verify(export::VerifyOptions),
 }
 
 #[derive(Debug, clap::Args)]
@@ -142,6 +157,11 @@ fn action_in_store(text: &str) -> Result<String> {
 }
 
 pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
+    match options.command {
+        Some(AuditCommand::Export(options)) => return export::export(options, server).await,
+        Some(AuditCommand::Verify(options)) => return export::verify(options, server).await,
+        None => {}
+    }
     match options.source.store() {
         Some(store) => list_from_store(&store, options.filter.store_filter()?, &options.shape).await,
         None => list_from_server(server, options.filter.server_filter(), &options.shape).await,

@@ -2,6 +2,8 @@
 
 #[path = "remote/admin.rs"]
 mod admin;
+#[path = "remote/audit.rs"]
+mod audit;
 #[path = "remote/entities.rs"]
 mod entities;
 #[path = "remote/exits.rs"]
