@@ -1,6 +1,7 @@
 //! The project's chores as commands: `cargo xtask verify` runs everything that CI runs.
 
 mod advisories;
+mod attack;
 mod command_line;
 mod dist;
 mod fuzz_api;
@@ -47,6 +48,8 @@ enum Chore {
     Dist(dist::Options),
     /// Try the packages on a machine without Rust: a bare Debian in a folder
     TryPackages(try_packages::Options),
+    /// Attack the server in every way that is known, and check that each bound holds
+    Attack(attack::Options),
     /// Check the crates of this project for known vulnerabilities (needs the network)
     Advisories,
 }
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Chore::Storm(options) => storm::run(&options),
         Chore::Dist(options) => dist::run(&options),
         Chore::TryPackages(options) => try_packages::run(&options),
+        Chore::Attack(options) => attack::run(&options),
         Chore::Advisories => advisories::run(),
     };
     match outcome {
