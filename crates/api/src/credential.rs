@@ -77,6 +77,11 @@ pub struct CreateCredential {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 50)]
     pub networks: Vec<String>,
+    /// Routes that the credential may call, such as `POST /api/v1/workflow-runs`, spelled as in this description; all that
+    /// its role allows if absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 50)]
+    pub routes: Vec<String>,
     /// Keeps inputs, outputs and other payloads from the credential.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hides_payloads: bool,
@@ -144,6 +149,9 @@ pub struct Credential {
     /// Networks that it may be used from; any if absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<String>,
+    /// Routes that it may call; all that its role allows if absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<String>,
     /// Inputs, outputs and other payloads are hidden from it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hides_payloads: bool,

@@ -147,6 +147,7 @@ async fn what_answers_with_a_secret_is_sent_once() {
         requester: None,
         expires_in: None,
         networks: vec!["10.8.0.0/16".into()],
+        routes: Vec::new(),
         hides_payloads: true,
         may_offer: None,
     };

@@ -179,6 +179,7 @@ async fn upload_sample(server: &Server) -> Result<String> {
         name: "hapax dev".into(),
         role: Role::Admin,
         requester: None,
+        routes: Vec::new(),
         sees_payloads: true,
         may_offer: None,
         person: None,

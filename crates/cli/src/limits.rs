@@ -26,6 +26,24 @@ pub(crate) const LISTEN_BACKLOG: u32 = 1_024;
 pub(crate) const OWN_LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest secret that documents name, in bytes.
 pub(crate) const MAX_SECRET_BYTES: u64 = 64 * 1024;
+/// Longest time that the command of `secrets-command` may take.
+pub(crate) const SECRET_COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a secret of that command is used before it is asked again.
+pub(crate) const KEEP_SECRET_OF_COMMAND_FOR: Duration = Duration::from_secs(30);
+/// Most such commands at once.
+pub(crate) const MAX_SECRET_COMMANDS_AT_ONCE: usize = 4;
+/// Most secrets of that command that are kept in memory.
+pub(crate) const MAX_SECRETS_OF_COMMAND_KEPT: usize = 1_000;
+/// How far before the last exported entry is looked for entries that were committed late.
+pub(crate) const AUDIT_EXPORT_LOOK_BACK: Duration = Duration::from_secs(600);
+/// Pause between two looks for new entries of the audit log.
+pub(crate) const FOLLOW_AUDIT_EVERY: Duration = Duration::from_secs(2);
+/// Longest line of an exported audit log, in bytes.
+pub(crate) const MAX_AUDIT_LINE_BYTES: usize = 1024 * 1024;
+/// Largest file with the key of an exported audit log.
+pub(crate) const MAX_AUDIT_KEY_BYTES: u64 = 64 * 1024;
+/// Shortest such key, in bytes.
+pub(crate) const MIN_AUDIT_KEY_BYTES: usize = 32;
 /// Files of secrets that are warned about, each once, because others can read them.
 pub(crate) const MAX_SECRET_WARNINGS: usize = 1_000;
 /// Unbound secrets that one warning names.

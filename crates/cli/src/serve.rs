@@ -11,6 +11,8 @@ mod secrets;
 pub(crate) mod settings;
 pub(crate) mod stopping;
 mod waiting;
+mod warnings;
+mod written;
 
 use std::path::Path;
 
@@ -18,7 +20,6 @@ use anyhow::{Context, Error, Result, bail};
 use hapax::NodeIdentity;
 use hapax_server::exposure::{Protection, check_exposure};
 use hapax_server::listen::ListenOptions;
-use hapax_server::tls::load_tls;
 
 use crate::key_file;
 use crate::output;
@@ -62,10 +63,14 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         }
         settings.identity = Some(NodeIdentity::take(path)?);
     }
-    NamedSecrets::new(settings.secrets_dir.clone()).warn_of_unbound();
+    NamedSecrets::new(&settings).warn_of_unbound();
+    for warning in warnings::list_warnings(&settings, store) {
+        output::say(&format!("hapax: warning: {warning}"));
+    }
     let stopping = Stopping::listen()?;
     let bound = BoundListeners::take(&settings)?;
-    let listen = listen_options(&settings)?;
+    settings.load_tls()?;
+    let listen = settings.listen_options();
     let assembly = assemble_patiently(store, &settings, &listen, bound, stopping.draining());
     let (assembly, bound) = stopping.starting(assembly).await?;
     serve(assembly, bound, &settings, stopping, |address, key| {
@@ -110,14 +115,6 @@ fn with_config_of_folder(options: ServeOptions) -> ServeOptions {
     ServeOptions { config: Some(path.to_owned()), ..options }
 }
 
-fn listen_options(settings: &Settings) -> Result<ListenOptions> {
-    let mut listen = settings.listen_options();
-    if let (Some(chain), Some(key)) = (&settings.tls_cert, &settings.tls_key) {
-        listen.tls = Some(load_tls(chain, key)?);
-    }
-    Ok(listen)
-}
-
 /// Listens, tells that it does, and serves until told to stop. Whether the address is safe to listen on is the caller's to check.
 pub(crate) async fn serve(
     assembly: Assembly,
@@ -126,7 +123,7 @@ pub(crate) async fn serve(
     stopping: Stopping,
     ready: impl FnOnce(std::net::SocketAddr, Option<String>) -> Result<()>,
 ) -> Result<()> {
-    let listen = listen_options(settings)?;
+    let listen = settings.listen_options();
     // Listened on by nobody else, so that the address is free once the server takes no more connections.
     let (bound, listener, metrics) = bound.listen()?;
     drop(bound);

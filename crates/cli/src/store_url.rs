@@ -20,7 +20,7 @@ pub(crate) fn without_secrets(url: &str) -> String {
 }
 
 /// Does the URL hold a password, before the host or in the query?
-fn has_password(url: &str) -> bool {
+pub(crate) fn has_password(url: &str) -> bool {
     let Some((_, rest)) = url.split_once("://").filter(|_| is_postgres(url)) else { return false };
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let before_host = place.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));

@@ -87,7 +87,7 @@ async fn attack(dev: &Dev, path: &str) -> (usize, usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_who_send_all_they_can_do_not_fill_the_memory() {
     let folder = Rc::new(tempfile::tempdir().unwrap());
-    let dev = Dev::start_knowing(folder, &[("HAPAX_SECRET_DEV__PAY", "whsec_1")]);
+    let dev = Dev::start_knowing(folder, &[("HAPAX_SECRET_DEV__PAY", "whsec_of_the_flood")]);
     let source = dev.post("/api/v1/webhook-sources", SOURCE);
     let known = source["path"].as_str().unwrap_or_else(|| panic!("{source}")).to_owned();
     let at_rest = dev.resident_megabytes();

@@ -44,4 +44,4 @@ pub use schema::{entity_schema, json_schema, source_schema};
 pub use source::{CheckedSource, Source, check_source, check_source_bytes};
 pub use span::Span;
 pub use template::{Template, named_secrets};
-pub use turns::evaluate_fairly;
+pub use turns::{evaluate_fairly, list_evaluation_times};

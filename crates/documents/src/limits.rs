@@ -51,6 +51,8 @@ pub const FUEL_PER_MILLISECOND: u64 = 120_000;
 pub const MAX_EXPRESSION_FUEL: u64 = 50 * FUEL_PER_MILLISECOND;
 /// Shared fuel of expressions that are evaluated together, for example in one template: about 200 milliseconds.
 pub const MAX_TOGETHER_FUEL: u64 = 200 * FUEL_PER_MILLISECOND;
+/// Most workspaces whose expensive evaluations are measured.
+pub const MAX_MEASURED_WORKSPACES: usize = 1_000;
 /// Fuel that may be spent on the calling thread, about one millisecond; more expensive evaluations take turns among
 /// workspaces.
 pub const INLINE_FUEL: u64 = FUEL_PER_MILLISECOND;

@@ -4,20 +4,41 @@
 //! a thread that the runtime has released as a worker. Fuel decides between the two, so it is the same in every replay.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use hapax_engine::model::WorkspaceId;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use crate::expression::within_fuel;
-use crate::limits::{CORES_PER_EVALUATION, INLINE_FUEL, MAX_TOGETHER_FUEL};
+use crate::limits::{CORES_PER_EVALUATION, INLINE_FUEL, MAX_MEASURED_WORKSPACES, MAX_TOGETHER_FUEL};
 
 /// The turns of this process.
 static TURNS: LazyLock<EvaluationSlots> = LazyLock::new(|| {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     EvaluationSlots::new((cores / CORES_PER_EVALUATION).max(1))
 });
+
+/// Time that expensive evaluations took in this process, by workspace.
+static TIMES: Mutex<BTreeMap<WorkspaceId, Duration>> = Mutex::new(BTreeMap::new());
+
+/// Time that expensive evaluations took in this process, by workspace, for metrics.
+pub fn list_evaluation_times() -> Vec<(WorkspaceId, Duration)> {
+    let times = TIMES.lock().unwrap_or_else(PoisonError::into_inner);
+    times.iter().map(|(workspace, took)| (workspace.clone(), *took)).collect()
+}
+
+/// Workspaces beyond the limit are not measured.
+fn add_time(workspace: &WorkspaceId, took: Duration) {
+    let mut times = TIMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let has_room = times.len() < MAX_MEASURED_WORKSPACES;
+    match times.get_mut(workspace) {
+        Some(sum) => *sum += took,
+        None if has_room => drop(times.insert(workspace.clone(), took)),
+        None => {}
+    }
+}
 
 /// Evaluates expressions of a workspace: in place if they are cheap, otherwise in the workspace's turn.
 pub async fn evaluate_fairly<T>(workspace: &WorkspaceId, evaluate: impl Fn() -> T) -> T {
@@ -36,10 +57,13 @@ pub(crate) async fn evaluate_guarded<T, G>(
     let _guard = guard();
     let _turn = TURNS.take(workspace).await;
     let work = || within_fuel(MAX_TOGETHER_FUEL, &evaluate).0;
-    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+    let began = Instant::now();
+    let value = match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),
-    }
+    };
+    add_time(workspace, began.elapsed());
+    value
 }
 
 /// Hands out a number of turns, round-robin among the waiting workspaces.
@@ -167,6 +191,17 @@ mod tests {
         assert_eq!(*served.lock().unwrap(), ["a", "b", "c", "a", "b", "a", "a"]);
         assert_eq!(turns.0.lock().unwrap().free, 1);
         assert!(turns.0.lock().unwrap().queues.is_empty());
+    }
+
+    #[test]
+    fn the_time_of_each_workspace_is_counted() {
+        let millis = Duration::from_millis;
+        for (name, took) in [("counted", 3), ("counted-too", 5), ("counted", 4)] {
+            add_time(&workspace(name), millis(took));
+        }
+        let times: BTreeMap<_, _> = list_evaluation_times().into_iter().collect();
+        assert_eq!(times[&workspace("counted")], millis(7));
+        assert_eq!(times[&workspace("counted-too")], millis(5));
     }
 
     #[tokio::test]

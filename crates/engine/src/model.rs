@@ -83,7 +83,7 @@ pub use evidence::{
 pub use failure::{Failure, FailureClass};
 pub use family::{CancelledFamily, ChildrenRefused, Family, decide_add_children};
 pub use fingerprint::{Fingerprint, IgnorePaths};
-pub use human_text::{HumanText, check_actor_and_reason};
+pub use human_text::{HumanText, check_actor_and_reason, is_misleading_name, is_misleading_text};
 pub use ids::{
     Fence, Generation, OperationId, OwnerId, PromiseId, RunId, StepId, Version, WorkspaceId, WriteToken,
 };
@@ -164,7 +164,7 @@ pub enum Invalid {
     #[error("payload refused: {0}")]
     Payload(String),
     /// A text of a person is blank, too long, or contains NUL.
-    #[error("{what} has 1 to {max} characters, none of them NUL", what = .0.as_str(), max = .0.max_chars())]
+    #[error("{what} has 1 to {max} characters, without control characters and those that turn the direction of text", what = .0.as_str(), max = .0.max_chars())]
     HumanText(HumanText),
     /// A span of time is beyond what the engine accepts.
     #[error("{what} of {given:?} is out of range: use at most ten years")]

@@ -396,6 +396,29 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
         }
     }
 
+    /// Number of open runs of a workspace. Counting ends at `up_to`. A store may override this to count
+    /// without reading runs.
+    async fn count_open_runs(&self, workspace: &WorkspaceId, up_to: usize) -> StoreResult<usize> {
+        let (mut counted, mut before) = (0, None);
+        while counted < up_to {
+            let request = ListRuns {
+                workspace: Some(workspace.clone()),
+                statuses: vec![RunStatus::Pending, RunStatus::Running, RunStatus::Waiting, RunStatus::Paused],
+                workflow: None,
+                filter: Default::default(),
+                before,
+                limit: MAX_PAGE.min(up_to - counted),
+            };
+            let page = self.list_runs(request).await?;
+            counted += page.runs.len();
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+        Ok(counted)
+    }
+
     /// Waits until everything accepted is written, then releases the resources of the store.
     async fn close(&self) -> StoreResult<()>;
 }

@@ -115,6 +115,12 @@ impl Outgoing {
         }
     }
 
+    /// Returns true if the request would be sent in clear text to a place that nobody opened on purpose.
+    pub fn is_plain_beyond_trust(&self, request: &Request) -> bool {
+        Target::read(&request.url)
+            .is_ok_and(|target| !target.is_tls && !self.rules.is_opened_on_purpose(&target))
+    }
+
     /// Sends a request and reads its answer. Dropping the future closes the connection; the request may have happened.
     pub async fn send(&self, request: Request) -> Result<Answer, Fault> {
         let target = Target::read(&request.url)?;

@@ -156,6 +156,21 @@ impl Rules {
         }
     }
 
+    /// Returns true if a place in `allow` covers the target as it is written, or loopback is open to it.
+    pub(crate) fn is_opened_on_purpose(&self, target: &Target) -> bool {
+        let port = target.port;
+        match &target.host {
+            Host::Name(name) => {
+                self.allow.iter().any(|place| place.has_name(name, port))
+                    || (self.allow_loopback && name == "localhost")
+            }
+            Host::Address(address) => {
+                self.allow.iter().any(|place| place.has_address(*address, port))
+                    || (self.allow_loopback && find_kind(*address) == Some(Kind::Loopback))
+            }
+        }
+    }
+
     /// Returns true if an address and port are one of our own. An unspecified address stands for this machine. Its
     /// loopback addresses are known beforehand; its other addresses are known only once connected
     /// ([`Rules::is_own_port`]).

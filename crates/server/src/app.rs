@@ -20,6 +20,7 @@ use crate::options::ServerOptions;
 use crate::pages::List;
 use crate::people::People;
 use crate::push_workers::PushWorkers;
+use crate::quotas::Quotas;
 use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::store_probe::StoreProbe;
 use crate::webhooks::inbound::InboundWebhooks;
@@ -40,6 +41,8 @@ pub struct App {
     pub(crate) people: Option<Arc<People>>,
     /// Rate limits of credentials.
     pub request_rate: RequestRate,
+    /// What each workspace may take of this node.
+    pub(crate) quotas: Quotas,
     /// Limits callers that sent an invalid settle token.
     pub strangers: FailedAuth,
     /// Uploaded workflow definitions.

@@ -82,6 +82,7 @@ pub(crate) async fn serve_connection<T, S>(
     let io = TokioIo::new(IdleTrackedIo::new(io, pulse.clone(), options.write_stall_timeout));
     let intake = Intake {
         max_uri_bytes: options.max_uri_bytes,
+        max_headers: options.max_headers,
         body_timeout: options.body_read_timeout,
         body_budget: options.body_budget.clone(),
         pulse: pulse.clone(),
@@ -158,6 +159,7 @@ fn protocols(options: &ListenOptions) -> auto::Builder<StreamExecutor> {
 #[derive(Clone)]
 struct Intake {
     max_uri_bytes: usize,
+    max_headers: usize,
     body_timeout: Duration,
     body_budget: Arc<BodyBudget>,
     pulse: IdleTracker,
@@ -165,7 +167,7 @@ struct Intake {
 
 async fn answer<S: Answers>(service: S, request: Request<Incoming>, peer: Peer, intake: Intake) -> Response {
     let (mut head, body) = request.into_parts();
-    if let Err(refused) = validate_uri(&head, intake.max_uri_bytes) {
+    if let Err(refused) = validate_uri(&head, intake.max_uri_bytes, intake.max_headers) {
         let id = TraceId::from_request(&head.headers);
         let mut response = id.scope(async { refused.into_response() }).await;
         // The sender may have smuggled a second request behind this one.

@@ -18,7 +18,7 @@ use hapax_engine::store::{Catalog, Store};
 use tokio::sync::Mutex;
 
 use crate::catalog_watcher::LastRead;
-use crate::options::EntityTables;
+use crate::options::{EntityTables, TableClosed};
 
 pub(crate) use change::Uploading;
 pub(crate) use stored::StoredWorkflow;
@@ -55,20 +55,21 @@ impl Entities {
         self.store.catalog().expect("looked at when the server was made")
     }
 
-    /// Checks that the operator has allowed the table for the workspace.
+    /// Checks that the operator has allowed the table and its columns for the workspace.
     fn check_allowed(&self, workspace: &WorkspaceId, table: &TableRef) -> Result<(), Problem> {
-        match self.tables.allows(workspace, &table.table) {
-            true => Ok(()),
-            false => Err(Problem::new(
-                Code::TableNotAllowed,
-                format!(
-                    "The operator has not allowed the table {} for the workspace {workspace}; ask them to add `{workspace}:{0}` to \
-                     `entity-tables`, or omit `table`.",
-                    table.table
-                ),
-            )
-            .with("table", table.table.clone())),
-        }
+        let name = &table.table;
+        let (what, ask) = match self.tables.check(workspace, table) {
+            Ok(()) => return Ok(()),
+            Err(TableClosed::Table) => (format!("the table {name}"), format!("add `{workspace}:{name}`")),
+            Err(TableClosed::Column(column)) => (
+                format!("the column {column} of the table {name}"),
+                format!("name it in `{workspace}:{name}(…)`"),
+            ),
+        };
+        let detail = format!(
+            "The operator has not allowed {what} for the workspace {workspace}; ask them to {ask} in `entity-tables`, or omit `table`."
+        );
+        Err(Problem::new(Code::TableNotAllowed, detail).with("table", name.clone()))
     }
 }
 

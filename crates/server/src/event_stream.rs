@@ -22,6 +22,7 @@ use crate::limits::{
     MAX_STREAMS, MAX_STREAMS_PER_CREDENTIAL, STREAM_KEEP_ALIVE, STREAM_LIFETIME, STREAM_POLL, STREAM_POLL_MAX,
 };
 use crate::mask::Hidden;
+use crate::quotas::Held;
 use crate::translate::{event_to_api, run_to_api, steps_to_api};
 
 /// Open streams, by credential.
@@ -33,6 +34,17 @@ pub struct Streams(Arc<Mutex<HashMap<Name, usize>>>);
 pub struct StreamPermit {
     streams: Streams,
     credential: Name,
+    /// Its part of the quota of the workspace.
+    _share: Option<Held>,
+}
+
+impl StreamPermit {
+    /// The permit, which also holds a part of the quota of its workspace.
+    #[must_use]
+    pub(crate) fn within(mut self, share: Held) -> Self {
+        self._share = Some(share);
+        self
+    }
 }
 
 impl Streams {
@@ -47,7 +59,7 @@ impl Streams {
             return Err(Problem::new(Code::TooManyStreams, detail).retry_after(5));
         }
         open.insert(credential.clone(), own + 1);
-        Ok(StreamPermit { streams: self.clone(), credential: credential.clone() })
+        Ok(StreamPermit { streams: self.clone(), credential: credential.clone(), _share: None })
     }
 
     /// Number of open streams.

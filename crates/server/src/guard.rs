@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use hapax_api::{Code, Role};
 use hapax_engine::model::{Name, RequestScope, Timestamp};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, IF_MATCH};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -35,6 +35,9 @@ use crate::trace_layer::CallerScope;
 #[derive(Clone)]
 pub(crate) struct Guard {
     pub(crate) app: Arc<App>,
+    /// Method and path of the route.
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
     pub(crate) access: Access,
     /// Does it reject callers that do not accept JSON?
     pub(crate) answers_json: bool,
@@ -93,6 +96,11 @@ where
                 Ok(None) => return ready.call(request).await,
                 Err(refused) => return Ok(refused.into_response()),
             };
+            // Until the response: a request that waits counts.
+            let held = match guard.app.quotas.take_request(&identity.workspace, Instant::now()) {
+                Ok(held) => held,
+                Err(refused) => return Ok(refused.into_response()),
+            };
             if let Some(charge) = request.extensions().get::<BodyCharge>() {
                 charge.count_for(&identity.workspace);
             }
@@ -105,6 +113,7 @@ where
                 response = mask_body(response, &hidden).await;
             }
             response.extensions_mut().insert(CallerScope(caller));
+            drop(held);
             Ok(response)
         })
     }
@@ -173,6 +182,10 @@ impl Guard {
             let detail =
                 format!("The credential has the role {}; this needs {least}.", identity.role.as_str());
             return Err(Refused::new(Code::Forbidden, detail).with("requiredRole", least));
+        }
+        if !identity.may_call(&self.method, self.path) {
+            let detail = "The credential is bound to other routes. Use another key, or ask an admin for one.";
+            return Err(Refused::new(Code::Forbidden, detail).with("routes", identity.routes.clone()));
         }
         if self.refuses_versions && headers.contains_key(IF_MATCH) {
             let detail = "`If-Match` has no effect on this route, so it is rejected; omit it. For doubts and operations, `version` and \

@@ -9,6 +9,7 @@ use hapax_engine::model::{
     Actor, HumanText, Name, Origin, RequestScope, Role as Rank, Timestamp, WorkspaceId,
 };
 use hapax_workers::WorkerCaller;
+use http::Method;
 
 use crate::errors::problem_of_invalid;
 use crate::trace::TraceId;
@@ -31,6 +32,8 @@ pub struct Identity {
     pub requester: Option<String>,
     /// Names that its workers may offer. `None` allows all.
     pub may_offer: Option<OfferedNames>,
+    /// Routes that it may call, as method and path. All that its role allows if there is none.
+    pub routes: Vec<String>,
     /// May it see inputs, outputs and other payloads?
     pub sees_payloads: bool,
     /// The person, if an identity provider vouches for one.
@@ -54,6 +57,12 @@ impl Identity {
     /// Returns true if it belongs to the installation itself.
     pub fn is_installation(&self) -> bool {
         self.workspace.as_str() == INSTALLATION
+    }
+
+    /// Returns true if the credential is not bound to routes, or to this one among others.
+    pub fn may_call(&self, method: &Method, path: &str) -> bool {
+        let is_this = |route: &String| route.split_once(' ') == Some((method.as_str(), path));
+        self.routes.is_empty() || self.routes.iter().any(is_this)
     }
 
     /// The caller of a worker session.

@@ -15,6 +15,8 @@ pub(crate) struct IdleTracker(Arc<Mutex<Beat>>);
 #[derive(Debug)]
 struct Beat {
     in_flight: usize,
+    /// Has it ever sent the complete head of a request?
+    has_asked: bool,
     /// Arrival of the first byte after the last request: the next head is in progress.
     head_began_at: Option<Instant>,
     /// Time of the last activity: no request, and no head in progress, since then.
@@ -29,13 +31,19 @@ pub(crate) enum Verdict {
     LookAgain(Instant),
     /// It has had no request for too long: close it gracefully.
     CloseIdle,
-    /// Its client sends a head too slowly: cut it.
+    /// Its client sends a head too slowly, or none since it connected: cut it.
     CutSlowHead,
 }
 
 impl IdleTracker {
     pub(crate) fn new(now: Instant) -> Self {
-        let beat = Beat { in_flight: 0, head_began_at: None, quiet_since: now, opening: Vec::new() };
+        let beat = Beat {
+            in_flight: 0,
+            has_asked: false,
+            head_began_at: None,
+            quiet_since: now,
+            opening: Vec::new(),
+        };
         IdleTracker(Arc::new(Mutex::new(beat)))
     }
 
@@ -60,6 +68,7 @@ impl IdleTracker {
     pub(crate) fn begin_request(&self) -> InFlight {
         let mut beat = self.beat();
         beat.in_flight += 1;
+        beat.has_asked = true;
         beat.head_began_at = None;
         InFlight(self.clone())
     }
@@ -70,6 +79,14 @@ impl IdleTracker {
         let next_round = now + head_timeout;
         if beat.in_flight > 0 {
             return Verdict::LookAgain(next_round);
+        }
+        // Until its first request, a connection has no claim to a seat: neither silence nor frames
+        // of HTTP/2 that ask for nothing keep it open.
+        if !beat.has_asked {
+            return match beat.quiet_since + head_timeout {
+                deadline if now >= deadline => Verdict::CutSlowHead,
+                deadline => Verdict::LookAgain(deadline),
+            };
         }
         // On HTTP/2, bytes may be mere protocol frames. A client stuck within a frame cannot answer
         // pings, and is cut for that.
@@ -106,10 +123,18 @@ mod tests {
         begin + Duration::from_secs(seconds)
     }
 
+    /// A connection that has asked once, and waits for nothing.
+    fn that_asked(begin: Instant) -> IdleTracker {
+        let pulse = IdleTracker::new(begin);
+        pulse.saw_bytes(b"GET /", begin);
+        drop(pulse.begin_request());
+        pulse
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_head_that_dribbles_is_cut_however_often_bytes_come() {
         let begin = Instant::now();
-        let pulse = IdleTracker::new(begin);
+        let pulse = that_asked(begin);
         pulse.saw_bytes(b"G", after(begin, 3));
         pulse.saw_bytes(b"E", after(begin, 8));
         assert_eq!(pulse.judge(after(begin, 9), HEAD, IDLE), Verdict::LookAgain(after(begin, 13)));
@@ -117,9 +142,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_connection_without_a_complete_head_is_cut_ten_seconds_after_it_was_opened() {
+        for sent in [&b""[..], b"GET / HTTP/1.1\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+            let begin = Instant::now();
+            let pulse = IdleTracker::new(begin);
+            if !sent.is_empty() {
+                pulse.saw_bytes(sent, after(begin, 8));
+            }
+            assert_eq!(pulse.judge(after(begin, 9), HEAD, IDLE), Verdict::LookAgain(after(begin, 10)));
+            assert_eq!(pulse.judge(after(begin, 10), HEAD, IDLE), Verdict::CutSlowHead, "{sent:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_silent_connection_is_kept_until_it_is_idle_too_long() {
         let begin = Instant::now();
-        let pulse = IdleTracker::new(begin);
+        let pulse = that_asked(begin);
         assert_eq!(pulse.judge(begin, HEAD, IDLE), Verdict::LookAgain(after(begin, 10)));
         assert_eq!(pulse.judge(after(begin, 70), HEAD, IDLE), Verdict::LookAgain(after(begin, 75)));
         assert_eq!(pulse.judge(after(begin, 75), HEAD, IDLE), Verdict::CloseIdle);
@@ -139,6 +177,8 @@ mod tests {
         let pulse = IdleTracker::new(begin);
         pulse.saw_bytes(b"PRI * HT", begin);
         pulse.saw_bytes(b"TP/2.0\r\n\r\n", begin);
+        drop(pulse.begin_request());
+        pulse.saw_bytes(b"a ping", after(begin, 1));
         assert_eq!(pulse.judge(after(begin, 20), HEAD, IDLE), Verdict::LookAgain(after(begin, 30)));
         assert_eq!(pulse.judge(after(begin, 75), HEAD, IDLE), Verdict::CloseIdle);
     }

@@ -1,5 +1,6 @@
 //! All limits of the server. A body, a wait or a count without a named limit is a bug.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// Most objects that one explanation (`/api/v1/why`) matches.
@@ -29,8 +30,8 @@ pub const MAX_CONNECTIONS_PER_ADDRESS: usize = 512;
 pub const MAX_POLITE_REFUSALS: usize = 64;
 /// Longest time to send that response.
 pub const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longest time from the first byte of a request to the end of its headers. The tracker checks once
-/// in this time, so a slow client may last up to twice as long.
+/// Longest time from the first byte of a request to the end of its headers, and from the opening of
+/// a connection to the end of its first head.
 pub const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time to read a whole body.
 pub const BODY_READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,6 +43,8 @@ pub const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// Longest TLS handshake.
 pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often the files of the certificate are looked at. A renewed certificate is used after that.
+pub const TLS_RELOAD_EVERY: Duration = Duration::from_secs(10);
 /// Longest time for everything in flight (requests, operations and runs) to end after the shutdown
 /// signal.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -269,6 +272,22 @@ pub const STEP_WAIT: Duration = hapax_http_idempotency::limits::MAX_WAIT;
 pub const MAX_WORKSPACES_MEASURED: usize = 200;
 /// Most paused runs of a workspace that are looked at for metrics, the newest first.
 pub const MAX_PAUSED_MEASURED: usize = 100;
+/// Default quota of a workspace: requests per second on each node.
+pub const WORKSPACE_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(20_000).expect("not 0");
+/// Default quota of a workspace: requests in progress on each node, half of the connections.
+pub const WORKSPACE_REQUESTS_AT_ONCE: usize = MAX_CONNECTIONS / 2;
+/// Default quota of a workspace: starts of runs per second on each node.
+pub const WORKSPACE_STARTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(20_000).expect("not 0");
+/// Default quota of a workspace: live streams on each node, a quarter of them.
+pub const WORKSPACE_STREAMS: usize = MAX_STREAMS / 4;
+/// Default quota of a workspace: runs that have not ended.
+pub const WORKSPACE_OPEN_RUNS: usize = 1_000_000;
+/// How often the open runs of a workspace are counted. In between, starts of this node are added.
+pub const OPEN_RUNS_COUNTED_EVERY: Duration = Duration::from_secs(30);
+/// The same while the workspace is at its quota.
+pub const OPEN_RUNS_COUNTED_WHEN_FULL_EVERY: Duration = Duration::from_secs(1);
+/// Most workspaces with metric series of their own for quotas.
+pub const MAX_QUOTA_SERIES: usize = 500;
 /// Most live streams of one credential.
 pub const MAX_STREAMS_PER_CREDENTIAL: usize = 32;
 /// Delay before a live stream reads again after a change.
@@ -361,5 +380,7 @@ pub const REFUSED_SIGN_INS_EVERY: Duration = Duration::from_secs(60);
 pub const MAX_REFUSED_SIGN_INS_DESCRIBED: usize = 5;
 /// Largest response that is masked, in bytes: a page of runs, each with the largest payloads.
 pub const MAX_MASKED_BYTES: usize = 512 * 1024 * 1024;
+/// Most routes that a credential is bound to.
+pub const MAX_ROUTES_PER_CREDENTIAL: usize = 50;
 /// Most networks that a credential is bound to.
 pub const MAX_NETWORKS_PER_CREDENTIAL: usize = 50;

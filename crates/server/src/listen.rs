@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_api::{Code, PROBLEM_JSON, Problem};
-use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout, timeout_at};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use crate::body_budget::BodyBudget;
@@ -20,6 +19,7 @@ use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::drain::Draining;
 use crate::limits;
 use crate::proxies::Proxies;
+use crate::tls::Tls;
 
 /// Limits of one listener. Each limit field has the constant of the same name in [`limits`] as its
 /// default.
@@ -54,7 +54,9 @@ pub struct ListenOptions {
     /// Longest wait for the answer to a ping.
     pub http2_ping_timeout: Duration,
     /// TLS configuration; `None` is plain HTTP.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<Arc<Tls>>,
+    /// How often it is checked whether the files of the certificate changed.
+    pub tls_reload_every: Duration,
     /// Trusted proxies in front.
     pub proxies: Arc<Proxies>,
     /// Budget for bodies in memory.
@@ -79,6 +81,7 @@ impl Default for ListenOptions {
             http2_ping_interval: limits::HTTP2_PING_INTERVAL,
             http2_ping_timeout: limits::HTTP2_PING_TIMEOUT,
             tls: None,
+            tls_reload_every: limits::TLS_RELOAD_EVERY,
             proxies: Arc::default(),
             body_budget: Arc::default(),
         }
@@ -105,9 +108,16 @@ pub async fn serve<S: Answers>(
     let refusals = Arc::new(Semaphore::new(limits::MAX_POLITE_REFUSALS));
     let mut connections = JoinSet::new();
     let mut pause = None;
+    let mut reload = interval(options.tls_reload_every);
+    reload.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = draining.begun() => break,
+            _ = reload.tick(), if options.tls.is_some() => {
+                if let Some(tls) = options.tls.clone() {
+                    connections.spawn(reload_certificate(tls));
+                }
+            }
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((socket, address)) => {
@@ -143,6 +153,17 @@ pub async fn serve<S: Answers>(
     Drained { cut }
 }
 
+/// Takes a renewed certificate into use. Connections that are open keep the old one.
+async fn reload_certificate(tls: Arc<Tls>) {
+    match tokio::task::spawn_blocking(move || tls.reload()).await {
+        Ok(Ok(true)) => tracing::info!("the certificate was read again, because its files changed"),
+        Ok(Ok(false)) | Err(_) => {}
+        Ok(Err(error)) => {
+            tracing::error!(%error, "the new certificate cannot be used; the old one stays in use");
+        }
+    }
+}
+
 /// Pause before the next accept. Errors of one connection need none; running out of descriptors or
 /// memory does, or the loop would spin.
 fn pause_after(error: &io::Error, last: Option<Duration>) -> Option<Duration> {
@@ -168,7 +189,7 @@ async fn welcome<S: Answers>(
         let peer = Peer { address, is_tls: false };
         return serve_connection(socket, peer, service, &options, draining).await;
     };
-    let handshake = TlsAcceptor::from(tls).accept(socket);
+    let handshake = TlsAcceptor::from(tls.config()).accept(socket);
     match timeout(options.tls_handshake_timeout, handshake).await {
         Ok(Ok(stream)) => {
             let peer = Peer { address, is_tls: true };

@@ -7,6 +7,7 @@
 mod exposition;
 mod figures;
 mod key_counts;
+mod quota_usage;
 mod route_counts;
 mod settlement_counts;
 mod webhook_counts;
@@ -179,6 +180,7 @@ impl Metrics {
         self.keys.write(&mut out);
         self.settlements.write(&mut out);
         self.webhooks.write(&mut out);
+        quota_usage::write(&mut out, &app.quotas);
         write_engine(&mut out, &app.engine.stats());
         write_loops(&mut out, &app.engine.background_loops().list(), app.engine.clock().now());
         out.gauge("hapax_active_runs", "Runs this process drives now.", app.engine.active_runs() as f64);

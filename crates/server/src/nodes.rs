@@ -33,6 +33,7 @@ use crate::limits::{
     NODE_LIVES_FOR, PUBLISH_NODE_EVERY,
 };
 use crate::strict_json::{check_headers, read_body};
+use crate::tls::Tls;
 
 /// Says which node forwarded a request. Such a request is answered where it arrives.
 pub(crate) const FORWARDED_BY: HeaderName = HeaderName::from_static("hapax-forwarded-by");
@@ -131,14 +132,18 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    pub(crate) fn new(store: Arc<dyn Store>, url: Option<NodeUrl>) -> Result<Arc<Self>, Problem> {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        url: Option<NodeUrl>,
+        tls: Option<&Arc<Tls>>,
+    ) -> Result<Arc<Self>, Problem> {
         let mut random = [0; 14];
         getrandom::fill(&mut random)
             .map_err(|_| Problem::new(Code::Internal, "The operating system gives no random bytes."))?;
         let own: [u8; 6] = random[..6].try_into().expect("it is longer");
         let tag = url.as_ref().map_or_else(|| NodeTag::from_bytes(own), NodeUrl::tag);
         let process = random[6..].iter().map(|byte| format!("{byte:02x}")).collect();
-        let http = client()
+        let http = client(tls)
             .map_err(|why| Problem::new(Code::Internal, format!("Other nodes cannot be called: {why}.")))?;
         let (known, last_read) = (RwLock::default(), LastRead::default());
         let is_withdrawn = AtomicBool::new(false);
@@ -357,16 +362,24 @@ impl Nodes {
     }
 }
 
-/// The client of calls between nodes. It trusts the certificate authorities of the machine.
-fn client() -> Result<reqwest::Client, String> {
+/// The client of calls between nodes. It trusts the certificate authorities of the machine, and
+/// those of the clients of this node. With such authorities it shows the certificate of this node.
+fn client(own: Option<&Arc<Tls>>) -> Result<reqwest::Client, String> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let authorities = own.map(|own| own.authorities()).transpose().map_err(|error| error.to_string())?;
+    let authorities = authorities.unwrap_or_default();
+    let shows_own = own.filter(|_| !authorities.is_empty());
+    roots.add_parsable_certificates(authorities);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let tls = match shows_own {
+        Some(own) => tls.with_client_cert_resolver(own.as_client()),
+        None => tls.with_no_client_auth(),
+    };
     reqwest::Client::builder()
         .user_agent(concat!("hapax-node/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())

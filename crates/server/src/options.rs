@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_api as api;
 use hapax_engine::limits::{CLAIM_STALE_AFTER, JANITOR_EVERY, KEEP_PROMISE_KEY_FOR};
-use hapax_engine::model::WorkspaceId;
+use hapax_engine::model::{TableRef, WorkspaceId};
 use hapax_http_idempotency::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENCY_FIRST_SENT, IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, Policy, RELEASING,
 };
@@ -16,7 +17,9 @@ use crate::drain::Draining;
 use crate::egress_policy::EgressPolicy;
 use crate::nodes::NodeUrl;
 use crate::people::settings::PeopleOptions;
+use crate::quotas::QuotaOptions;
 use crate::sealing::SealingKey;
+use crate::tls::Tls;
 
 /// Options of a server.
 #[derive(Debug, Clone)]
@@ -31,6 +34,8 @@ pub struct ServerOptions {
     pub outgoing: EgressPolicy,
     /// Most requests of one credential per second, and the size of a burst; no limit if absent.
     pub requests_per_second: Option<NonZeroU32>,
+    /// What each workspace may take of this node.
+    pub quotas: QuotaOptions,
     /// Most definitions of the installation, over all workspaces.
     pub max_definitions: usize,
     /// Most definitions of one workspace.
@@ -49,6 +54,8 @@ pub struct ServerOptions {
     pub longest_credential_life: Option<Duration>,
     /// Where other nodes reach this one; they forward calls of worker sessions to it. If absent, they do not.
     pub advertise_url: Option<NodeUrl>,
+    /// TLS of this node, which it also shows to other nodes.
+    pub tls: Option<Arc<Tls>>,
     /// Are the pages of the console served?
     pub console: bool,
     /// The settings in force, by name, as people read them. They hold no secrets.
@@ -78,21 +85,54 @@ impl ModuleOptions {
     }
 }
 
-/// Tables of the database that entity workflows may use, by workspace. Only listed tables are
-/// allowed.
+/// Tables of the database that entity workflows may use, by workspace, and their columns. Only
+/// listed tables and columns are allowed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EntityTables(BTreeMap<WorkspaceId, BTreeSet<String>>);
+pub struct EntityTables(BTreeMap<WorkspaceId, BTreeMap<String, BTreeSet<String>>>);
+
+/// Columns of a table that are open if none are named.
+const COLUMNS: [&str; 4] = ["id", "status", "version", "updated_at"];
+
+/// Why a workflow may not use a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TableClosed {
+    /// The table is not listed.
+    Table,
+    /// This column of it is not.
+    Column(String),
+}
 
 impl EntityTables {
-    /// Allows one table for one workspace.
-    pub fn allow(&mut self, workspace: WorkspaceId, table: impl Into<String>) {
-        self.0.entry(workspace).or_default().insert(table.into());
+    /// Allows these columns of one table for one workspace; `id`, `status`, `version` and
+    /// `updated_at` if there are none.
+    pub fn allow<'c>(
+        &mut self,
+        workspace: WorkspaceId,
+        table: impl Into<String>,
+        columns: impl IntoIterator<Item = &'c str>,
+    ) {
+        let mut columns: BTreeSet<String> = columns.into_iter().map(Into::into).collect();
+        if columns.is_empty() {
+            columns.extend(COLUMNS.map(String::from));
+        }
+        self.0.entry(workspace).or_default().entry(table.into()).or_default().extend(columns);
     }
 
-    /// Returns true if the table is allowed for the workspace. Compares the name exactly as
-    /// written.
-    pub fn allows(&self, workspace: &WorkspaceId, table: &str) -> bool {
-        self.0.get(workspace).is_some_and(|tables| tables.contains(table))
+    /// Returns true if the table and all its named columns are allowed for the workspace.
+    pub fn allows(&self, workspace: &WorkspaceId, table: &TableRef) -> bool {
+        self.check(workspace, table).is_ok()
+    }
+
+    /// The same, with what is not allowed. Compares names exactly as written.
+    pub(crate) fn check(&self, workspace: &WorkspaceId, table: &TableRef) -> Result<(), TableClosed> {
+        let open = self.0.get(workspace).and_then(|tables| tables.get(&table.table));
+        let open = open.ok_or(TableClosed::Table)?;
+        let TableRef { table: _, id, status, version, updated_at, data } = table;
+        match [id, status, version, updated_at].into_iter().chain(data).find(|column| !open.contains(*column))
+        {
+            Some(column) => Err(TableClosed::Column(column.clone())),
+            None => Ok(()),
+        }
     }
 }
 

@@ -201,7 +201,14 @@ impl PushWorkers {
                 format!("An address has at most {MAX_WEBHOOK_URL_CHARS} characters."),
             ));
         }
-        match self.outgoing.of(workspace).check(&Request::post(asked.url.clone(), "")) {
+        let request = Request::post(asked.url.clone(), "");
+        let outgoing = self.outgoing.of(workspace);
+        match outgoing.check(&request) {
+            Ok(()) if outgoing.is_plain_beyond_trust(&request) => {
+                let detail = "Work would cross the internet in clear text. Use https, or ask the operator to add the destination to \
+                              `allow` or `workspace-allow`.";
+                return Err(Problem::new(Code::AddressNotAllowed, detail).with("path", "/url"));
+            }
             Ok(()) => {}
             Err(why @ (Refusal::BadUrl { .. } | Refusal::Scheme { .. } | Refusal::Credentials)) => {
                 return Err(refuse("/url", format!("The address cannot be used: {why}.")));

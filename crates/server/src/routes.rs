@@ -336,6 +336,8 @@ fn guarded(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
         let takes_action_tokens = takes_action_tokens(&route.method, route.path);
         let guard = Guard {
             app: app.clone(),
+            method: route.method.clone(),
+            path: route.path,
             access: route.access,
             answers_json,
             refuses_versions,

@@ -36,6 +36,7 @@ use crate::people::People;
 use crate::people::settings::UnusablePeople;
 use crate::problems::ServerProblems;
 use crate::push_workers::PushWorkers;
+use crate::quotas::Quotas;
 use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::refused_sign_ins::RefusedSignIns;
 use crate::routes::{metrics_router, router, templates};
@@ -130,7 +131,7 @@ impl Server {
             Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer.clone());
         learn_changes(&*subscriptions).await?;
         keep(&engine, "catalog of subscriptions", &subscriptions, keep_learning);
-        let nodes = Nodes::new(store.clone(), options.advertise_url.clone())?;
+        let nodes = Nodes::new(store.clone(), options.advertise_url.clone(), options.tls.as_ref())?;
         learn_changes(&*nodes).await?;
         keep(&engine, "catalog of nodes", &nodes, keep_learning);
         let workers = Workers::new(engine.clone(), nodes.tag().clone());
@@ -190,6 +191,7 @@ impl Server {
         let authenticator = Authenticator::new(directory.clone(), people.clone(), refused);
         let streams = Streams::default();
         let request_rate = RequestRate::per_second(options.requests_per_second);
+        let quotas = Quotas::new(options.quotas.clone());
         let strangers = FailedAuth::default();
         let store_probe = StoreProbe::new(store.clone());
         keep(&engine, "store probe", &store_probe, StoreProbe::keep_probing);
@@ -201,6 +203,7 @@ impl Server {
             authenticator,
             people,
             request_rate,
+            quotas,
             strangers,
             definitions,
             inbound,

@@ -1,16 +1,22 @@
-//! Checks of a request before routing: its address and its host.
+//! Checks of a request before routing: its address, its host, and how it says where its body ends.
 
 use std::borrow::Cow;
 
 use hapax_api::Code;
-use http::header::HOST;
+use http::header::{HOST, TRANSFER_ENCODING};
 use http::{Method, Version, request::Parts};
 
 use crate::answer::Refused;
 
 /// Checks the head of a request. Paths that another program could read differently are rejected, so
 /// that a proxy in front and this server never disagree about the route.
-pub fn validate_uri(head: &Parts, max_uri_bytes: usize) -> Result<(), Refused> {
+pub fn validate_uri(head: &Parts, max_uri_bytes: usize, max_headers: usize) -> Result<(), Refused> {
+    // HTTP/1 is cut off while the head is read; HTTP/2 bounds only the bytes, and a tiny header
+    // costs far more memory than its bytes.
+    if head.headers.len() > max_headers {
+        let detail = format!("A request may have {max_headers} headers.");
+        return Err(Refused::new(Code::HeadersTooLarge, detail).with("maxHeaders", max_headers));
+    }
     let target = head.uri.path_and_query().map_or("", |target| target.as_str());
     if target.len() > max_uri_bytes {
         let detail = format!("Path and query may have {max_uri_bytes} bytes; put data into the body.");
@@ -20,7 +26,21 @@ pub fn validate_uri(head: &Parts, max_uri_bytes: usize) -> Result<(), Refused> {
         return Err(Refused::new(Code::MethodNotAllowed, "This is not a proxy; CONNECT is not supported."));
     }
     check_path(head.uri.path())?;
+    check_transfer_encoding(head)?;
     check_host(head)
+}
+
+/// Only `chunked`, once: a coding that is not taken off here would be read as part of the body, and
+/// programs in front may disagree about its end.
+fn check_transfer_encoding(head: &Parts) -> Result<(), Refused> {
+    let mut codings = head.headers.get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, None) => Ok(()),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        _ => Err(invalid(
+            "The only transfer coding is `chunked`, and it is given once; send the body as it is.",
+        )),
+    }
 }
 
 fn invalid(detail: &str) -> Refused {
@@ -105,7 +125,7 @@ mod tests {
     fn judge(path: &str) -> Result<(), Refused> {
         let head =
             Request::builder().uri(path).header("host", "localhost:1").body(()).unwrap().into_parts().0;
-        validate_uri(&head, 100)
+        validate_uri(&head, 100, 100)
     }
 
     /// RELIABILITY, HTTP: path `//`, `/../`, `%00`, `%2e%2e`, invalid percent.
@@ -133,7 +153,7 @@ mod tests {
             for host in hosts {
                 request = request.header("host", *host);
             }
-            validate_uri(&request.body(()).unwrap().into_parts().0, 100)
+            validate_uri(&request.body(()).unwrap().into_parts().0, 100, 100)
         };
         assert!(head(&["a"], Version::HTTP_11, "/").is_ok());
         assert!(head(&[], Version::HTTP_11, "/").is_err());
@@ -143,5 +163,22 @@ mod tests {
         assert!(head(&[""], Version::HTTP_11, "/").is_err());
         assert!(head(&["b"], Version::HTTP_2, "http://a/").is_err());
         assert!(head(&["A"], Version::HTTP_2, "http://a/").is_ok());
+    }
+
+    #[test]
+    fn a_body_is_chunked_or_has_a_length() {
+        let judge = |codings: &[&str]| {
+            let mut request = Request::builder().uri("/").header("host", "a");
+            for coding in codings {
+                request = request.header("transfer-encoding", *coding);
+            }
+            validate_uri(&request.body(()).unwrap().into_parts().0, 100, 100)
+        };
+        assert!(judge(&[]).is_ok() && judge(&["chunked"]).is_ok() && judge(&["Chunked"]).is_ok());
+        for bad in
+            [&["gzip, chunked"][..], &["gzip", "chunked"], &["chunked", "chunked"], &["chunked;x=1"], &[""]]
+        {
+            assert_eq!(judge(bad).unwrap_err().problem().status, 400, "{bad:?}");
+        }
     }
 }

@@ -24,6 +24,8 @@ mod described;
 mod field_names;
 #[path = "routes/permissions.rs"]
 mod permissions;
+#[path = "routes/quotas.rs"]
+mod quotas;
 #[path = "routes/tokens.rs"]
 mod tokens;
 

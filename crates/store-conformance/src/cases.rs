@@ -300,6 +300,7 @@ macro_rules! with_every_case {
                 a_history_is_read_from_any_version_on
                 a_long_history_comes_in_pages
                 everything_is_cut_to_its_limit
+                open_runs_of_one_workspace_are_counted_up_to_a_bound
             }
             audit {
                 every_filter_of_the_audit_log_finds_what_it_names

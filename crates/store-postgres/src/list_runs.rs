@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hapax_engine::limits::{MAX_PAGE, MAX_RUNS_SCANNED};
-use hapax_engine::model::{KeyKind, KeyTarget, RunId, RunStatus, StepId};
+use hapax_engine::model::{KeyKind, KeyTarget, RunId, RunStatus, StepId, WorkspaceId};
 use hapax_engine::store::{ListRuns, RunPage, RunView, WaitsFor};
 use uuid::Uuid;
 
@@ -30,6 +30,20 @@ struct RunPageQuery {
 
 /// A run on the page; the order of the fields is the order of the page.
 type RunOnPage = (RunId, WorkspaceRowId);
+
+/// Open runs of a workspace, counted up to a bound.
+pub(crate) async fn count_open_runs(
+    held: Arc<HeldConnection>,
+    interned_names: Arc<InternedNames>,
+    workspace: WorkspaceId,
+    up_to: usize,
+) -> Result<usize, Fault> {
+    let Some(workspace) = interned_names.find_workspace(held.link(), &workspace).await? else { return Ok(0) };
+    let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
+    let found = query(&held, include_str!("../sql/count_open_runs.sql"), &[&workspace.0, &up_to]).await?;
+    let counted = rows::collect(&found, |mut row| row.count())?;
+    Ok(counted.first().map_or(0, |count| usize::try_from(*count).unwrap_or_default()))
+}
 
 pub(crate) async fn list_runs(
     held: Arc<HeldConnection>,

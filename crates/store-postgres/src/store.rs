@@ -541,6 +541,11 @@ impl Store for PostgresStore {
         self.read(|held| journal::count_tallies(held, interned_names, workspace)).await
     }
 
+    async fn count_open_runs(&self, workspace: &WorkspaceId, up_to: usize) -> StoreResult<usize> {
+        let (interned_names, workspace) = (self.interned_names.clone(), workspace.clone());
+        self.read(|held| list_runs::count_open_runs(held, interned_names, workspace, up_to)).await
+    }
+
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
         let interned_names = self.interned_names.clone();
         self.read(|held| list_doubts::list_doubts(held, interned_names, request)).await

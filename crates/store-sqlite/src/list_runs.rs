@@ -2,7 +2,7 @@
 //! query that leads to the fewest runs.
 
 use hapax_engine::limits::{MAX_PAGE, MAX_RUNS_SCANNED};
-use hapax_engine::model::{KeyKind, KeyTarget, RunId, RunStatus, StepId};
+use hapax_engine::model::{KeyKind, KeyTarget, RunId, RunStatus, StepId, WorkspaceId};
 use hapax_engine::store::{ListRuns, RunPage, RunView, WaitsFor};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -28,6 +28,19 @@ struct RunPageQuery {
 
 /// A run on the page; the order of the fields is the order of the page.
 type RunOnPage = (RunId, i64);
+
+/// Open runs of a workspace, counted up to a bound.
+pub(crate) fn count_open_runs(
+    connection: &Connection,
+    workspace: &WorkspaceId,
+    up_to: usize,
+) -> Result<usize, Fault> {
+    let Some(workspace) = find_workspace(connection, workspace)? else { return Ok(0) };
+    let mut count = connection.prepare_cached(include_str!("../sql/count_open_runs.sql"))?;
+    let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
+    let counted: i64 = count.query_row(params![workspace.0, up_to], |row| row.get(0))?;
+    Ok(usize::try_from(counted).unwrap_or_default())
+}
 
 pub(crate) fn list_runs(connection: &Connection, request: &ListRuns) -> Result<RunPage, Fault> {
     let limit = request.limit.clamp(1, MAX_PAGE);

@@ -344,6 +344,11 @@ impl Store for SqliteStore {
         self.readers.read(move |connection| journal::count_tallies(connection, workspace.as_ref())).await
     }
 
+    async fn count_open_runs(&self, workspace: &WorkspaceId, up_to: usize) -> StoreResult<usize> {
+        let workspace = workspace.clone();
+        self.readers.read(move |connection| list_runs::count_open_runs(connection, &workspace, up_to)).await
+    }
+
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
         self.readers.read(move |connection| list_doubts::list_doubts(connection, &request)).await
     }

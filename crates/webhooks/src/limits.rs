@@ -10,6 +10,8 @@ pub const KEEP_EVENT_IDS_FOR: Duration = Duration::from_secs(4 * 24 * 3600);
 pub const MAX_SECRETS: usize = 5;
 /// Longest secret in text form, in bytes.
 pub const MAX_SECRET_CHARS: usize = 512;
+/// Shortest secret that is used as it is, in bytes: whoever has one signed webhook can try shorter ones without asking us.
+pub const MIN_SECRET_CHARS: usize = 16;
 /// Shortest key of a signing secret of Standard Webhooks, in bytes.
 pub const MIN_SIGNING_KEY_BYTES: usize = 24;
 /// Longest key of a signing secret of Standard Webhooks, in bytes.

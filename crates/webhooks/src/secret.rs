@@ -8,7 +8,9 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
-use crate::limits::{MAX_SECRET_CHARS, MAX_SIGNING_KEY_BYTES, MIN_SIGNING_KEY_BYTES, SIGNING_KEY_BYTES};
+use crate::limits::{
+    MAX_SECRET_CHARS, MAX_SIGNING_KEY_BYTES, MIN_SECRET_CHARS, MIN_SIGNING_KEY_BYTES, SIGNING_KEY_BYTES,
+};
 use crate::pair::{KeyPair, PRIVATE, PublicKey};
 
 const PREFIX: &str = "whsec_";
@@ -28,6 +30,9 @@ pub enum BadSecret {
     /// Usually the newline at the end of a file.
     #[error("it begins or ends with white space; store it without")]
     Whitespace,
+    /// Whoever has one signed webhook could find it by trying.
+    #[error("it is shorter than {MIN_SECRET_CHARS} characters, so it can be guessed; choose a random one")]
+    TooShort,
     /// Longer than any real secret.
     #[error("it is longer than {MAX_SECRET_CHARS} characters")]
     TooLong,

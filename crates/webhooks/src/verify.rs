@@ -6,7 +6,7 @@ use http::HeaderMap;
 use secrecy::{ExposeSecret, SecretSlice};
 
 use crate::claim::read_claim;
-use crate::limits::{MAX_SECRET_CHARS, MAX_SECRETS, TOLERANCE};
+use crate::limits::{MAX_SECRET_CHARS, MAX_SECRETS, MIN_SECRET_CHARS, TOLERANCE};
 use crate::mac::any_matches;
 use crate::pair::{PRIVATE, PUBLIC, PublicKey};
 use crate::refused::Refused;
@@ -121,6 +121,7 @@ fn text_key(secret: &str) -> Result<SecretSlice<u8>, BadSecret> {
         "" => Err(BadSecret::Empty),
         secret if secret.trim() != secret => Err(BadSecret::Whitespace),
         secret if secret.len() > MAX_SECRET_CHARS => Err(BadSecret::TooLong),
+        secret if secret.len() < MIN_SECRET_CHARS => Err(BadSecret::TooShort),
         secret => Ok(secret.as_bytes().to_vec().into()),
     }
 }

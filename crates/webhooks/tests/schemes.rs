@@ -79,24 +79,24 @@ fn genuine() -> Vec<Genuine> {
         },
         Genuine {
             scheme: hmac("x-shopify-hmac-sha256", Algorithm::Sha256, Encoding::Base64, ""),
-            secret: "hush",
-            headers: vec![("x-shopify-hmac-sha256", "qBvrsZF7RfB1iS6BX6IHqJTp5L911P7intnPeTPsH0I=")],
+            secret: "hush, hush, hush, hush",
+            headers: vec![("x-shopify-hmac-sha256", "BgaAr36bGCWjFwj6190AnQw3b5eYE/fKipnou7kfzhQ=")],
             body: r#"{"id":820982911946154508}"#,
             signed_at: 0,
         },
         Genuine {
             scheme: hmac("x-hub-signature", Algorithm::Sha1, Encoding::Hex, "sha1="),
-            secret: "hush",
-            headers: vec![("x-hub-signature", "sha1=cc72288632ae6f8eb21b7511f7d989d5a74e1601")],
+            secret: "hush, hush, hush, hush",
+            headers: vec![("x-hub-signature", "sha1=255dcd94cbf663ba843f0c886019c6a1d696edee")],
             body: "Hello, World!",
             signed_at: 0,
         },
         Genuine {
             scheme: hmac("x-sig", Algorithm::Sha512, Encoding::Hex, ""),
-            secret: "hush",
+            secret: "hush, hush, hush, hush",
             headers: vec![(
                 "x-sig",
-                "2dda99cfbb6555b7332187c18a0b3c99878e442cde51e2474e32b1816bb6b5fa501327daa7bf1c9ad6b3e1dc271afd644444287b094ad4b28cb632f9c2265ef8",
+                "1b9616a963eb5fdf8402d413b29f8814a11d78d418f8a4b17395394eb092d842e1a0c09ccbc06c2b6ef34f2521ebb7f667de4b7cbdcf996a6dfb006032f587a4",
             )],
             body: "Hello, World!",
             signed_at: 0,
@@ -305,6 +305,12 @@ fn secrets_that_would_let_anybody_in_are_refused_and_never_shown() {
         let new = |secrets: &[&str]| Verifier::new(genuine.scheme.clone(), secrets).map(|_| ()).unwrap_err();
         assert_eq!(new(&[]), BadSecrets::None);
         assert_eq!(new(&[genuine.secret, ""]), BadSecrets::Unusable { index: 1, why: BadSecret::Empty });
+        if genuine.scheme != Scheme::StandardWebhooks {
+            for guessable in ["s", "hush", "fifteen letters"] {
+                let refused = BadSecrets::Unusable { index: 0, why: BadSecret::TooShort };
+                assert_eq!(new(&[guessable]), refused, "{guessable}");
+            }
+        }
         let trailing = format!("{}\n", genuine.secret);
         assert_eq!(new(&[&trailing]), BadSecrets::Unusable { index: 0, why: BadSecret::Whitespace });
         assert_eq!(new(&[genuine.secret; MAX_SECRETS + 1]), BadSecrets::TooMany);

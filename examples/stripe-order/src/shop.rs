@@ -78,6 +78,8 @@ impl Shop {
             max_definitions_per_workspace: hapax_server::limits::MAX_DEFINITIONS_PER_WORKSPACE,
             sealing_keys: Vec::new(),
             modules: Vec::new(),
+            tls: None,
+            quotas: Default::default(),
             entity_tables: Default::default(),
         };
         let services = HostServices::new().secrets(Arc::new(Safe));

@@ -104,6 +104,9 @@ struct CreateOptions {
     /// Networks that the key may be used from, such as 10.8.0.0/16; separated by commas [default: any].
     #[arg(long, value_name = "NETWORKS", value_delimiter = ',')]
     networks: Vec<String>,
+    /// Route that the key may call, such as "POST /api/v1/workflow-runs"; repeat it for more [default: all that its role allows].
+    #[arg(long = "route", value_name = "ROUTE", value_parser = word)]
+    routes: Vec<String>,
     /// Keep inputs, outputs and other payloads from the key.
     #[arg(long)]
     hide_payloads: bool,
@@ -165,6 +168,7 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
                 actions,
                 expires_in,
                 networks,
+                routes,
                 hide_payloads,
                 workspace,
                 shape,
@@ -172,8 +176,16 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             let (expires_in, hides_payloads) = (expires_in.map(Into::into), hide_payloads);
             let names = OfferedNames { workflows, tasks, actions };
             let may_offer = (names != OfferedNames::default()).then_some(names);
-            let asked =
-                CreateCredential { name, role, requester, expires_in, networks, hides_payloads, may_offer };
+            let asked = CreateCredential {
+                name,
+                role,
+                requester,
+                expires_in,
+                networks,
+                routes,
+                hides_payloads,
+                may_offer,
+            };
             show_once(&server.connect()?.create_credential(workspace.as_deref(), &asked).await?, &shape)
         }
         Command::Rotate(RotateOptions { id, overlap, shape }) => {

@@ -38,7 +38,7 @@ pub(crate) async fn assemble(
         builder = builder.identity(identity);
     }
     let engine = builder.open().await?.into_engine()?;
-    let secrets = NamedSecrets::new(settings.secrets_dir.clone());
+    let secrets = NamedSecrets::new(settings);
     let services = HostServices::new()
         .task("echo", |call| async move { Ok(call.input) })
         .http(Arc::new(GuardedCaller::new(outgoing.clone())))
@@ -59,6 +59,8 @@ pub(crate) async fn assemble(
         action_origins: settings.action_origins.clone(),
         sealing_keys: settings.sealing_keys.clone(),
         modules: settings.modules.clone(),
+        tls: settings.tls.clone(),
+        quotas: settings.quotas.clone(),
         entity_tables: settings.entity_tables.clone(),
     };
     engine.register_action(

@@ -1,6 +1,6 @@
 //! The file with the identity providers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use hapax_server::PeopleOptions;
@@ -27,6 +27,17 @@ pub(super) fn read(path: &Path) -> Result<PeopleOptions> {
         provider.client_secret = Some(SecretString::from(secret));
     }
     Ok(options)
+}
+
+/// Files of the secrets that the file at `path` names.
+pub(super) fn client_secret_files(path: Option<&Path>, options: Option<&PeopleOptions>) -> Vec<PathBuf> {
+    let folder = path.and_then(Path::parent).unwrap_or(Path::new(""));
+    let providers = options.map(|options| options.providers.as_slice()).unwrap_or_default();
+    providers
+        .iter()
+        .filter_map(|provider| provider.client_secret_file.as_ref())
+        .map(|file| folder.join(file))
+        .collect()
 }
 
 #[cfg(test)]

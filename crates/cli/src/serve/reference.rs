@@ -89,18 +89,24 @@ fn render() -> String {
          A secret belongs to one workspace. `secret://bank-key` in a document of the workspace `acme` is looked up in this order:\n\n\
          1. the variable `HAPAX_SECRET_ACME__BANK_KEY`: workspace and name in capitals, joined by `__`, with `-` and `.` as `_`;\n\
          2. the file `acme/bank-key` in `secrets-dir`;\n\
-         3. the variable `HAPAX_SECRET__SHARED__BANK_KEY`;\n\
-         4. the file `_shared/bank-key` in `secrets-dir`.\n\n\
+         3. what `secrets-command acme bank-key` prints;\n\
+         4. the variable `HAPAX_SECRET__SHARED__BANK_KEY`;\n\
+         5. the file `_shared/bank-key` in `secrets-dir`;\n\
+         6. what `secrets-command _shared bank-key` prints.\n\n\
          Every workspace may use the secrets under `_shared`. Variables work for workspaces whose names are made of lower-case\n\
          letters, digits and single hyphens, so that no two of them share one; other workspaces need files. A line end at the end\n\
          of a file is dropped. A file that other users of the machine can read causes a warning. `hapax dev` looks in `secrets/`\n\
          in its folder; its workspace is `dev`.\n\n\
+         The command is the way to a vault or a KMS. It prints the secret and exits with 0, or exits with 3 if there is none of this\n\
+         name. Any other end, and more than 10 seconds, makes the step try again later. A secret is used for 30 seconds before the\n\
+         command is asked again. What it writes to standard error goes to the log of the server. For Vault, it is a script with\n\
+         the line `vault kv get -field=value \"hapax/$1/$2\" || exit 3`.\n\n\
          Bind a secret to its destinations, so that a document can send it nowhere else: put them into the file\n\
          `acme/bank-key.destinations`, one per line, or into the variable `HAPAX_DESTINATIONS_ACME__BANK_KEY`, separated by\n\
          commas. A destination is `api.example.com`, `*.example.com` or `https://api.example.com:8443/v1`: https unless it says\n\
          http, and all paths below the given one. A step that would send the secret elsewhere fails with\n\
          `secret_not_for_destination` before anything is sent. A secret without destinations may be sent anywhere, and the\n\
-         server warns about it. Uploads that name secrets need the role admin, and the audit log lists the names.\n\n\
+         server warns about it; with `bound-secrets-only` it is sent nowhere. Uploads that name secrets need the role admin, and the audit log lists the names.\n\n\
          ## Logs and traces\n\n\
          Only flags and environment variables set these. [operations.md](operations.md#logs) explains them.\n\n\
          | flag | environment | what it does |\n|---|---|---|\n",

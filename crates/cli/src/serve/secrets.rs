@@ -1,5 +1,7 @@
-//! Secrets that documents name: from the environment, or from a folder with one file for each. Each belongs to a workspace, and may be
-//! bound to the destinations it is sent to.
+//! Secrets that documents name: from the environment, from a folder with one file for each, or from a program. Each belongs to a workspace,
+//! and may be bound to the destinations it is sent to.
+
+mod command;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -8,9 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use command::SecretCommand;
 use hapax::{Failure, WorkspaceId};
 use hapax_documents::{Destination, Secret, Secrets, UNKNOWN_SECRET, parse_destinations};
+use tokio::runtime::Handle;
 
+use super::settings::Settings;
 use crate::api_key::is_open_to_others;
 use crate::bounded_file;
 use crate::limits::{MAX_SECRET_BYTES, MAX_SECRET_WARNINGS, MAX_SHOWN_SECRETS};
@@ -24,12 +29,15 @@ const DESTINATIONS: &str = ".destinations";
 const SECRET: &str = "HAPAX_SECRET_";
 const DESTINATIONS_OF: &str = "HAPAX_DESTINATIONS_";
 
-/// `HAPAX_SECRET_<WORKSPACE>__<NAME>` in the environment, then `<folder>/<workspace>/<name>`; then the same for all workspaces.
+/// `HAPAX_SECRET_<WORKSPACE>__<NAME>` in the environment, then `<folder>/<workspace>/<name>`, then the program; then the same for all workspaces.
 pub(super) struct NamedSecrets(Arc<Sources>);
 
 struct Sources {
     folder: Option<PathBuf>,
     environment: fn(&str) -> Option<OsString>,
+    command: Option<SecretCommand>,
+    /// Is a secret without destinations sent nowhere?
+    bound_only: bool,
     /// Files that were warned about.
     warned: Mutex<BTreeSet<PathBuf>>,
 }
@@ -37,6 +45,9 @@ struct Sources {
 impl NamedSecrets {
     /// Warns of secrets that are not bound to destinations: people who upload documents can send them anywhere.
     pub(super) fn warn_of_unbound(&self) {
+        if self.0.bound_only {
+            return;
+        }
         let unbound = self.0.list_unbound(std::env::vars_os().map(|(name, _)| name));
         if unbound.is_empty() {
             return;
@@ -51,12 +62,21 @@ impl NamedSecrets {
         ));
     }
 
-    pub(super) fn new(folder: Option<PathBuf>) -> Self {
-        Self::within(folder, |name| std::env::var_os(name))
+    pub(super) fn new(settings: &Settings) -> Self {
+        let command = settings.secrets_command.clone().map(SecretCommand::new);
+        NamedSecrets(Arc::new(Sources {
+            folder: settings.secrets_dir.clone(),
+            environment: |name| std::env::var_os(name),
+            command,
+            bound_only: settings.bound_secrets_only,
+            warned: Mutex::default(),
+        }))
     }
 
+    #[cfg(test)]
     fn within(folder: Option<PathBuf>, environment: fn(&str) -> Option<OsString>) -> Self {
-        NamedSecrets(Arc::new(Sources { folder, environment, warned: Mutex::default() }))
+        let (command, bound_only) = (None, false);
+        NamedSecrets(Arc::new(Sources { folder, environment, command, bound_only, warned: Mutex::default() }))
     }
 }
 
@@ -65,13 +85,14 @@ impl Secrets for NamedSecrets {
     async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure> {
         let (sources, workspace, name) = (self.0.clone(), workspace.to_string(), name.to_owned());
         // Files are read, and one of them may be on a network.
-        let got = tokio::task::spawn_blocking(move || sources.get(&workspace, &name)).await;
+        let runtime = tokio::runtime::Handle::current();
+        let got = tokio::task::spawn_blocking(move || sources.get(&workspace, &name, &runtime)).await;
         got.unwrap_or_else(|_| Err(Failure::retryable("the secret was not read to its end")))
     }
 }
 
 impl Sources {
-    fn get(&self, workspace: &str, name: &str) -> Result<Secret, Failure> {
+    fn get(&self, workspace: &str, name: &str, runtime: &Handle) -> Result<Secret, Failure> {
         if !is_plain(name) || name.ends_with(DESTINATIONS) {
             return Err(Failure::permanent("the name of a secret is made of letters, digits, - and _")
                 .with_code(UNKNOWN_SECRET));
@@ -79,10 +100,12 @@ impl Sources {
         // A workspace of this name would own the shared secrets.
         let own = Some(workspace).filter(|workspace| *workspace != SHARED && is_plain(workspace));
         for owner in own.into_iter().chain([SHARED]) {
-            if let Some(value) = self.find(owner, name)? {
+            if let Some(value) = self.find(owner, name, runtime)? {
                 let secret = Secret::from(value);
                 return Ok(match self.find_destinations(owner, name)? {
                     Some(destinations) => secret.bound_to(destinations),
+                    // It can still check signatures, which sends it nowhere.
+                    None if self.bound_only => secret.bound_to(Vec::new()),
                     None => secret,
                 });
             }
@@ -98,22 +121,26 @@ impl Sources {
         .with_code(UNKNOWN_SECRET))
     }
 
-    fn find(&self, owner: &str, name: &str) -> Result<Option<String>, Failure> {
+    fn find(&self, owner: &str, name: &str, runtime: &Handle) -> Result<Option<String>, Failure> {
         // The operator may repair it, so the step is retried.
         let unusable = |why: &str| Failure::retryable(format!("the secret {name:?} of {owner} {why}"));
         if let Some(secret) = variable(SECRET, owner, name).and_then(|variable| (self.environment)(&variable))
         {
             return secret.into_string().map(Some).map_err(|_| unusable("is not UTF-8"));
         }
-        let Some(path) = self.folder.as_ref().map(|folder| folder.join(owner).join(name)) else {
-            return Ok(None);
-        };
-        let Some(text) = read_if_there(&path).map_err(|why| unusable(&why))? else { return Ok(None) };
-        if is_open_to_others(&path) {
-            self.warn(path);
+        if let Some(path) = self.folder.as_ref().map(|folder| folder.join(owner).join(name))
+            && let Some(text) = read_if_there(&path).map_err(|why| unusable(&why))?
+        {
+            if is_open_to_others(&path) {
+                self.warn(path);
+            }
+            // Editors end files with a line end, which is not part of the secret.
+            return Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()));
         }
-        // Editors end files with a line end, which is not part of the secret.
-        Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
+        match &self.command {
+            Some(command) => runtime.block_on(command.find(owner, name)).map_err(|why| unusable(&why)),
+            None => Ok(None),
+        }
     }
 
     /// Destinations of the secret, if the operator set any. An unreadable list allows none: the
@@ -212,6 +239,7 @@ fn variable(prefix: &str, owner: &str, name: &str) -> Option<String> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use super::super::settings::ServeOptions;
     use super::*;
 
     fn put(folder: &Path, name: &str, secret: &str) {
@@ -341,5 +369,40 @@ mod tests {
             get(&secrets, "acme", name).await.unwrap();
         }
         assert_eq!(*secrets.0.warned.lock().unwrap(), BTreeSet::from([open]));
+    }
+
+    /// The command is asked last, for the workspace and then for all of them; what it prints is bound like any other secret.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_command_gives_what_neither_the_environment_nor_the_folder_has() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), "acme/bank", "of the folder");
+        put(folder.path(), "acme/tax.destinations", "tax.example");
+        let program = folder.path().join("vault");
+        put(
+            folder.path(),
+            "vault",
+            "#!/bin/sh\ncase $1/$2 in acme/tax|acme/bank|_shared/mail) echo \"vault $1\";; *) exit 3;; esac\n",
+        );
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let settings = |bound_secrets_only| {
+            let options = ServeOptions {
+                secrets_dir: Some(folder.path().to_owned()),
+                secrets_command: Some(program.clone()),
+                bound_secrets_only: Some(bound_secrets_only),
+                ..ServeOptions::default()
+            };
+            NamedSecrets::new(&Settings::gather(options).unwrap())
+        };
+        let secrets = settings(false);
+        assert_eq!(get(&secrets, "acme", "bank").await.unwrap(), "of the folder");
+        assert_eq!(get(&secrets, "acme", "tax").await.unwrap(), "vault acme");
+        assert_eq!(get(&secrets, "globex", "mail").await.unwrap(), "vault _shared");
+        assert_eq!(get(&secrets, "globex", "tax").await.unwrap_err().code(), Some("unknown_secret"));
+        let acme = WorkspaceId::new("acme").unwrap();
+        assert!(secrets.get_secret(&acme, "tax").await.unwrap().is_bound());
+        assert!(!secrets.get_secret(&acme, "mail").await.unwrap().is_bound());
+        // With bound-secrets-only what has no destinations goes nowhere, and still checks signatures.
+        let mail = settings(true).get_secret(&acme, "mail").await.unwrap();
+        assert!(mail.is_bound() && mail.into_value() == "vault _shared");
     }
 }

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use hapax::model::{Name, TableRef, WorkspaceId};
+use hapax::model::WorkspaceId;
 use hapax::{EngineOptions, NodeIdentity};
-use hapax_documents::Span;
 use hapax_outgoing::{Place, Rules};
 use hapax_server::body_budget::BodyBudget;
 use hapax_server::http_idempotency::Policy;
@@ -22,12 +21,12 @@ use hapax_server::limits::{
 use hapax_server::listen::ListenOptions;
 use hapax_server::proxies::Proxies;
 use hapax_server::sealing::SealingKey;
-use hapax_server::{ActionOrigins, EntityTables, ModuleOptions, NodeUrl, PeopleOptions};
+use hapax_server::tls::{Tls, TlsFiles};
+use hapax_server::{ActionOrigins, EntityTables, ModuleOptions, NodeUrl, PeopleOptions, QuotaOptions};
 use serde::Deserialize;
 
+use super::written::{action_origins, entity_tables, modules, sealing_keys, span, workspace_places};
 use super::{config_file, identity_providers};
-use crate::bounded_file;
-use crate::limits::MAX_SEALING_KEY_BYTES;
 
 /// Default address of `hapax serve` and `hapax dev`.
 pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:7171";
@@ -61,12 +60,15 @@ pub(crate) struct ServeOptions {
     /// Where other nodes of the same PostgreSQL database reach this one, such as http://10.0.0.7:7171. They forward calls of its worker sessions to it, with the credentials of the callers. If absent, each worker must stay with one node.
     #[arg(long, value_name = "URL", env = "HAPAX_ADVERTISE_URL")]
     pub(crate) advertise_url: Option<String>,
-    /// Certificate chain for TLS, PEM.
+    /// Certificate chain for TLS, PEM. A renewed one is used within seconds, without a restart.
     #[arg(long, value_name = "FILE", env = "HAPAX_TLS_CERT")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// The private key of the certificate, PEM.
     #[arg(long, value_name = "FILE", env = "HAPAX_TLS_KEY")]
     pub(crate) tls_key: Option<PathBuf>,
+    /// Certificate authorities of clients, PEM. Every client must then show a certificate of one of them, and so does this node to other nodes.
+    #[arg(long, value_name = "FILE", env = "HAPAX_TLS_CLIENT_CA")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
     /// Listen beyond this machine without TLS, because a proxy in front terminates it; the last
     /// address in its X-Forwarded-For or Forwarded identifies the caller.
     #[arg(long, env = "HAPAX_BEHIND_PROXY", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
@@ -91,6 +93,12 @@ pub(crate) struct ServeOptions {
     /// Folder with the secrets that documents name as `secret://NAME`: WORKSPACE/NAME in it, or _shared/NAME for all workspaces; environment variables take precedence.
     #[arg(long, value_name = "FOLDER", env = "HAPAX_SECRETS_DIR")]
     pub(crate) secrets_dir: Option<PathBuf>,
+    /// Program that prints a secret which neither the environment nor `secrets-dir` has, for a vault or a KMS. Its arguments are the workspace, or _shared, and the name; it exits with 3 if there is no such secret.
+    #[arg(long, value_name = "PROGRAM", env = "HAPAX_SECRETS_COMMAND")]
+    pub(crate) secrets_command: Option<PathBuf>,
+    /// Send a secret nowhere unless it is bound to destinations.
+    #[arg(long, env = "HAPAX_BOUND_SECRETS_ONLY", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) bound_secrets_only: Option<bool>,
     /// Files with keys that seal secrets in the store, such as webhook signing secrets; the first
     /// seals, all open.
     #[arg(long, value_name = "FILES", env = "HAPAX_SEALING_KEY_FILE", value_delimiter = ',')]
@@ -141,6 +149,21 @@ pub(crate) struct ServeOptions {
     /// Most requests of one credential per second, and the size of a burst; further ones get 429. No limit if absent.
     #[arg(long, value_name = "COUNT", env = "HAPAX_REQUESTS_PER_SECOND")]
     pub(crate) requests_per_second: Option<u32>,
+    /// Quota of each workspace: requests per second on each node, and the size of a burst; further ones get 429 [default: 20000].
+    #[arg(long, value_name = "COUNT", env = "HAPAX_WORKSPACE_REQUESTS_PER_SECOND")]
+    pub(crate) workspace_requests_per_second: Option<NonZeroU32>,
+    /// Quota of each workspace: requests in progress on each node, with those that wait; further ones get 429 [default: 2048].
+    #[arg(long, value_name = "COUNT", env = "HAPAX_WORKSPACE_REQUESTS_AT_ONCE")]
+    pub(crate) workspace_requests_at_once: Option<NonZeroU32>,
+    /// Quota of each workspace: starts of runs per second on each node, and the size of a burst; further ones get 429 [default: 20000].
+    #[arg(long, value_name = "COUNT", env = "HAPAX_WORKSPACE_STARTS_PER_SECOND")]
+    pub(crate) workspace_starts_per_second: Option<NonZeroU32>,
+    /// Quota of each workspace: live streams on each node; further ones get 429 [default: 256].
+    #[arg(long, value_name = "COUNT", env = "HAPAX_WORKSPACE_STREAMS")]
+    pub(crate) workspace_streams: Option<NonZeroU32>,
+    /// Quota of each workspace: runs that have not ended. While it is reached, starts get 429; runs that are open go on, and so do starts by webhooks, entity steps and other runs [default: 1000000].
+    #[arg(long, value_name = "COUNT", env = "HAPAX_WORKSPACE_OPEN_RUNS")]
+    pub(crate) workspace_open_runs: Option<NonZeroU32>,
     /// Most workflow definitions of the installation, each version counted [default: 2000].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_DEFINITIONS")]
     pub(crate) max_definitions: Option<usize>,
@@ -174,7 +197,7 @@ pub(crate) struct ServeOptions {
         value_delimiter = ','
     )]
     pub(crate) modules: Option<Vec<String>>,
-    /// Tables of the database that entity workflows may use, each for one workspace: WORKSPACE:TABLE; separated by commas. None if absent.
+    /// Tables of the database that entity workflows may use, each for one workspace, with the columns that they may read and write: WORKSPACE:TABLE, or WORKSPACE:TABLE(COLUMN COLUMN …); separated by commas. Without columns: id, status, version, updated_at. No tables if absent.
     #[arg(long, value_name = "TABLES", env = "HAPAX_ENTITY_TABLES", value_delimiter = ',')]
     pub(crate) entity_tables: Option<Vec<String>>,
     /// Write the key of the first start into this file, readable only by its owner, instead of printing it.
@@ -205,6 +228,14 @@ impl KeyPreset {
     }
 }
 
+/// Files with secrets that were read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SecretFiles {
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) sealing_keys: Vec<PathBuf>,
+    pub(crate) client_secrets: Vec<PathBuf>,
+}
+
 /// The settings in force.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -213,6 +244,9 @@ pub(crate) struct Settings {
     pub(crate) advertise_url: Option<NodeUrl>,
     pub(crate) tls_cert: Option<PathBuf>,
     pub(crate) tls_key: Option<PathBuf>,
+    pub(crate) tls_client_ca: Option<PathBuf>,
+    /// Read from these files before the store is opened.
+    pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) behind_proxy: bool,
     pub(crate) proxies: Proxies,
     pub(crate) rules: Rules,
@@ -221,7 +255,10 @@ pub(crate) struct Settings {
     /// Taken from `identity_file` before the store is opened.
     pub(crate) identity: Option<&'static NodeIdentity>,
     pub(crate) secrets_dir: Option<PathBuf>,
+    pub(crate) secrets_command: Option<PathBuf>,
+    pub(crate) bound_secrets_only: bool,
     pub(crate) sealing_keys: Vec<SealingKey>,
+    pub(crate) secret_files: SecretFiles,
     pub(crate) keys: Policy,
     pub(crate) modules: Vec<ModuleOptions>,
     pub(crate) entity_tables: EntityTables,
@@ -230,6 +267,7 @@ pub(crate) struct Settings {
     /// In bytes.
     pub(crate) body_memory: usize,
     pub(crate) requests_per_second: Option<NonZeroU32>,
+    pub(crate) quotas: QuotaOptions,
     pub(crate) max_definitions: usize,
     pub(crate) max_definitions_per_workspace: usize,
     pub(crate) people: Option<PeopleOptions>,
@@ -273,6 +311,11 @@ impl Settings {
         ensure!(
             tls_cert.is_some() == tls_key.is_some(),
             "tls-cert and tls-key go together; give both or neither"
+        );
+        let tls_client_ca = said.tls_client_ca.or(file.tls_client_ca);
+        ensure!(
+            tls_client_ca.is_none() || tls_cert.is_some(),
+            "tls-client-ca asks clients for certificates, so the server needs one too: tls-cert and tls-key"
         );
         let places = |name: &str, texts: Option<Vec<String>>| -> Result<Vec<Place>> {
             let read = |text: String| text.parse::<Place>().with_context(|| format!("{name}: {text:?}"));
@@ -349,12 +392,38 @@ impl Settings {
             requests_per_second != Some(None),
             "requests-per-second is 0, so no request could ever succeed"
         );
+        let quota = QuotaOptions::default();
+        let count = |said: Option<NonZeroU32>, file: Option<NonZeroU32>, default: usize| {
+            said.or(file).map_or(default, |count| usize::try_from(count.get()).unwrap_or(usize::MAX))
+        };
+        let quotas = QuotaOptions {
+            requests_per_second: said
+                .workspace_requests_per_second
+                .or(file.workspace_requests_per_second)
+                .unwrap_or(quota.requests_per_second),
+            requests_at_once: count(
+                said.workspace_requests_at_once,
+                file.workspace_requests_at_once,
+                quota.requests_at_once,
+            ),
+            starts_per_second: said
+                .workspace_starts_per_second
+                .or(file.workspace_starts_per_second)
+                .unwrap_or(quota.starts_per_second),
+            streams: count(said.workspace_streams, file.workspace_streams, quota.streams),
+            open_runs: count(said.workspace_open_runs, file.workspace_open_runs, quota.open_runs),
+        };
+        let providers_file = said.identity_providers.or(file.identity_providers);
+        let people = providers_file.as_deref().map(identity_providers::read).transpose()?;
+        let sealing_key_files = said.sealing_key_file.or(file.sealing_key_file).unwrap_or_default();
         Ok(Settings {
             store: said.store.or(file.store),
             listen,
             advertise_url,
             tls_cert,
             tls_key,
+            tls_client_ca,
+            tls: None,
             behind_proxy,
             proxies,
             rules,
@@ -362,9 +431,19 @@ impl Settings {
                 &said.workspace_allow.or(file.workspace_allow).unwrap_or_default(),
             )?,
             secrets_dir: said.secrets_dir.or(file.secrets_dir),
+            secrets_command: said.secrets_command.or(file.secrets_command),
+            bound_secrets_only: said.bound_secrets_only.or(file.bound_secrets_only).unwrap_or(false),
             identity_file: said.identity_file.or(file.identity_file),
             identity: None,
-            sealing_keys: sealing_keys(&said.sealing_key_file.or(file.sealing_key_file).unwrap_or_default())?,
+            sealing_keys: sealing_keys(&sealing_key_files)?,
+            secret_files: SecretFiles {
+                config: said.config,
+                client_secrets: identity_providers::client_secret_files(
+                    providers_file.as_deref(),
+                    people.as_ref(),
+                ),
+                sealing_keys: sealing_key_files,
+            },
             keys,
             modules: modules(&said.modules.or(file.modules).unwrap_or_default())?,
             entity_tables: entity_tables(&said.entity_tables.or(file.entity_tables).unwrap_or_default())?,
@@ -372,13 +451,9 @@ impl Settings {
             max_connections,
             body_memory,
             requests_per_second: requests_per_second.flatten(),
+            quotas,
             max_definitions: said.max_definitions.or(file.max_definitions).unwrap_or(MAX_DEFINITIONS),
-            people: said
-                .identity_providers
-                .or(file.identity_providers)
-                .as_deref()
-                .map(identity_providers::read)
-                .transpose()?,
+            people,
             longest_credential_life: span(
                 "credential-lifetime",
                 said.credential_lifetime.or(file.credential_lifetime),
@@ -411,6 +486,7 @@ impl Settings {
             ("listen", self.listen.to_string()),
             ("advertise-url", self.advertise_url.as_ref().map_or("none", NodeUrl::as_str).to_owned()),
             ("tls", if self.tls_cert.is_some() { "yes".to_owned() } else { "no".to_owned() }),
+            ("tls-client-ca", if self.tls_client_ca.is_some() { "yes".to_owned() } else { "no".to_owned() }),
             ("behind-proxy", self.behind_proxy.to_string()),
             ("lease", span(self.engine.lease_for)),
             ("max-active", self.engine.max_active.to_string()),
@@ -428,6 +504,11 @@ impl Settings {
                 "requests-per-second",
                 self.requests_per_second.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string()),
             ),
+            ("workspace-requests-per-second", self.quotas.requests_per_second.to_string()),
+            ("workspace-requests-at-once", self.quotas.requests_at_once.to_string()),
+            ("workspace-starts-per-second", self.quotas.starts_per_second.to_string()),
+            ("workspace-streams", self.quotas.streams.to_string()),
+            ("workspace-open-runs", self.quotas.open_runs.to_string()),
             ("metrics-listen", self.metrics_listen.map_or_else(|| "none".to_owned(), |at| at.to_string())),
             ("action-origins", or_none(self.action_origins.to_string())),
             ("drain", span(self.drain)),
@@ -448,6 +529,15 @@ impl Settings {
         }
     }
 
+    /// Reads the certificate, the key and the authorities of clients.
+    pub(crate) fn load_tls(&mut self) -> Result<()> {
+        if let (Some(chain), Some(key)) = (&self.tls_cert, &self.tls_key) {
+            let client_ca = self.tls_client_ca.clone();
+            self.tls = Some(Tls::load(TlsFiles { client_ca, ..TlsFiles::new(chain, key) })?);
+        }
+        Ok(())
+    }
+
     pub(crate) fn listen_options(&self) -> ListenOptions {
         let defaults = ListenOptions::default();
         ListenOptions {
@@ -455,103 +545,16 @@ impl Settings {
             drain_timeout: self.drain,
             proxies: Arc::new(self.proxies.clone()),
             body_budget: Arc::new(BodyBudget::new(self.body_memory)),
+            tls: self.tls.clone(),
             ..defaults
         }
     }
 }
 
-fn sealing_keys(files: &[PathBuf]) -> Result<Vec<SealingKey>> {
-    let read = |path: &PathBuf| {
-        let about = || format!("sealing-key-file: {}", path.display());
-        let text = bounded_file::read_text(path, MAX_SEALING_KEY_BYTES).with_context(about)?;
-        // Editors end files with a line end, which is not part of the key.
-        SealingKey::from_secret(text.trim_end().as_bytes()).with_context(about)
-    };
-    files.iter().map(read).collect()
-}
-
-/// Modules as people write them: `billing`, or `billing:2m:5m`.
-fn modules(texts: &[String]) -> Result<Vec<ModuleOptions>> {
-    let mut modules: Vec<ModuleOptions> = Vec::new();
-    for text in texts {
-        let parts: Vec<&str> = text.split(':').map(str::trim).collect();
-        let (name, spans) = match parts.as_slice() {
-            [name] => (*name, None),
-            [name, every, stale_after] => (*name, Some((*every, *stale_after))),
-            _ => bail!("modules: {text:?} is not NAME or NAME:EVERY:STALE-AFTER, such as billing:2m:5m"),
-        };
-        Name::new("module", name).with_context(|| format!("modules: {text:?}"))?;
-        ensure!(modules.iter().all(|module| module.name != name), "modules: {name} is named twice");
-        let mut module = ModuleOptions::new(name);
-        if let Some((every, stale_after)) = spans {
-            let read = |text: &str| span("modules", Some(text.to_owned()));
-            (module.every, module.stale_after) =
-                (read(every)?.unwrap_or_default(), read(stale_after)?.unwrap_or_default());
-            let least = hapax::limits::MIN_LEASE;
-            ensure!(
-                module.every >= least && module.stale_after >= least,
-                "modules: {text:?}: a janitor looks, and waits, for at least {least:?}"
-            );
-        }
-        modules.push(module);
-    }
-    Ok(modules)
-}
-
-/// Tables as people write them: `acme:invoices`, `acme:billing.invoices`.
-fn entity_tables(texts: &[String]) -> Result<EntityTables> {
-    let mut tables = EntityTables::default();
-    for text in texts {
-        let Some((workspace, table)) = text.split_once(':') else {
-            bail!("entity-tables: {text:?} is not WORKSPACE:TABLE, such as acme:invoices");
-        };
-        let about = || format!("entity-tables: {text:?}");
-        let workspace = WorkspaceId::new(workspace.trim()).with_context(about)?;
-        let table = TableRef::new(table.trim()).with_context(about)?;
-        tables.allow(workspace, table.table);
-    }
-    Ok(tables)
-}
-
-fn action_origins(texts: &[String]) -> Result<ActionOrigins> {
-    let mut origins = ActionOrigins::default();
-    for text in texts {
-        origins = origins.with(text.trim()).with_context(|| {
-            format!("action-origins: {text:?} is not an origin as browsers write it, such as https://admin.example.com")
-        })?;
-    }
-    Ok(origins)
-}
-
-/// Places as people open them to one workspace: `acme:10.8.0.0/16`, `acme:billing.internal:8443`.
-fn workspace_places(texts: &[String]) -> Result<BTreeMap<WorkspaceId, Vec<Place>>> {
-    let mut places: BTreeMap<WorkspaceId, Vec<Place>> = BTreeMap::new();
-    for text in texts {
-        let Some((workspace, place)) = text.split_once(':') else {
-            bail!("workspace-allow: {text:?} is not WORKSPACE:PLACE, such as acme:10.8.0.0/16");
-        };
-        let about = || format!("workspace-allow: {text:?}");
-        let workspace = WorkspaceId::new(workspace.trim()).with_context(about)?;
-        places.entry(workspace).or_default().push(place.trim().parse().with_context(about)?);
-    }
-    Ok(places)
-}
-
-/// A duration as people write it: `24h`, `5m`, `1h30m`.
-fn span(name: &str, text: Option<String>) -> Result<Option<Duration>> {
-    let Some(text) = text else { return Ok(None) };
-    // Zero is a duration as well, for settings that can be turned off.
-    if matches!(text.as_str(), "0" | "0s") {
-        return Ok(Some(Duration::ZERO));
-    }
-    match Span::parse(&text) {
-        Ok(span) => Ok(Some(span.get())),
-        Err(why) => bail!("{name}: {text:?} is not a span of time: {why}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use hapax::model::TableRef;
+
     use super::*;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -618,17 +621,23 @@ mod tests {
     /// S1.39, S1.40: every 2 minutes, and stale after 5, unless told otherwise.
     #[test]
     fn modules_and_tables_are_read_from_the_file() {
-        let file =
-            "modules = [\"billing\", \"shipping:30s:90s\"]\nentity-tables = [\"acme:billing.invoices\"]\n";
+        let file = "modules = [\"billing\", \"shipping:30s:90s\"]\nentity-tables = [\"acme:billing.invoices\", \"acme:orders(id status version updated_at total)\"]\n";
         let settings = with_file(file, ServeOptions::default()).unwrap();
         let seconds = |module: &ModuleOptions| (module.every.as_secs(), module.stale_after.as_secs());
         let read: Vec<_> =
             settings.modules.iter().map(|module| (module.name.as_str(), seconds(module))).collect();
         assert_eq!(read, [("billing", (120, 300)), ("shipping", (30, 90))]);
         let acme = WorkspaceId::new("acme").unwrap();
-        assert!(settings.entity_tables.allows(&acme, "billing.invoices"));
-        assert!(!settings.entity_tables.allows(&acme, "invoices"));
-        assert!(!settings.entity_tables.allows(&WorkspaceId::new("globex").unwrap(), "billing.invoices"));
+        let allows = |workspace: &WorkspaceId, table: &str, data: &[&str]| {
+            let data = data.iter().map(|column| (*column).to_owned()).collect();
+            let table = TableRef { data, ..TableRef::new(table).unwrap() };
+            settings.entity_tables.allows(workspace, &table)
+        };
+        assert!(allows(&acme, "billing.invoices", &[]));
+        assert!(!allows(&acme, "billing.invoices", &["total"]), "only its own four columns");
+        assert!(allows(&acme, "orders", &["total"]) && !allows(&acme, "orders", &["iban"]));
+        assert!(!allows(&acme, "invoices", &[]));
+        assert!(!allows(&WorkspaceId::new("globex").unwrap(), "billing.invoices", &[]));
     }
 
     /// RELIABILITY, config files: TTL < 3 × heartbeat.
@@ -656,7 +665,10 @@ mod tests {
             ("max-active = 0", "max_active"),
             ("max-connections = 0", "max-connections"),
             ("requests-per-second = 0", "requests-per-second"),
+            ("workspace-requests-per-second = 0", "workspace-requests-per-second"),
+            ("workspace-streams = 0", "workspace-streams"),
             ("tls-cert = \"chain.pem\"", "tls-key"),
+            ("tls-client-ca = \"ca.pem\"", "tls-cert"),
             ("allow = [\"exa mple\"]", "allow"),
             ("trusted-proxies = [\"10.0.0.0/8\", \"proxy.internal\"]", "trusted-proxies"),
             ("sealing-key-file = [\"/nowhere/key\"]", "sealing-key-file"),
@@ -670,6 +682,9 @@ mod tests {
             ("workspace-allow = [\"a b:10.0.0.1\"]", "workspace-allow"),
             ("entity-tables = [\"invoices\"]", "entity-tables"),
             ("entity-tables = [\"acme:invoices; drop\"]", "entity-tables"),
+            ("entity-tables = [\"acme:invoices()\"]", "entity-tables"),
+            ("entity-tables = [\"acme:invoices(id\"]", "entity-tables"),
+            ("entity-tables = [\"acme:invoices(id total;drop)\"]", "entity-tables"),
             ("entity-tables = [\"acme:hapax_runs\"]", "entity-tables"),
         ];
         for (file, named) in bad {

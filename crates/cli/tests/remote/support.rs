@@ -118,6 +118,8 @@ impl TestServer {
             max_definitions_per_workspace: hapax_server::limits::MAX_DEFINITIONS_PER_WORKSPACE,
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],
+            tls: None,
+            quotas: Default::default(),
             entity_tables: Default::default(),
         };
         let server = Server::launch(engine, services, options).await.unwrap();

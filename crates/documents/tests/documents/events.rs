@@ -164,7 +164,7 @@ fn every_example_is_looked_at_here() {
 #[test]
 fn a_signed_webhook_goes_from_its_bytes_to_what_is_to_be_done() {
     let source = example("stripe");
-    let secrets = ["whsec_new", "whsec_test_secret"];
+    let secrets = ["whsec_that_is_new", "whsec_test_secret"];
     assert_eq!(source.secrets.len(), secrets.len());
     let verifier = Verifier::new(source.signature.clone(), &secrets).unwrap();
     let body = br#"{"id":"evt_1","type":"charge.succeeded","data":{"object":{"id":"ch_1"}}}"#;

@@ -36,14 +36,43 @@ impl HumanText {
         }
     }
 
-    /// Rejects text that is blank, too long, or contains NUL, which not every store can keep.
+    /// Rejects text that is blank, too long, or has characters that commands terminals or turn the
+    /// text around. A reason or a remark may have several lines.
     pub fn check(self, text: &str) -> Result<(), Invalid> {
         let is_blank = text.trim().is_empty();
-        match is_blank || text.chars().count() > self.max_chars() || text.contains('\0') {
+        let is_misleading = match self {
+            HumanText::Person | HumanText::Actor => is_misleading_name(text),
+            HumanText::Reason | HumanText::Remark => is_misleading_text(text),
+        };
+        match is_blank || text.chars().count() > self.max_chars() || is_misleading {
             true => Err(Invalid::HumanText(self)),
             false => Ok(()),
         }
     }
+}
+
+/// Returns true if a name has control characters, or characters that change the direction of text
+/// or cannot be seen: two names could look the same, or one like another.
+pub fn is_misleading_name(text: &str) -> bool {
+    text.chars().any(|letter| letter.is_control() || is_invisible(letter) || turns_text(letter))
+}
+
+/// The same for prose of several lines, in which marks of direction are usual and harmless.
+pub fn is_misleading_text(text: &str) -> bool {
+    let is_command = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t');
+    text.chars().any(|letter| is_command(letter) || turns_text(letter))
+}
+
+/// Embeddings, overrides and isolates of the direction of text.
+fn turns_text(letter: char) -> bool {
+    matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn is_invisible(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{2060}' | '\u{feff}'
+    )
 }
 
 /// Checks that a decision names an actor and a reason.
@@ -68,9 +97,22 @@ mod tests {
         for words in [HumanText::Person, HumanText::Actor, HumanText::Reason, HumanText::Remark] {
             let longest = "ß".repeat(words.max_chars());
             assert_eq!(words.check(&longest), Ok(()), "{words:?}");
-            for bad in ["", " \n", "a\0b", &format!("{longest}x")] {
-                assert_eq!(words.check(bad), Err(Invalid::HumanText(words)), "{words:?}");
+            for bad in
+                ["", " \n", "a\0b", "\u{1b}[31mred", "a\u{202e}b", "a\u{2066}b", &format!("{longest}x")]
+            {
+                assert_eq!(words.check(bad), Err(Invalid::HumanText(words)), "{words:?}: {bad:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_name_has_one_visible_line_and_a_reason_may_have_several() {
+        for text in ["two\nlines", "a\tb", "\u{200e}left", "zero\u{200b}width"] {
+            assert!(HumanText::Person.check(text).is_err(), "{text:?}");
+            assert_eq!(HumanText::Reason.check(text), Ok(()), "{text:?}");
+        }
+        for name in ["Zoë 🦀", "عائشة", "O'Neill, J.", "王小明"] {
+            assert_eq!(HumanText::Person.check(name), Ok(()), "{name}");
         }
     }
 }

@@ -34,6 +34,8 @@ pub struct NewCredential {
     pub lives_for: Option<Duration>,
     /// Networks that it may be used from; any if there is none.
     pub networks: Vec<IpNet>,
+    /// Routes that it may call, as method and path; all if there is none.
+    pub routes: Vec<String>,
     /// Is it kept from inputs, outputs and other payloads?
     pub hides_payloads: bool,
     /// Names that its workers may offer; `None` allows all.
@@ -49,6 +51,7 @@ impl NewCredential {
             requester: None,
             lives_for: None,
             networks: Vec::new(),
+            routes: Vec::new(),
             hides_payloads: false,
             may_offer: None,
         }
@@ -77,6 +80,8 @@ struct CredentialBody {
     last_used_at: Option<i64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     networks: Vec<IpNet>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     hides_payloads: bool,
 }
@@ -173,6 +178,7 @@ impl StoredCredential {
             role: self.kept.role,
             requester: self.kept.requester.clone(),
             sees_payloads: !self.kept.hides_payloads,
+            routes: self.kept.routes.clone(),
             may_offer: self.kept.may_offer.clone(),
             person: None,
             acts_for: None,
@@ -209,6 +215,7 @@ impl StoredCredential {
             old_secret_until: time(self.kept.old_secret.as_ref().map(|old| old.until)),
             last_used_at: time(self.kept.last_used_at),
             networks: self.kept.networks.iter().map(ToString::to_string).collect(),
+            routes: self.kept.routes.clone(),
             hides_payloads: self.kept.hides_payloads,
         }
     }
@@ -264,6 +271,7 @@ impl Directory {
             revoked_at: None,
             last_used_at: None,
             networks: new.networks,
+            routes: new.routes,
             hides_payloads: new.hides_payloads,
         };
         let id = key.id().credential();

@@ -260,6 +260,7 @@ fn acting() -> Acting {
         name: "ada".into(),
         role: Role::Admin,
         requester: None,
+        routes: Vec::new(),
         sees_payloads: true,
         may_offer: None,
         person: None,

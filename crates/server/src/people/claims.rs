@@ -58,6 +58,7 @@ impl Attested {
             name: self.name.clone(),
             role: rule.role,
             requester: rule.requester.clone(),
+            routes: Vec::new(),
             sees_payloads: rule.payloads,
             may_offer: None,
             acts_for: None,

@@ -9,9 +9,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_api::{Code, Role};
-use hapax_engine::model::{Name, WorkspaceId};
+use hapax_engine::model::{Name, WorkspaceId, is_misleading_name};
 use hapax_workers::check_bound_names;
-use http::{StatusCode, header};
+use http::{Method, StatusCode, header};
 use ipnet::IpNet;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -22,7 +22,8 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::directory::NewCredential;
 use crate::identity::Identity;
-use crate::limits::MAX_NETWORKS_PER_CREDENTIAL;
+use crate::limits::{MAX_NETWORKS_PER_CREDENTIAL, MAX_ROUTES_PER_CREDENTIAL};
+use crate::routes::list_routes;
 use crate::strict_json::StrictJson;
 
 /// Creates a workspace.
@@ -83,10 +84,11 @@ pub(crate) async fn create_credential(
 ) -> Result<Response, Refused> {
     let workspace = workspace(&app, &identity, of).await?;
     for (path, text) in [("/name", Some(&asked.name)), ("/requester", asked.requester.as_ref())] {
-        if text
-            .is_some_and(|text| text.trim().is_empty() || text.chars().count() > 128 || text.contains('\0'))
-        {
-            return Err(Refused::new(Code::InvalidRequest, "Use 1 to 128 characters.").with("path", path));
+        if text.is_some_and(|text| {
+            text.trim().is_empty() || text.chars().count() > 128 || is_misleading_name(text)
+        }) {
+            let detail = "Use 1 to 128 visible characters, on one line.";
+            return Err(Refused::new(Code::InvalidRequest, detail).with("path", path));
         }
     }
     let lives_for = asked.expires_in.map(|given| given.0);
@@ -111,6 +113,7 @@ pub(crate) async fn create_credential(
         requester: asked.requester,
         lives_for,
         networks: networks(&asked.networks)?,
+        routes: routes(asked.routes)?,
         hides_payloads: asked.hides_payloads,
         may_offer: asked.may_offer,
     };
@@ -147,6 +150,27 @@ fn networks(texts: &[String]) -> Result<Vec<IpNet>, Refused> {
         network.map_err(|_| refused(place, "Use a network such as 10.8.0.0/16, or an address.".into()))
     };
     texts.iter().enumerate().map(read).collect()
+}
+
+/// Checks that these routes exist.
+fn routes(asked: Vec<String>) -> Result<Vec<String>, Refused> {
+    if asked.len() > MAX_ROUTES_PER_CREDENTIAL {
+        let detail = format!("A credential is bound to at most {MAX_ROUTES_PER_CREDENTIAL} routes.");
+        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/routes"));
+    }
+    let known = list_routes();
+    let is_known = |text: &String| {
+        let is_this =
+            |(method, path, _): &(Method, &str, _)| text.split_once(' ') == Some((method.as_str(), path));
+        known.iter().any(is_this)
+    };
+    match asked.iter().position(|text| !is_known(text)) {
+        Some(place) => {
+            let detail = "There is no such route. Write method and path as the API description does: POST /api/v1/workflow-runs.";
+            Err(Refused::new(Code::InvalidRequest, detail).with("path", format!("/routes/{place}")))
+        }
+        None => Ok(asked),
+    }
 }
 
 /// Filters for credentials.

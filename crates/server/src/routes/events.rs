@@ -1,6 +1,7 @@
 //! The history of a run: paged, or live.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -72,7 +73,8 @@ pub(crate) async fn stream(
         let detail = "Send a valid key as `Authorization: Bearer hpx_…`, once.";
         return Err(Refused::new(Code::Unauthorized, detail));
     }
-    let seat = app.streams.take(&identity.credential)?;
+    let share = app.quotas.take_stream(&identity.workspace, Instant::now())?;
+    let seat = app.streams.take(&identity.credential)?.within(share);
     Ok(event_stream::stream_run(app, engine, key, &identity.identity, run, Version::new(seen), seat)
         .into_response())
 }

@@ -29,7 +29,8 @@ async fn a_table_that_the_operator_no_longer_allows_is_left_alone() {
     let table = Connection::open(&path).unwrap();
     table.execute_batch(TABLES).unwrap();
     let mut entity_tables = EntityTables::default();
-    entity_tables.allow(WorkspaceId::new("acme").unwrap(), "invoices");
+    let columns = ["invoice_id", "status", "version", "updated_at"];
+    entity_tables.allow(WorkspaceId::new("acme").unwrap(), "invoices", columns);
     let setup = Setup { entity_tables, ..Setup::default() };
     let server = TestServer::over(store.clone(), StoreKind::Sqlite(folder), setup).await;
     let document = json!({
@@ -61,7 +62,8 @@ async fn an_invoice_in_a_table_of_the_users_is_closed_and_paid_in_place() {
         table.query_row(select, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
     };
     let mut entity_tables = EntityTables::default();
-    entity_tables.allow(WorkspaceId::new("acme").unwrap(), "invoices");
+    let columns = ["invoice_id", "status", "version", "updated_at", "total_cents"];
+    entity_tables.allow(WorkspaceId::new("acme").unwrap(), "invoices", columns);
     let setup = Setup { entity_tables, ..Setup::default() };
     let server = TestServer::over(Arc::new(store), StoreKind::Sqlite(folder), setup).await;
 

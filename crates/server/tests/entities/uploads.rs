@@ -161,7 +161,7 @@ async fn a_claim_that_no_janitor_covers_is_refused_and_names_workflow_and_module
 #[tokio::test]
 async fn a_table_is_used_only_where_the_operator_allowed_it() {
     let mut entity_tables = EntityTables::default();
-    entity_tables.allow(WorkspaceId::new("acme").unwrap(), "invoices");
+    entity_tables.allow(WorkspaceId::new("acme").unwrap(), "invoices", []);
     let folder = tempfile::tempdir().unwrap();
     let store = hapax_store_sqlite::SqliteStore::open(
         folder.path().join("hapax.db"),
@@ -182,6 +182,18 @@ async fn a_table_is_used_only_where_the_operator_allowed_it() {
     let mut other = document.clone();
     other["table"] = json!("customers");
     assert_eq!(server.post(WORKFLOWS, &other, &[]).await.told(), (422, "table_not_allowed".into()));
+    // Neither may it read other columns of an allowed table, nor write its status into one.
+    for columns in [
+        json!({ "name": "invoices", "data": ["iban"] }),
+        json!({ "name": "invoices", "status": "approved_by" }),
+        json!({ "name": "invoices", "version": "total_cents" }),
+    ] {
+        let mut other = document.clone();
+        other["table"] = columns;
+        let refused = server.post(WORKFLOWS, &other, &[]).await;
+        assert_eq!(refused.told(), (422, "table_not_allowed".into()), "{}", refused.text());
+        assert!(refused.text().contains("column"), "{}", refused.text());
+    }
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ async fn stripe_settles_the_promise_of_a_charge_by_either_secret_and_rejects_wha
     let shop = Shop::open().await;
     let path = shop.source(STRIPE_SOURCE).await;
     let (paid, failed) = (shop.order("ch_1").await, shop.order("ch_2").await);
-    let old = stripe(&super::shop::payment("evt_1", "ch_1"), "whsec_old", shop.now());
+    let old = stripe(&super::shop::payment("evt_1", "ch_1"), "whsec_that_is_old", shop.now());
     assert_eq!(told(&shop.send(&path, &old).await), (200, "applied".into()));
     assert_eq!(paid.result::<u64>().await.unwrap(), 4200);
     let declined = json!({
@@ -84,7 +84,7 @@ async fn shopify_starts_an_order_and_signals_its_run_by_key() {
     shop.server.upload(&waits).await;
     let path = shop.source(SHOPIFY).await;
     let cancelled = json!({ "id": 7, "financial_status": "paid", "cancelled_at": "2026-01-01", "cancel_reason": "fraud" });
-    let cancelled = shopify(&cancelled, "shpss_1", "orders/cancelled", "e-2");
+    let cancelled = shopify(&cancelled, "shpss_of_the_tests_1", "orders/cancelled", "e-2");
     assert_eq!(
         told(&shop.send(&path, &cancelled).await),
         (200, "unmatched".into()),
@@ -92,7 +92,7 @@ async fn shopify_starts_an_order_and_signals_its_run_by_key() {
     );
     let paid = shopify(
         &json!({ "id": 7, "financial_status": "paid", "cancelled_at": null, "line_items": [{ "sku": "a" }, { "sku": "b" }] }),
-        "shpss_1",
+        "shpss_of_the_tests_1",
         "orders/paid",
         "e-1",
     );
@@ -142,7 +142,10 @@ async fn a_provider_without_a_preset_signals_the_run_that_asked_it() {
     let path = shop.source(CARRIER).await;
     let run = shop.server.start(&ship, json!({})).await;
     let moved = |event: &str, run: &str| {
-        carrier(&json!({ "reference": run, "event": { "id": event, "at": "depot" } }), "carrier-secret")
+        carrier(
+            &json!({ "reference": run, "event": { "id": event, "at": "depot" } }),
+            "secret-of-the-carrier",
+        )
     };
     assert_eq!(told(&shop.send(&path, &moved("e-1", &run)).await), (200, "applied".into()));
     let ended = shop.server.end(&run).await;

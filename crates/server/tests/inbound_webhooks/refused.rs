@@ -78,7 +78,7 @@ async fn a_webhook_whose_secret_cannot_be_read_is_asked_to_come_again() {
     let path = shop.source(STRIPE_SOURCE).await;
     let good = shop.paid("evt_1", "ch_1");
     let wrong = stripe(&payment("evt_1", "ch_1"), "whsec_guess", shop.now());
-    let old = stripe(&payment("evt_2", "ch_2"), "whsec_old", shop.now());
+    let old = stripe(&payment("evt_2", "ch_2"), "whsec_that_is_old", shop.now());
     let no_descriptors = || Failure::retryable("Too many open files (os error 24)");
     let absent = || Failure::retryable("there is no such secret").with_code("unknown_secret");
     let asked_again = async |webhook: &Webhook, when: &str| {

@@ -10,15 +10,15 @@ use sha2::{Sha256, Sha512};
 /// The secret of each source of the tests, by its name.
 pub const SECRETS: &[(&str, &str)] = &[
     ("stripe-webhook", STRIPE),
-    ("stripe-webhook-old", "whsec_old"),
+    ("stripe-webhook-old", "whsec_that_is_old"),
     ("github-webhook", "It's a Secret to Everybody"),
-    ("shopify-client-secret", "shpss_1"),
+    ("shopify-client-secret", "shpss_of_the_tests_1"),
     ("slack-signing-secret", "8f742231b10e8888abcd99yyyzzz85a5"),
-    ("carrier", "carrier-secret"),
+    ("carrier", "secret-of-the-carrier"),
     ("standard", STANDARD_SECRET),
     ("standard-public", "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="),
 ];
-pub const STRIPE: &str = "whsec_new";
+pub const STRIPE: &str = "whsec_that_is_new";
 pub const STANDARD_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// A webhook on its way.

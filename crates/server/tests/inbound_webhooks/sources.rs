@@ -246,3 +246,23 @@ async fn sources_are_listed_page_by_page_without_their_documents() {
     assert_eq!(names, ["s0", "s1", "s2", "s3", "s4"]);
     assert!(first["items"][0]["document"].is_null());
 }
+
+/// Whoever knows the address of an unsigned source may send to it: its name can be guessed, its id cannot.
+#[tokio::test]
+async fn an_unsigned_source_is_reached_by_its_id_and_not_by_its_name() {
+    let shop = Shop::open().await;
+    let document = json!({
+        "name": "open", "signature": { "scheme": "none", "allowUnsigned": true }, "id": "body.id",
+        "actions": [{ "signal": { "run": "{{ body.run }}", "name": "paid" } }],
+    });
+    let made = shop.server.post(SOURCES, &document, &[]).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let path = made.json()["path"].as_str().unwrap().to_owned();
+    let event = json!({ "id": "e-1", "run": "none" });
+    let by_name =
+        shop.server.send("POST", "/api/v1/webhooks/acme/open", Some(event.to_string()), "", &[]).await;
+    assert_eq!(by_name.told(), (401, "webhook_signature_invalid".into()), "as if there were none");
+    assert_eq!(shop.events().await.len(), 0, "nothing is stored");
+    let by_id = shop.server.send("POST", &path, Some(event.to_string()), "", &[]).await;
+    assert_eq!(by_id.status, 200, "{}", by_id.text());
+}

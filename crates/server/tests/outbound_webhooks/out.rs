@@ -257,6 +257,36 @@ async fn a_redirect_is_a_failure() {
     assert!(elsewhere.received().is_empty());
 }
 
+/// Events hold payloads: in clear text they go only where the operator said so.
+#[tokio::test]
+async fn a_plain_http_address_is_refused_unless_the_operator_opened_the_destination() {
+    let allow = ["hooks.internal", "10.8.0.0/16"].map(|place| place.parse().unwrap()).into();
+    let rules = Rules { allow, ..Rules::default() };
+    let server = TestServer::memory_with(Setup { rules, ..Setup::default() }).await;
+    let create = async |name: &str, url: &str| {
+        let asked = json!({ "name": name, "url": url, "events": ["run.completed"] });
+        server.post(SUBSCRIPTIONS, &asked, &[]).await
+    };
+    for url in ["http://hooks.example.com/", "http://93.184.216.34/", "http://internal.hooks/"] {
+        let refused = create("plain", url).await;
+        assert_eq!(refused.told(), (422, "address_not_allowed".into()), "{url}: {}", refused.text());
+        assert!(refused.text().contains("clear text"), "{}", refused.text());
+    }
+    for (name, url) in [
+        ("tls", "https://hooks.example.com/"),
+        ("opened by name", "http://hooks.internal/"),
+        ("opened by address", "http://10.8.1.2/"),
+    ] {
+        let made = create(name, url).await;
+        assert_eq!(made.status, 201, "{url}: {}", made.text());
+    }
+    let id =
+        create("to be moved", "https://hooks.example.com/2").await.json()["id"].as_str().unwrap().to_owned();
+    let moved = json!({ "url": "http://hooks.example.com/2" });
+    let refused = server.patch(&format!("{SUBSCRIPTIONS}/{id}"), &moved, &[]).await;
+    assert_eq!(refused.told(), (422, "address_not_allowed".into()), "nor by a change");
+}
+
 /// RELIABILITY, SSRF: under the rules of `serve`, a private address can be neither subscribed nor
 /// called.
 #[tokio::test]
@@ -285,7 +315,7 @@ async fn addresses_that_are_not_public_are_refused_when_they_are_given_and_when_
         assert_eq!(answer.told(), (400, "invalid_request".into()), "{url}: {}", answer.text());
     }
     // A name is resolved when it is called.
-    let url = own.replace("127.0.0.1", "localhost");
+    let url = own.replace("http://127.0.0.1", "https://localhost");
     let (id, _) = subscribe(&server, &url, &["run.completed"]).await;
     let tested = server.post(&format!("{SUBSCRIPTIONS}/{id}/test"), &json!({}), &[]).await.json();
     assert_eq!((&tested["delivered"], &tested["status"]), (&json!(false), &Value::Null), "{tested}");

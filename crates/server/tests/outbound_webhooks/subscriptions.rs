@@ -122,6 +122,8 @@ async fn an_invalid_subscription_is_rejected_with_the_place_of_the_error() {
         (json!({ "events": vec!["run.failed"; 17] }), "events"),
         (json!({ "events": ["run.started"] }), "events"),
         (json!({ "events": "run.failed" }), "events"),
+        (json!({ "name": "a\u{1b}[2Jb" }), "name"),
+        (json!({ "name": "pay\u{202e}gnillib" }), "name"),
         (json!({ "description": "" }), "description"),
         (json!({ "description": "d".repeat(1_025) }), "description"),
         (json!({ "secret": "whsec_mine" }), "secret"),

@@ -243,7 +243,7 @@ fn cases() -> Vec<Case> {
         patch("/api/v1/webhook-sources/{name}", Administer, json!({ "status": "enabled" }), &[200])
             .at("/api/v1/webhook-sources/{source}"),
         post("/api/v1/webhooks/{source}", Open, json!({ "id": "{event}" }), &[200]).at("{webhooks}"),
-        post("/api/v1/webhooks/{workspace}/{name}", Open, json!({ "id": "{event}" }), &[200])
+        post("/api/v1/webhooks/{workspace}/{name}", Open, json!({ "id": "{event}" }), &[401])
             .at("/api/v1/webhooks/{workspace}/{source}"),
         get("/api/v1/webhook-events", Read),
         post("/api/v1/webhook-events/reprocess", Operate, json!({ "status": "failed", "limit": 1 }), &[200]),

@@ -161,3 +161,34 @@ async fn a_credential_is_bound_to_networks_and_must_end_where_that_is_the_rule()
         assert_eq!(read(&server, issued["apiKey"].as_str().unwrap()).await.status, 200, "{here}");
     }
 }
+
+/// A program that only starts runs has a key that only starts runs.
+#[tokio::test]
+async fn a_credential_that_is_bound_to_routes_calls_no_others() {
+    let server = TestServer::memory().await;
+    let definition = server.echo().await;
+    let issue = async |routes: Value| {
+        let body = json!({ "name": "shop", "role": "admin", "routes": routes });
+        server.post("/api/v1/credentials", &body, &[]).await
+    };
+    for (routes, path) in [
+        (json!(["POST /api/v1/workflow-run"]), "/routes/0"),
+        (json!(["GET /api/v1/workflow-runs", "/api/v1/workflow-runs"]), "/routes/1"),
+        (json!(vec!["GET /api/v1/workflow-runs"; 51]), "/routes"),
+    ] {
+        let refused = issue(routes).await;
+        assert_eq!((refused.status, &refused.json()["path"]), (400, &path.into()), "{}", refused.text());
+    }
+    let issued = issue(json!(["POST /api/v1/workflow-runs", "GET /api/v1/workflow-runs/{id}"])).await.json();
+    assert_eq!(issued["credential"]["routes"][0], "POST /api/v1/workflow-runs");
+    let key = issued["apiKey"].as_str().unwrap();
+    let body = json!({ "definitionId": definition, "input": {} }).to_string();
+    let started = server.send("POST", "/api/v1/workflow-runs", Some(body), key, &[]).await;
+    assert_eq!(started.status, 201, "{}", started.text());
+    let run = format!("/api/v1/workflow-runs/{}", started.json()["run"]["id"].as_str().unwrap());
+    assert_eq!(server.send("GET", &run, None, key, &[]).await.status, 200);
+    for other in ["/api/v1/workflow-runs", "/api/v1/credentials", &format!("{run}/events")] {
+        let refused = server.send("GET", other, None, key, &[]).await;
+        assert_eq!(refused.told(), (403, "forbidden".into()), "{other}: {}", refused.text());
+    }
+}

@@ -30,7 +30,8 @@ use hapax_server::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use hapax_server::listen::ListenOptions;
 use hapax_server::sealing::SealingKey;
 use hapax_server::{
-    ActionOrigins, EntityTables, LaunchError, ModuleOptions, NodeUrl, PeopleOptions, Server, ServerOptions,
+    ActionOrigins, EntityTables, LaunchError, ModuleOptions, NodeUrl, PeopleOptions, QuotaOptions, Server,
+    ServerOptions,
 };
 use hapax_store_postgres::{PostgresOptions, PostgresStore};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
@@ -118,6 +119,7 @@ pub struct Setup {
     pub engine: EngineOptions,
     /// Of one credential.
     pub requests_per_second: Option<NonZeroU32>,
+    pub quotas: QuotaOptions,
     pub max_definitions_per_workspace: usize,
     pub sealing_keys: Vec<SealingKey>,
     /// Modules beside the one that is always there.
@@ -142,6 +144,7 @@ impl Default for Setup {
             clock,
             engine: EngineOptions { poll_every: Duration::from_millis(100), ..EngineOptions::default() },
             requests_per_second: None,
+            quotas: QuotaOptions::default(),
             max_definitions_per_workspace: MAX_DEFINITIONS_PER_WORKSPACE,
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],
@@ -285,6 +288,8 @@ impl TestServer {
             grace: Duration::from_secs(5),
             outgoing: outgoing.into(),
             requests_per_second: setup.requests_per_second,
+            tls: None,
+            quotas: setup.quotas,
             max_definitions: MAX_DEFINITIONS,
             max_definitions_per_workspace: setup.max_definitions_per_workspace,
             people: setup.people,

@@ -352,6 +352,10 @@ impl Store for PlannedStore {
         self.behind()?.count_tallies(workspace).await
     }
 
+    async fn count_open_runs(&self, workspace: &WorkspaceId, up_to: usize) -> StoreResult<usize> {
+        self.behind()?.count_open_runs(workspace, up_to).await
+    }
+
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
         self.behind()?.list_doubts(request).await
     }

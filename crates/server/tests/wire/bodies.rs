@@ -63,6 +63,8 @@ async fn two_lengths_or_a_length_that_is_none_are_400_and_the_connection_is_clos
         "content-length: 99999999999999999999999\r\n",
         "transfer-encoding: gzip\r\n",
         "transfer-encoding: chunked, identity\r\n",
+        "transfer-encoding: gzip, chunked\r\n",
+        "transfer-encoding: identity\r\ntransfer-encoding: chunked\r\n",
         "transfer-encoding: xchunked\r\n",
     ] {
         let answer = server.exchange(format!("{JSON}{lengths}\r\n{{}}{SMUGGLED}").as_bytes()).await;

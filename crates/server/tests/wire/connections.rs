@@ -27,6 +27,17 @@ async fn a_connection_is_reused_and_closed_when_idle_too_long() {
     assert_eq!(read_to_end(&mut silent).await, "", "one that never says anything is closed, too");
 }
 
+/// A connection that says nothing holds one of the seats of everybody.
+#[tokio::test]
+async fn a_connection_that_never_asks_is_cut_long_before_it_would_count_as_idle() {
+    let server = start(ListenOptions { idle_timeout: Duration::from_secs(3600), ..impatient() }).await;
+    let mut silent = server.connect().await;
+    assert_eq!(read_to_end(&mut silent).await, "");
+    let mut begun = server.connect().await;
+    begun.write_all(b"GET /hello HTTP/1.1\r\n").await.unwrap();
+    assert_eq!(read_to_end(&mut begun).await, "");
+}
+
 #[tokio::test]
 async fn a_slow_handler_is_not_an_idle_connection() {
     let server = start(impatient()).await;

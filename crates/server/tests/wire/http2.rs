@@ -34,6 +34,33 @@ async fn many_requests_share_a_connection_up_to_the_cap_on_streams() {
     assert_eq!(sender.current_max_send_streams(), MAX_HTTP2_STREAMS as usize);
 }
 
+/// On HTTP/2 the bytes of the headers are bounded, and so is their number.
+#[tokio::test]
+async fn a_request_with_more_than_a_hundred_headers_is_431_on_http2_too() {
+    let server = start(ListenOptions::default()).await;
+    let (sender, _connection) = connect(&server).await;
+    for (headers, expected) in [(50, 200), (150, 431)] {
+        let mut sender = sender.clone().ready().await.unwrap();
+        let mut asked = request("/hello");
+        for place in 0..headers {
+            let name: http::HeaderName = format!("x{place}").parse().unwrap();
+            asked.headers_mut().insert(name, http::HeaderValue::from_static("1"));
+        }
+        let (response, _) = sender.send_request(asked, true).unwrap();
+        assert_eq!(response.await.unwrap().status(), expected, "{headers} headers");
+    }
+}
+
+/// A client that opens HTTP/2, and pings without ever asking for anything, gives its seat back.
+#[tokio::test]
+async fn a_client_that_never_asks_is_cut_off_on_http2_too() {
+    let server = start(ListenOptions { idle_timeout: Duration::from_secs(3600), ..impatient() }).await;
+    let mut socket = server.connect().await;
+    let chatter = [PREFACE, &frame(4, 0, 0, &[]), &frame(6, 0, 0, &[0; 8])].concat();
+    socket.write_all(&chatter).await.unwrap();
+    read_to_end(&mut socket).await;
+}
+
 /// A frame of HTTP/2: length, type, flags, stream, payload.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();

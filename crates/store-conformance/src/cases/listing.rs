@@ -297,3 +297,22 @@ pub(super) async fn everything_is_cut_to_its_limit(t: &Stage) {
     assert_eq!(t.claim_upto(usize::MAX, ANN).await.runs.len(), MAX_CLAIM);
     assert_eq!(t.claim_upto(usize::MAX, ANN).await.runs.len(), count - MAX_CLAIM);
 }
+
+/// Open runs are those that have not ended, in one workspace, counted up to a bound.
+pub(super) async fn open_runs_of_one_workspace_are_counted_up_to_a_bound(t: &Stage) {
+    let here = WorkspaceId::default();
+    let count =
+        async |workspace: &WorkspaceId, up_to| t.store.count_open_runs(workspace, up_to).await.unwrap();
+    assert_eq!(count(&here, 10).await, 0);
+    t.pending().await;
+    let running = t.driven().await;
+    t.order().workspace("abroad").granted_to(ANN).start().await;
+    let held = t.order().granted_to(ANN).start().await;
+    t.write(&held).await.completes("1").done().await;
+    assert_eq!(count(&here, 10).await, 2, "neither the ended run nor that of another workspace");
+    assert_eq!((count(&here, 1).await, count(&here, 0).await), (1, 0));
+    assert_eq!(count(&WorkspaceId::new("abroad").unwrap(), 10).await, 1);
+    assert_eq!(count(&WorkspaceId::new("nowhere").unwrap(), 10).await, 0);
+    t.write(&running).await.completes("1").done().await;
+    assert_eq!(count(&here, 10).await, 1);
+}

@@ -71,6 +71,7 @@ impl Served {
             name: "hapax bench".into(),
             role: Role::Admin,
             requester: None,
+            routes: Vec::new(),
             sees_payloads: true,
             may_offer: None,
             person: None,

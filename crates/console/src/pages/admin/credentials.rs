@@ -64,6 +64,7 @@ fn row(visit: &Visit, it: &Credential, workspace: &str) -> Vec<Markup> {
             (it.role.as_str())
             @if it.hides_payloads { div.dim { "sees no payloads" } }
             @if !it.networks.is_empty() { div.dim { "from " (it.networks.join(", ")) } }
+            @if !it.routes.is_empty() { div.dim { "only " (it.routes.join(", ")) } }
         },
         instant(it.last_used_at.as_deref(), "never"),
         ui::ago(&it.created_at, visit.now_ms),
@@ -146,6 +147,7 @@ pub(super) async fn create(mut form: Submitted) -> Result<Response, Failure> {
             .filter(|it| !it.is_empty())
             .map(Into::into)
             .collect(),
+        routes: Vec::new(),
         hides_payloads: form.is_ticked("hides-payloads"),
         may_offer: None,
     };

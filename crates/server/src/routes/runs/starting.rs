@@ -1,6 +1,7 @@
 //! Starts runs: one, or a batch of independent ones.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -41,6 +42,10 @@ pub(crate) async fn create(
     fresh: Option<Extension<FreshKey>>,
     StrictJson { value: asked, .. }: StrictJson<api::CreateRun>,
 ) -> Result<Response, Refused> {
+    // Asked again under the hold of its key, it is the same request.
+    if fresh.is_some() || operation.is_none() {
+        app.quotas.take_start(&*app.store, &identity.workspace, Instant::now()).await?;
+    }
     if let Some(Extension(fresh)) = fresh {
         return create_in_one_write(&app, &identity, asked, fresh).await;
     }
@@ -126,7 +131,11 @@ pub(crate) async fn create_batch(
         let (app, identity) = (&app, &identity);
         let id = operation.map(|first| item_of(first, place));
         async move {
-            match start(app, identity, asked, id).await {
+            let started = async {
+                app.quotas.take_start(&*app.store, &identity.workspace, Instant::now()).await?;
+                start(app, identity, asked, id).await
+            };
+            match started.await {
                 Ok((created, _)) => api::BatchItem { created_run: Some(created), problem: None },
                 Err(refused) => {
                     api::BatchItem { created_run: None, problem: Some(refused.problem().clone()) }

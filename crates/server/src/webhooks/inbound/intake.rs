@@ -11,6 +11,7 @@ use hapax_documents::evaluate_fairly;
 use hapax_documents::source::{Event, Reading, Unreadable, visible_headers};
 use hapax_engine::model::{InboundEvent, InboundEventId, InboundEventStatus, Name, Payload, WorkspaceId};
 use hapax_engine::store::{NewInboundEvent, ReceiveOutcome};
+use hapax_webhooks::Scheme;
 use http::HeaderMap;
 
 use super::InboundWebhooks;
@@ -73,15 +74,16 @@ impl InboundWebhooks {
         // After too many failures from an address, the store is not queried for it.
         let may_look = address.is_none_or(|it| self.strangers.check(it, None, Instant::now()).is_ok());
         if known.is_some() || !may_look {
-            return Ok(known);
+            return Ok(known.filter(|source| can_be_reached(source, named)));
         }
-        Ok(match named {
+        let found = match named {
             Named::Id(id) => self.find_source_by_id(id).await?,
             Named::InWorkspace { workspace, name } => {
                 let Ok(workspace) = WorkspaceId::new(workspace) else { return Ok(None) };
                 self.find_source(&workspace, name).await?
             }
-        })
+        };
+        Ok(found.filter(|source| can_be_reached(source, named)))
     }
 
     /// Reads and drops a request to an unknown source, and rejects it in the same way as a failed
@@ -218,6 +220,12 @@ impl InboundWebhooks {
             Ok(Ok(Err(_)) | Err(_)) | Err(_) => ReceiptStatus::Received,
         }
     }
+}
+
+/// Whoever knows the address of an unsigned source may send to it, so the address must not be
+/// guessable: its id is random, its name is not.
+fn can_be_reached(source: &StoredSource, named: &Named) -> bool {
+    matches!(named, Named::Id(_)) || source.source().signature != Scheme::Unsigned
 }
 
 fn receipt_of(status: InboundEventStatus) -> ReceiptStatus {

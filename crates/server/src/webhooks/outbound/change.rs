@@ -9,6 +9,7 @@ use hapax_api as api;
 use hapax_api::{Code, Problem, SubscriptionStatus, WebhookSigning};
 use hapax_engine::model::{
     Actor, CatalogKind, JournalEntry, JournalEvent, Name, Payload, Role as Rank, Version, WorkspaceId,
+    is_misleading_name, is_misleading_text,
 };
 use hapax_engine::store::{PutCatalogItem, PutOutcome};
 use hapax_outgoing::{Refusal, Request};
@@ -231,7 +232,14 @@ impl Subscriptions {
             let detail = format!("Name at least one event: {known}.");
             return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/events"));
         }
-        match self.outgoing.of(workspace).check(&Request::post(asked.url.clone(), "")) {
+        let request = Request::post(asked.url.clone(), "");
+        let outgoing = self.outgoing.of(workspace);
+        match outgoing.check(&request) {
+            Ok(()) if outgoing.is_plain_beyond_trust(&request) => {
+                let detail = "Events would cross the internet in clear text. Use https, or ask the operator to add the destination to \
+                              `allow` or `workspace-allow`.";
+                Err(Problem::new(Code::AddressNotAllowed, detail).with("path", "/url"))
+            }
             Ok(()) => Ok(()),
             Err(why @ (Refusal::BadUrl { .. } | Refusal::Scheme { .. } | Refusal::Credentials)) => {
                 Err(Problem::new(Code::InvalidRequest, format!("The address cannot be used: {why}."))
@@ -343,8 +351,12 @@ struct NewSecret {
 
 fn check_text(path: &'static str, text: &str, most: usize) -> Result<(), Problem> {
     let length = text.chars().count();
-    if text.trim().is_empty() || length > most || text.contains('\0') {
-        let detail = format!("Use 1 to {most} characters.");
+    let is_misleading = match path {
+        "/name" | "/url" => is_misleading_name(text),
+        _ => is_misleading_text(text),
+    };
+    if text.trim().is_empty() || length > most || is_misleading {
+        let detail = format!("Use 1 to {most} visible characters.");
         return Err(Problem::new(Code::InvalidRequest, detail).with("path", path));
     }
     Ok(())
