@@ -43,7 +43,7 @@ pub(super) fn group() -> Group {
         post("/api/v1/worker-sessions/{id}/poll", "poll_worker_session", "Wait for messages")
             .about(
                 "Waits for messages to the worker and keeps its session alive. If no answer arrives, send the request again \
-                 with the same token.",
+                 with the same number.",
             )
             .body::<api::PollWorkerSession>()
             .answers::<api::WorkerMessages>(200, "The messages, if there are any.")
@@ -57,7 +57,7 @@ pub(super) fn group() -> Group {
         post("/api/v1/worker-sessions/{id}/commit", "commit_worker_session", "Hand in what runs did")
             .about(
                 "Takes in what the code of runs did, and results of tasks and actions. If no answer arrives, send the request \
-                 again with the same token: nothing is done twice.",
+                 again with the same number: nothing is done twice.",
             )
             .body::<api::CommitWorkerSession>()
             .answers::<api::WorkerMessages>(200, "What the server has to say about the runs, and other messages.")
