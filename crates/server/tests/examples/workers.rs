@@ -42,6 +42,7 @@ async fn the_examples_of_worker_sessions_are_what_a_server_answers() {
     let made = examples.send(call("create_push_worker").body(function)).await;
     examples.send(call("list_push_workers").query("limit=10")).await;
     let id = made["pushWorker"]["id"].as_str().unwrap();
+    examples.send(call("get_push_worker").at(id)).await;
     examples.send(call("delete_push_worker").at(id)).await;
     examples.finish();
 }

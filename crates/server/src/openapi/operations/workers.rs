@@ -84,6 +84,9 @@ pub(super) fn group() -> Group {
             .about("Lists the functions that work is sent to, without their secrets.")
             .query::<PageOf>()
             .answers_page::<api::PushWorker>("One page of push workers."),
+        get("/api/v1/push-workers/{id}", "get_push_worker", "Get one push worker")
+            .about("Returns one push worker, without its secret.")
+            .answers::<api::PushWorker>(200, "The push worker."),
         delete("/api/v1/push-workers/{id}", "delete_push_worker", "Delete a push worker")
             .about("Sends a function no more work. Its runs wait for another worker.")
             .answers::<api::PushWorker>(200, "The push worker as it was."),
