@@ -249,7 +249,7 @@ const ATTACKS: &[Attack] = &[
         "hapax-webhooks",
         "secrets_that_would_let_anybody_in_are_refused_and_never_shown",
     ),
-    // What is left behind.
+    // Leaks.
     attack(
         "canaries in every secret and payload",
         "found only where they belong",

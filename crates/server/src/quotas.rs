@@ -17,12 +17,12 @@ use crate::limits::{
     WORKSPACE_STREAMS,
 };
 
-/// Quotas of each workspace. All but that of open runs count on each node.
+/// Quotas of each workspace. Each node counts for itself, except for open runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaOptions {
     /// Requests per second, and the size of a burst.
     pub requests_per_second: NonZeroU32,
-    /// Requests in progress, with those that wait.
+    /// Requests in progress, including long polls.
     pub requests_at_once: usize,
     /// Starts of runs per second, and the size of a burst.
     pub starts_per_second: NonZeroU32,
@@ -44,7 +44,7 @@ impl Default for QuotaOptions {
     }
 }
 
-/// What a quota is about.
+/// Kind of quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Quota {
     RequestsPerSecond,
@@ -222,7 +222,7 @@ impl Quotas {
                 false => OPEN_RUNS_COUNTED_EVERY,
             };
             let is_old = usage.counted_at.is_none_or(|at| now.saturating_duration_since(at) >= every);
-            // Others that come meanwhile go by the old count.
+            // Until the new count is there, other requests use the old one.
             if is_old {
                 usage.counted_at = Some(now);
             }
@@ -261,7 +261,7 @@ impl Quotas {
         let (code, what) = match quota {
             Quota::RequestsPerSecond => (Code::RateLimited, "requests per second"),
             Quota::StartsPerSecond => (Code::RateLimited, "starts of runs per second"),
-            Quota::RequestsAtOnce => (Code::QuotaExceeded, "requests at once"),
+            Quota::RequestsAtOnce => (Code::RateLimited, "requests at once"),
             Quota::Streams => (Code::TooManyStreams, "live streams"),
             Quota::OpenRuns => (Code::QuotaExceeded, "open runs"),
         };
@@ -273,7 +273,7 @@ impl Quotas {
         Problem::new(code, detail).retry_after(seconds).with("quota", quota.as_str()).with("limit", limit)
     }
 
-    /// What each workspace takes and was refused, for metrics.
+    /// Usage and refusals of each workspace, for metrics.
     pub(crate) fn list(&self) -> Vec<WorkspaceUsage> {
         let all = self.all();
         let mut list: Vec<WorkspaceUsage> = all
@@ -295,7 +295,7 @@ impl Quotas {
     }
 }
 
-/// What a workspace takes now.
+/// Current usage of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WorkspaceUsage {
     pub(crate) workspace: WorkspaceId,
@@ -335,7 +335,7 @@ mod tests {
         let first = quotas.take_request(&acme, now).unwrap();
         let _second = quotas.take_request(&acme, now).unwrap();
         let refused = quotas.take_request(&acme, now).unwrap_err();
-        assert_eq!((refused.problem().status, refused.problem().code), (429, Code::QuotaExceeded));
+        assert_eq!((refused.problem().status, refused.problem().code), (429, Code::RateLimited));
         assert!(quotas.take_request(&workspace("globex"), now).is_ok(), "another one is another matter");
         drop(first);
         assert!(quotas.take_request(&acme, now).is_ok());

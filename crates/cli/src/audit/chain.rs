@@ -1,4 +1,4 @@
-//! A file of audit entries in which each line vouches for all lines before it.
+//! Audit entries in a file. Each line contains the hash of all lines before it.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -16,10 +16,10 @@ use sha2::{Digest, Sha256};
 use crate::bounded_file;
 use crate::limits::{MAX_AUDIT_KEY_BYTES, MAX_AUDIT_LINE_BYTES, MIN_AUDIT_KEY_BYTES};
 
-/// What stands before the first line.
+/// Hash before the first line.
 const BEGINNING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Key of a chain. Without one, whoever can write to the file can make a new chain.
+/// Key of a chain. Without a key, anybody with write access to the file can create a new chain.
 pub(super) struct ChainKey(Option<Vec<u8>>);
 
 impl ChainKey {
@@ -59,7 +59,7 @@ struct Line<'l> {
     hash: String,
 }
 
-/// What a file holds, checked from its first line to its last.
+/// Content of a file, checked line by line.
 #[derive(Debug, PartialEq)]
 pub(super) struct Chain {
     /// The entries by their ids.
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     fn entry(id: u32) -> JournalEntry {
-        let text = format!(r#"{{"id":"aud_{id}","at":"2026-01-31T12:00:{id:02}Z","what":"commanded"}}"#);
+        let text = format!(r#"{{"id":"aud_{id}","at":"2026-01-31T12:00:{id:02}Z","what":"steered"}}"#);
         serde_json::from_str(&text).unwrap()
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct VerifyOptions {
 
 #[derive(Debug, clap::Args)]
 struct KeyOptions {
-    /// File with a key for the chain, at least 32 bytes. Without it, whoever can write to the file can make a new chain.
+    /// File with a key for the chain, at least 32 bytes. Without it, anybody with write access to the file can create a new chain.
     #[arg(long, value_name = "FILE", env = "HAPAX_AUDIT_CHAIN_KEY_FILE")]
     chain_key_file: Option<PathBuf>,
 }
@@ -120,7 +120,7 @@ async fn compare(client: &Client, chain: &Chain) -> Result<Vec<String>> {
     let since = chain.entries.values().filter_map(|entry| entry["at"].as_str()).min().unwrap_or(first);
     let mut problems = Vec::new();
     let mut missing = chain.entries.clone();
-    // What is younger than the last line may not have been exported yet.
+    // Entries after the last line may not be exported yet.
     let exported_until = before(last, AUDIT_EXPORT_LOOK_BACK)?;
     // The texts of two times within one second are not in their order.
     for entry in list(client, Some(before(since, Duration::from_secs(1))?), None).await? {

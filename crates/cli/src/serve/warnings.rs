@@ -73,7 +73,8 @@ mod tests {
             put(&file("client-secret"), "s3cret", mode);
             put(&file("hapax.toml"), "store = \"postgres://u:secret@h/d\"", mode);
             let providers = "public-url = \"https://h.example\"\n[[provider]]\nname = \"corp\"\n\
-                             issuer = \"https://login.example\"\nclient-id = \"h\"\nclient-secret-file = \"client-secret\"\n";
+                             issuer = \"https://login.example\"\nclient-id = \"h\"\nclient-secret-file = \"client-secret\"\n\
+                             [[provider.rule]]\nvalue = \"support\"\nworkspace = \"acme\"\nrole = \"operator\"\n";
             put(&file("identity.toml"), providers, 0o644);
             let options = ServeOptions {
                 config: Some(file("hapax.toml")),

@@ -252,7 +252,7 @@ async fn sources_are_listed_page_by_page_without_their_documents() {
 async fn an_unsigned_source_is_reached_by_its_id_and_not_by_its_name() {
     let shop = Shop::open().await;
     let document = json!({
-        "name": "open", "signature": { "scheme": "none", "allowUnsigned": true }, "id": "body.id",
+        "name": "open", "signature": { "scheme": "none", "allowUnsigned": true }, "eventId": { "pointer": "/id" },
         "actions": [{ "signal": { "run": "{{ body.run }}", "name": "paid" } }],
     });
     let made = shop.server.post(SOURCES, &document, &[]).await;

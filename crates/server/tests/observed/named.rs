@@ -46,11 +46,12 @@ async fn every_metric_that_is_named_is_told_and_every_one_told_is_explained() {
 }
 
 /// Metrics without a panel, and the reason.
-const ON_NO_PANEL: [(&str, &str); 5] = [
+const ON_NO_PANEL: [(&str, &str); 6] = [
     ("hapax_build_info", "never changes; the dashboard chooses jobs and instances by it"),
     ("hapax_process_start_time_seconds", "a date, for queries about restarts"),
     ("hapax_definitions", "how many are set up, which no hour changes"),
     ("hapax_entity_workflows", "the same"),
+    ("hapax_quota_limit", "a setting; what is refused is shown"),
     ("hapax_trace_spans_exported_total", "goes well; those dropped are shown"),
 ];
 

@@ -280,8 +280,10 @@ async fn a_plain_http_address_is_refused_unless_the_operator_opened_the_destinat
         let made = create(name, url).await;
         assert_eq!(made.status, 201, "{url}: {}", made.text());
     }
-    let id =
-        create("to be moved", "https://hooks.example.com/2").await.json()["id"].as_str().unwrap().to_owned();
+    let id = create("to be moved", "https://hooks.example.com/2").await.json()["subscription"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let moved = json!({ "url": "http://hooks.example.com/2" });
     let refused = server.patch(&format!("{SUBSCRIPTIONS}/{id}"), &moved, &[]).await;
     assert_eq!(refused.told(), (422, "address_not_allowed".into()), "nor by a change");

@@ -561,7 +561,8 @@ async fn each_route_lets_in_who_may_and_nobody_else() {
         let place = format!("{} {}", case.method, case.route);
         let nobody = call(&server, &client, case, &things, "").await;
         match case.access {
-            Access::Open => assert_eq!(nobody.status, 200, "{place}"),
+            // The source of these cases is not signed, so its name leads nowhere.
+            Access::Open => assert!(case.answers.contains(&nobody.status), "{place}: {}", nobody.text()),
             _ => assert_eq!(nobody.told(), (401, "unauthorized".into()), "{place}"),
         }
         for role in Role::ALL {

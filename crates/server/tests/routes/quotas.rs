@@ -104,7 +104,7 @@ async fn a_workspace_waits_with_so_many_requests_at_once() {
         }
         assert!(since.elapsed() < PATIENCE, "the third request is let in");
     };
-    assert_eq!(refused.told(), (429, "quota_exceeded".into()), "{}", refused.text());
+    assert_eq!(refused.told(), (429, "rate_limited".into()), "{}", refused.text());
     assert_eq!(refused.json()["quota"], "workspace-requests-at-once");
     let stranger = server.key("globex", Role::Viewer).await;
     assert_eq!(server.send("GET", RUNS, None, &stranger, &[]).await.status, 200, "others are served");

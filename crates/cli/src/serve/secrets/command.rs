@@ -54,7 +54,7 @@ impl SecretCommand {
             return Ok(kept);
         }
         let _turn = self.turns.acquire().await.map_err(|_| "cannot be asked for".to_owned())?;
-        // Another caller may have asked meanwhile.
+        // Another caller may have asked since.
         if let Some(kept) = self.find_kept(&place) {
             return Ok(kept);
         }
