@@ -1,10 +1,12 @@
 //! The project's chores as commands: `cargo xtask verify` runs everything that CI runs.
 
 mod advisories;
+mod chart;
 mod command_line;
 mod dist;
 mod fuzz_api;
 mod lint_api;
+mod lint_packages;
 mod postgres_matrix;
 mod requirements;
 mod rustdoc;
@@ -48,7 +50,9 @@ enum Chore {
     /// Try the packages on a machine without Rust: a bare Debian in a folder
     TryPackages(try_packages::Options),
     /// Check the crates of this project for known vulnerabilities (needs the network)
-    Advisories,
+    Advisories(advisories::Options),
+    /// Check the files for containers and Kubernetes with linters
+    LintPackages,
 }
 
 fn main() -> ExitCode {
@@ -65,7 +69,8 @@ fn main() -> ExitCode {
         Chore::Storm(options) => storm::run(&options),
         Chore::Dist(options) => dist::run(&options),
         Chore::TryPackages(options) => try_packages::run(&options),
-        Chore::Advisories => advisories::run(),
+        Chore::Advisories(options) => advisories::run(&options),
+        Chore::LintPackages => lint_packages::run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -40,6 +40,7 @@ enum Step {
     SdkTypescript,
     SdkPython,
     Storm,
+    Postgres,
 }
 
 /// What became of one chosen step.
@@ -92,7 +93,8 @@ enum Lane {
     Documentation,
     /// Beside the tests: the SDKs, which use the server that was built and no cargo.
     Sdks,
-    /// Beside the tests. Nodes, clients and tests wait for servers, disks and deadlines more than they compute.
+    /// Beside the tests. Nodes, clients and tests wait for servers, disks and deadlines more than they compute. The other versions of PostgreSQL
+    /// come after the storm, when the documentation and the SDKs are done.
     Storm,
 }
 
@@ -196,7 +198,7 @@ impl Step {
             Self::Tests => Lane::Tests,
             Self::Docs | Self::Examples => Lane::Documentation,
             Self::SdkTypescript | Self::SdkPython => Lane::Sdks,
-            Self::Storm => Lane::Storm,
+            Self::Storm | Self::Postgres => Lane::Storm,
         }
     }
 
@@ -239,6 +241,11 @@ impl Step {
             Self::Storm => {
                 CommandLine::of(PROGRAM.to_string_lossy(), "storm --as-built --minutes 2 --seed 71")
             }
+            // The oldest supported version and the newest; the tests have run on the one that is installed.
+            Self::Postgres => linted(CommandLine::of(
+                PROGRAM.to_string_lossy(),
+                "postgres-matrix --only 14,18 --suite verify --if-possible",
+            )),
         }
     }
 
@@ -248,6 +255,9 @@ impl Step {
             Self::Formatting => "  mend it with: cargo fmt --all\n",
             Self::Storm => {
                 "  read the stories in target/storm/seed-71, and repeat it with: cargo xtask storm --minutes 2 --seed 71\n"
+            }
+            Self::Postgres => {
+                "  read the logs in target/postgres, and repeat it with: cargo xtask postgres-matrix --only 14,18\n"
             }
             Self::ApiLint | Self::Clippy | Self::Tests | Self::Docs | Self::Examples => "",
             Self::SdkTypescript => {
@@ -316,7 +326,15 @@ mod tests {
         let steps = choose_steps(&Options { from: Some(Step::Docs), only: None });
         assert_eq!(
             steps,
-            [Step::Clippy, Step::Docs, Step::Examples, Step::SdkTypescript, Step::SdkPython, Step::Storm]
+            [
+                Step::Clippy,
+                Step::Docs,
+                Step::Examples,
+                Step::SdkTypescript,
+                Step::SdkPython,
+                Step::Storm,
+                Step::Postgres
+            ]
         );
     }
 
