@@ -10,10 +10,10 @@ const HTTP2_OPENING: &[u8] = b"PRI * HTTP/2.0";
 
 /// Shared by the socket, the service and the tracker of one connection.
 #[derive(Debug, Clone)]
-pub(crate) struct IdleTracker(Arc<Mutex<Beat>>);
+pub(crate) struct IdleTracker(Arc<Mutex<ConnectionActivity>>);
 
 #[derive(Debug)]
-struct Beat {
+struct ConnectionActivity {
     in_flight: usize,
     /// Has it ever sent the complete head of a request?
     has_asked: bool,
@@ -37,7 +37,7 @@ pub(crate) enum Verdict {
 
 impl IdleTracker {
     pub(crate) fn new(now: Instant) -> Self {
-        let beat = Beat {
+        let beat = ConnectionActivity {
             in_flight: 0,
             has_asked: false,
             head_began_at: None,
@@ -47,7 +47,7 @@ impl IdleTracker {
         IdleTracker(Arc::new(Mutex::new(beat)))
     }
 
-    fn beat(&self) -> MutexGuard<'_, Beat> {
+    fn beat(&self) -> MutexGuard<'_, ConnectionActivity> {
         // The state is consistent even after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,7 +10,7 @@ use hapax_api::client::{AuditFilter, Client};
 use super::chain::{Chain, ChainKey};
 use crate::limits::{AUDIT_EXPORT_LOOK_BACK, FOLLOW_AUDIT_EVERY, MAX_SHOWN_VIOLATIONS};
 use crate::listing::each_page;
-use crate::output::{for_people, print};
+use crate::output::{print, tables};
 use crate::parsers::duration;
 use crate::server_options::ServerOptions;
 
@@ -106,7 +106,7 @@ pub(super) async fn verify(options: VerifyOptions, server: &ServerOptions) -> Re
         problems = compare(&server.connect()?, &chain).await?;
     }
     for problem in problems.iter().take(MAX_SHOWN_VIOLATIONS) {
-        print(&format!("{}\n", for_people::plain(problem)))?;
+        print(&format!("{}\n", tables::plain(problem)))?;
     }
     if !problems.is_empty() {
         bail!("the audit log of the server differs from the file in {} entries", problems.len());

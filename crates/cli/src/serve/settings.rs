@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use hapax::model::WorkspaceId;
 use hapax::{EngineOptions, NodeIdentity};
-use hapax_outgoing::{Place, Rules};
+use hapax_outgoing::{DestinationPattern, Rules};
 use hapax_server::body_budget::BodyBudget;
 use hapax_server::http_idempotency::Policy;
 use hapax_server::http_idempotency::limits::{MAX_HOLD, MIN_HOLD};
@@ -173,10 +173,10 @@ pub(crate) struct ServeOptions {
     /// File with the identity providers that people sign in with, and the rules that give them roles.
     #[arg(long, value_name = "FILE", env = "HAPAX_IDENTITY_PROVIDERS")]
     pub(crate) identity_providers: Option<PathBuf>,
-    /// Longest life of a new credential; every new one must then say when it ends. They may last for ever if absent.
+    /// Longest life of a new credential; every new one must then have an end. Without it, credentials may have none.
     #[arg(long, value_name = "SPAN", env = "HAPAX_CREDENTIAL_LIFETIME")]
     pub(crate) credential_lifetime: Option<String>,
-    /// Have two people, one of them a manager, stand behind every ruling on a doubt of a run that cannot be taken back, even if a manager rules.
+    /// Require two people, one of them a manager, for every irreversible ruling on a doubt of a run, even if a manager rules.
     #[arg(long, env = "HAPAX_FOUR_EYES", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) four_eyes: Option<bool>,
     /// Serve the console, pages for people, beside the API [default: true].
@@ -250,7 +250,7 @@ pub(crate) struct Settings {
     pub(crate) behind_proxy: bool,
     pub(crate) proxies: Proxies,
     pub(crate) rules: Rules,
-    pub(crate) workspace_allow: BTreeMap<WorkspaceId, Vec<Place>>,
+    pub(crate) workspace_allow: BTreeMap<WorkspaceId, Vec<DestinationPattern>>,
     pub(crate) identity_file: Option<PathBuf>,
     /// Taken from `identity_file` before the store is opened.
     pub(crate) identity: Option<&'static NodeIdentity>,
@@ -317,8 +317,10 @@ impl Settings {
             tls_client_ca.is_none() || tls_cert.is_some(),
             "tls-client-ca asks clients for certificates, so the server needs one too: tls-cert and tls-key"
         );
-        let places = |name: &str, texts: Option<Vec<String>>| -> Result<Vec<Place>> {
-            let read = |text: String| text.parse::<Place>().with_context(|| format!("{name}: {text:?}"));
+        let places = |name: &str, texts: Option<Vec<String>>| -> Result<Vec<DestinationPattern>> {
+            let read = |text: String| {
+                text.parse::<DestinationPattern>().with_context(|| format!("{name}: {text:?}"))
+            };
             texts.unwrap_or_default().into_iter().map(read).collect()
         };
         let rules = Rules {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::settings::Settings;
 use crate::api_key::is_open_to_others;
-use crate::output::for_people::plain;
+use crate::output::tables::plain;
 use crate::store_url::has_password;
 
 /// Warnings about the key files, and about where they are.

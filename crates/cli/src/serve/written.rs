@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use hapax::model::{Name, TableRef, WorkspaceId};
 use hapax_documents::Span;
-use hapax_outgoing::Place;
+use hapax_outgoing::DestinationPattern;
 use hapax_server::sealing::SealingKey;
 use hapax_server::{ActionOrigins, EntityTables, ModuleOptions};
 
@@ -91,8 +91,8 @@ pub(super) fn action_origins(texts: &[String]) -> Result<ActionOrigins> {
 }
 
 /// Places as people open them to one workspace: `acme:10.8.0.0/16`, `acme:billing.internal:8443`.
-pub(super) fn workspace_places(texts: &[String]) -> Result<BTreeMap<WorkspaceId, Vec<Place>>> {
-    let mut places: BTreeMap<WorkspaceId, Vec<Place>> = BTreeMap::new();
+pub(super) fn workspace_places(texts: &[String]) -> Result<BTreeMap<WorkspaceId, Vec<DestinationPattern>>> {
+    let mut places: BTreeMap<WorkspaceId, Vec<DestinationPattern>> = BTreeMap::new();
     for text in texts {
         let Some((workspace, place)) = text.split_once(':') else {
             bail!("workspace-allow: {text:?} is not WORKSPACE:PLACE, such as acme:10.8.0.0/16");

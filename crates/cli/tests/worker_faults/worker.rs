@@ -9,16 +9,18 @@ use hapax_api::{
     Code, CommitWorkerSession, OpenWorkerSession, PollWorkerSession, RawJson, WorkerMessages, WorkerRunItems,
 };
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// What the provider was asked to do, by effect key.
+/// Requests to the provider, by effect key.
 #[derive(Default)]
 pub struct Provider {
     counts: Mutex<BTreeMap<String, u32>>,
     /// How long it works on a request.
     works_for: Duration,
+    /// Until it is opened, no request ends.
+    closed: watch::Sender<bool>,
 }
 
 impl Provider {
@@ -27,8 +29,18 @@ impl Provider {
         Provider { works_for, ..Provider::default() }
     }
 
+    /// A provider that ends no request until it is opened.
+    pub fn closed() -> Self {
+        Provider { closed: watch::Sender::new(true), ..Provider::default() }
+    }
+
+    pub fn open(&self) {
+        self.closed.send_replace(false);
+    }
+
     async fn perform(&self, key: &str) {
         *self.counts.lock().unwrap().entry(key.to_owned()).or_default() += 1;
+        let _ = self.closed.subscribe().wait_for(|closed| !closed).await;
         sleep(self.works_for).await;
     }
 
@@ -217,7 +229,7 @@ impl Worker {
         }
     }
 
-    /// The answer; nothing if the same is to be sent again.
+    /// The answer; nothing if the same request must be sent again.
     fn judge(&self, answer: Result<WorkerMessages, ClientError>) -> Result<Option<WorkerMessages>, End> {
         match answer {
             Ok(answer) => Ok(Some(answer)),
@@ -327,7 +339,7 @@ impl Worker {
     }
 }
 
-/// What the code does as its operation `op`.
+/// Operation `op` of the code.
 fn ask(op: u64) -> Value {
     let retry = json!({ "maxAttempts": 1000, "first": "10ms", "cap": "100ms" });
     match op {
