@@ -299,7 +299,7 @@ pub(super) async fn everything_is_cut_to_its_limit(t: &TestStore) {
 }
 
 /// Open runs are those that have not ended, in one workspace, counted up to a bound.
-pub(super) async fn open_runs_of_one_workspace_are_counted_up_to_a_bound(t: &Stage) {
+pub(super) async fn open_runs_of_one_workspace_are_counted_up_to_a_bound(t: &TestStore) {
     let here = WorkspaceId::default();
     let count =
         async |workspace: &WorkspaceId, up_to| t.store.count_open_runs(workspace, up_to).await.unwrap();
