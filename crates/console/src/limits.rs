@@ -54,3 +54,9 @@ pub const MAX_AUDIT_PAGES: usize = 50;
 pub const MAX_INPUT_DEPTH: usize = 4;
 /// Deepest nesting of steps that is drawn.
 pub const MAX_DRAWN_DEPTH: usize = 16;
+/// Pages of workflow definitions that the approvals look through.
+pub const MAX_DEFINITION_PAGES: usize = 10;
+/// Workflows whose runs the approvals look into at once; for the others, choose one.
+pub const MAX_ASKING_WORKFLOWS: usize = 20;
+/// Definitions of which the console remembers whether they ask for approvals.
+pub const MAX_KNOWN_DEFINITIONS: usize = 10_000;

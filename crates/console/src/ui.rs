@@ -23,7 +23,7 @@ pub(crate) fn heading(title: &str, about: Markup) -> Markup {
 
 /// Nothing where something could be.
 pub(crate) fn none() -> Markup {
-    html! { span.dim { "–" } }
+    html! { span.dim.none { "–" } }
 }
 
 /// A short word in a frame.

@@ -258,7 +258,7 @@ fn action(action: &WebhookActionOutcome) -> Vec<Markup> {
                 (None, None) => { (ui::none()) }
             }
         },
-        html! { @match &action.detail { Some(detail) => { (ui::sentence(detail)) }, None => { (ui::none()) } } },
+        html! { @match &action.detail { Some(detail) => { (ui::told(detail)) }, None => { (ui::none()) } } },
     ]
 }
 
