@@ -80,7 +80,7 @@ async fn list(mut visit: Visit, Query(filter): Query<Filter>) -> Result<Response
     let page: Page<Run> = visit.read(&ops::LIST_RUNS, &[], &query).await?;
     // A column that says nothing about any of them is left out.
     let has_steps = page.items.iter().any(|run| run.current_step_name.is_some());
-    let step = if has_steps { Some("Step") } else { None };
+    let step = has_steps.then_some("Step");
     let columns =
         ["Run", "Status", "Workflow", "Subject or key"].into_iter().chain(step).chain(["Started", "Took"]);
     let columns: Vec<_> = columns.collect();

@@ -296,7 +296,7 @@ async fn authorize(State(provider): State<IdentityProvider>, Query(asked): Query
         });
         let hidden: String = hidden.collect();
         return Html(format!(
-            "<!doctype html><title>Corp login</title><link rel=icon href=\"data:,\"><h1>Corp login</h1><form action=/authorize>{hidden}\
+            "<!doctype html><title>Corp login</title><h1>Corp login</h1><form action=/authorize>{hidden}\
              <input name=login><button type=submit>Enter</button></form>"
         ))
         .into_response();
