@@ -148,7 +148,7 @@ async fn asking(visit: &Visit) -> Result<Vec<String>, Failure> {
             let asks = match known.get(&it.id) {
                 Some(asks) => asks,
                 None => {
-                    // One that is deleted meanwhile has no open run.
+                    // A definition that somebody just deleted has no open run.
                     let definition: Option<Definition> = visit.find(&ops::SHOW_DEFINITION, &[&it.id]).await?;
                     let Some(definition) = definition else { continue };
                     let asks = definition.document.text().contains("\"approval\"");

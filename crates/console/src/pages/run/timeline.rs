@@ -75,7 +75,7 @@ impl Shown {
         Ok(Shown { steps, ledger, is_newest, is_first_page: cursor.is_empty(), next: page.next_cursor })
     }
 
-    /// Links to steps before and after those of the page.
+    /// Links to the pages of earlier and later steps.
     fn pager(&self, run: &Run) -> Markup {
         let path = ui::run_path(&run.id);
         let link = |order: &str, cursor: Option<&str>| {
