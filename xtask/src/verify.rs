@@ -28,7 +28,7 @@ pub(crate) struct Options {
 /// should the tests come second after all, they wait for the others to compile, and nothing else is lost.
 const HEAD_START: Duration = Duration::from_secs(5);
 
-/// The checks, in the order of their needs. `Lane` says which of them run side by side.
+/// The checks, in the order of their needs. `StepGroup` says which of them run side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Step {
     Formatting,
@@ -43,7 +43,7 @@ enum Step {
     Postgres,
 }
 
-/// What became of one chosen step.
+/// Result of one chosen step.
 enum Outcome {
     Passed(Duration),
     Failed(Duration, ExitStatus),
@@ -80,9 +80,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Steps that run one after the other, beside those of other lanes.
+/// Steps that run one after the other, beside other groups.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lane {
+enum StepGroup {
     /// First, with its output shown.
     Build,
     /// Beside the build: needs nothing built.
@@ -98,7 +98,7 @@ enum Lane {
     Storm,
 }
 
-impl Lane {
+impl StepGroup {
     fn steps(self, chosen: &[Step]) -> Vec<Step> {
         chosen.iter().copied().filter(|step| step.lane() == self).collect()
     }
@@ -110,9 +110,13 @@ impl Lane {
 
 /// Runs the build and what needs nothing built, then the tests and what needs the build.
 fn run_steps(chosen: &[Step]) -> Result<Vec<Outcome>> {
-    let mut done = run_lanes(chosen, Lane::Build, &[Lane::BesideBuild])?;
+    let mut done = run_lanes(chosen, StepGroup::Build, &[StepGroup::BesideBuild])?;
     if done.iter().all(|(_, outcome)| outcome.is_passed()) {
-        done.extend(run_lanes(chosen, Lane::Tests, &[Lane::Documentation, Lane::Sdks, Lane::Storm])?);
+        done.extend(run_lanes(
+            chosen,
+            StepGroup::Tests,
+            &[StepGroup::Documentation, StepGroup::Sdks, StepGroup::Storm],
+        )?);
     }
     let mut outcome_of = |step| {
         let at = done.iter().position(|(of, _)| *of == step)?;
@@ -122,7 +126,7 @@ fn run_steps(chosen: &[Step]) -> Result<Vec<Outcome>> {
 }
 
 /// Runs `main` with its output shown, and the other lanes beside it with theirs captured.
-fn run_lanes(chosen: &[Step], main: Lane, beside: &[Lane]) -> Result<Vec<(Step, Outcome)>> {
+fn run_lanes(chosen: &[Step], main: StepGroup, beside: &[StepGroup]) -> Result<Vec<(Step, Outcome)>> {
     thread::scope(|scope| {
         let mut running = Vec::new();
         let mut waiting = Vec::new();
@@ -191,14 +195,14 @@ impl Step {
         Ok(outcome)
     }
 
-    fn lane(self) -> Lane {
+    fn lane(self) -> StepGroup {
         match self {
-            Self::Formatting | Self::Clippy => Lane::Build,
-            Self::ApiLint => Lane::BesideBuild,
-            Self::Tests => Lane::Tests,
-            Self::Docs | Self::Examples => Lane::Documentation,
-            Self::SdkTypescript | Self::SdkPython => Lane::Sdks,
-            Self::Storm | Self::Postgres => Lane::Storm,
+            Self::Formatting | Self::Clippy => StepGroup::Build,
+            Self::ApiLint => StepGroup::BesideBuild,
+            Self::Tests => StepGroup::Tests,
+            Self::Docs | Self::Examples => StepGroup::Documentation,
+            Self::SdkTypescript | Self::SdkPython => StepGroup::Sdks,
+            Self::Storm | Self::Postgres => StepGroup::Storm,
         }
     }
 
