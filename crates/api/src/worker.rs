@@ -77,8 +77,6 @@ pub struct WorkerLimits {
     pub max_names: usize,
     /// Most results of tasks and actions in a commit.
     pub max_results: usize,
-    /// Longest token, in characters.
-    pub max_token_chars: usize,
     /// Most operations of one run that are open at once.
     pub max_open_operations: usize,
     /// Most batches of one run that wait to be carried out.
@@ -103,7 +101,7 @@ pub struct OpenedWorkerSession {
     pub lease_for: DurationText,
     /// Longest time that a poll waits for a message.
     pub poll_for: DurationText,
-    /// What one request may hold.
+    /// Limits of one request.
     pub limits: WorkerLimits,
 }
 
@@ -121,7 +119,7 @@ pub struct AnnounceWorkerSession {
     pub opened_at: String,
 }
 
-/// What a node knows of an announced session.
+/// Answer of a node about an announced session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnouncedWorkerSession {
@@ -133,14 +131,15 @@ pub struct AnnouncedWorkerSession {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PollWorkerSession {
-    /// Fresh random text. The same token again gets the same answer.
-    #[schema(min_length = 1, max_length = 64)]
-    pub token: String,
+    /// Number of the request: 1 for the first one of the session, and higher with each one. The same number again gets
+    /// the same answer, and a lower one is refused.
+    #[schema(minimum = 1)]
+    pub sequence: u64,
     /// How many activations, attempts, tasks and actions the worker can begin now.
     pub free: u32,
 }
 
-/// What the code of one run did.
+/// Items of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkerRunItems {
@@ -148,7 +147,7 @@ pub struct WorkerRunItems {
     pub run: String,
     /// The activation that the items belong to.
     pub activation: String,
-    /// What the code did, in its order.
+    /// Items, in the order of the code.
     pub items: Vec<RawJson>,
 }
 
@@ -156,9 +155,10 @@ pub struct WorkerRunItems {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CommitWorkerSession {
-    /// Fresh random text. The same token again gets the same answer, and nothing is done twice.
-    #[schema(min_length = 1, max_length = 64)]
-    pub token: String,
+    /// Number of the request: 1 for the first one of the session, and higher with each one. The same number again gets
+    /// the same answer, a lower one is refused, and nothing is done twice.
+    #[schema(minimum = 1)]
+    pub sequence: u64,
     /// How many activations, attempts, tasks and actions the worker can begin now.
     pub free: u32,
     /// Items by run.
@@ -201,11 +201,11 @@ pub struct WorkerWorkflowVersion {
     pub open_runs: usize,
     /// Sessions that offer this version now, the oldest first; at most 100.
     pub sessions: Vec<String>,
-    /// What this means for whoever removes old code.
+    /// Whether old code can be removed.
     pub status: WorkerVersionStatus,
 }
 
-/// Whether a version can be removed from workers.
+/// Removal state of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerVersionStatus {

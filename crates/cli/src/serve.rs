@@ -1,10 +1,10 @@
 //! `hapax serve`: the server for production.
 
 pub(crate) mod assemble;
-pub(crate) mod bound;
 mod config_file;
 mod egress_policy;
 mod identity_providers;
+pub(crate) mod listeners;
 #[cfg(test)]
 mod reference;
 mod secrets;
@@ -24,7 +24,7 @@ use crate::key_file;
 use crate::output;
 use crate::store_url::{is_postgres, is_shared, without_secrets};
 use assemble::Assembly;
-use bound::BoundListeners;
+use listeners::BoundListeners;
 use secrets::NamedSecrets;
 use settings::{ServeOptions, Settings};
 use stopping::Stopping;
@@ -69,10 +69,13 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     let assembly = assemble_patiently(store, &settings, &listen, bound, stopping.draining());
     let (assembly, bound) = stopping.starting(assembly).await?;
     serve(assembly, bound, &settings, stopping, |address, key| {
+        // Whoever waits for the next line may read the file then.
+        let file = settings.key_file.as_deref();
+        let written = key.as_deref().zip(file).map(|(key, path)| key_file::write(path, key).map(|()| path));
         let scheme = if settings.tls_cert.is_some() { "https" } else { "http" };
         output::say(&format!("hapax: serving {} on {scheme}://{address}", without_secrets(store)));
         if let Some(key) = key {
-            tell_first_key(&key, settings.key_file.as_deref())?;
+            tell_first_key(&key, written)?;
             output::say("hapax: next, with HAPAX_API_KEY set to it: hapax admin workspaces create NAME, then hapax admin credentials create admin --role admin --workspace NAME");
         }
         Ok(())
@@ -80,19 +83,18 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     .await
 }
 
-/// Tells the key that sets the installation up: there is no other way to have it again.
-fn tell_first_key(key: &str, file: Option<&Path>) -> Result<()> {
-    if let Some(path) = file {
-        match key_file::write(path, key) {
-            Ok(()) => {
-                let path = path.display();
-                output::say(&format!(
-                    "hapax: this installation has no credentials yet. A key that may set it up is in {path}"
-                ));
-                return Ok(());
-            }
-            Err(error) => output::say(&format!("hapax: warning: {error:#}; it is printed instead")),
+/// Tells the key that sets the installation up, or the file that it was written to: there is no other way to have it again.
+fn tell_first_key(key: &str, written: Option<Result<&Path>>) -> Result<()> {
+    match written {
+        Some(Ok(path)) => {
+            let path = path.display();
+            output::say(&format!(
+                "hapax: this installation has no credentials yet. A key that may set it up is in {path}"
+            ));
+            return Ok(());
         }
+        Some(Err(error)) => output::say(&format!("hapax: warning: {error:#}; it is printed instead")),
+        None => {}
     }
     output::say(
         "hapax: this installation has no credentials yet. This key may set it up, and is shown this once:",

@@ -47,6 +47,17 @@ fn there_and_back(name: &str, value: &Value) -> Value {
     without_defaults(serde_json::from_str(&json).unwrap(), value)
 }
 
+/// In gRPC a promise has the fields of the seed: its timeout is in milliseconds.
+fn with_milliseconds(mut item: Value) -> Value {
+    if item["do"] == "promise"
+        && let Some(timeout) = item.as_object_mut().and_then(|item| item.remove("timeout"))
+    {
+        let timeout: hapax_api::DurationText = serde_json::from_value(timeout).unwrap();
+        item["timeoutMs"] = json!(u64::try_from(timeout.0.as_millis()).unwrap());
+    }
+    item
+}
+
 #[test]
 fn every_item_and_message_of_the_fixtures_survives_both_forms() {
     let (mut items, mut messages) = (0, 0);
@@ -66,7 +77,8 @@ fn every_item_and_message_of_the_fixtures_survives_both_forms() {
                 if item["violation"].is_array() {
                     continue;
                 }
-                assert_eq!(there_and_back("Item", item), *item, "{fixture}");
+                let item = with_milliseconds(item.clone());
+                assert_eq!(there_and_back("Item", &item), item, "{fixture}");
                 items += 1;
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hapax_api::client::ClientError;
 
-use crate::errors::{Remedy, remedy_of};
+use crate::errors::{RecoveryAction, remedy_of};
 use crate::limits::{ANSWER_WITHIN, FIRST_WAIT, LONGEST_WAIT};
 
 /// Sends until there is an answer, or one that sending again does not change. Each try may take `wait` and a little
@@ -22,7 +22,7 @@ where
         let answer = tokio::time::timeout(wait + ANSWER_WITHIN, send()).await;
         match answer {
             Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(error)) if remedy_of(&error) == Remedy::SendAgain => {
+            Ok(Err(error)) if remedy_of(&error) == RecoveryAction::SendAgain => {
                 tracing::debug!(%error, "a request is sent again");
             }
             Ok(Err(error)) => return Err(error),
@@ -31,9 +31,4 @@ where
         tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
         pause = (pause * 2).min(LONGEST_WAIT);
     }
-}
-
-/// A fresh token of a request.
-pub(crate) fn new_token() -> String {
-    format!("{:032x}", fastrand::u128(..))
 }

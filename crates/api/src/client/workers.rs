@@ -4,8 +4,8 @@ use super::routes::{Paging, segment, with_query};
 use super::sending::Ask;
 use super::{Client, ClientError, RequestOptions};
 use crate::{
-    CommitWorkerSession, OpenWorkerSession, OpenedWorkerSession, Page, PollWorkerSession, WorkerLogPage,
-    WorkerMessages, WorkerSession, WorkerWorkflowVersion,
+    CommitWorkerSession, CreatePushWorker, IssuedPushWorker, OpenWorkerSession, OpenedWorkerSession, Page,
+    PollWorkerSession, PushWorker, WorkerLogPage, WorkerMessages, WorkerSession, WorkerWorkflowVersion,
 };
 
 impl Client {
@@ -22,6 +22,33 @@ impl Client {
         self.page("/api/v1/worker-workflows".into(), paging, &[]).await
     }
 
+    /// Registers a function that cannot poll. Only this answer shows its secret.
+    pub async fn create_push_worker(
+        &self,
+        asked: &CreatePushWorker,
+    ) -> Result<IssuedPushWorker, ClientError> {
+        self.call(Ask::change_once("/api/v1/push-workers".into(), asked)?).await
+    }
+
+    /// Functions that work is sent to, without their secrets.
+    pub async fn list_push_workers(&self, paging: &Paging) -> Result<Page<PushWorker>, ClientError> {
+        self.page("/api/v1/push-workers".into(), paging, &[]).await
+    }
+
+    /// One push worker, without its secret.
+    pub async fn get_push_worker(&self, id: &str) -> Result<PushWorker, ClientError> {
+        self.call(Ask::read(format!("/api/v1/push-workers/{}", segment(id)?))).await
+    }
+
+    /// Deletes a push worker: it gets no more work.
+    pub async fn delete_push_worker(
+        &self,
+        id: &str,
+        options: RequestOptions,
+    ) -> Result<PushWorker, ClientError> {
+        self.call(Ask::delete(format!("/api/v1/push-workers/{}", segment(id)?), options)?).await
+    }
+
     /// Opens a session.
     pub async fn open_worker_session(
         &self,
@@ -30,7 +57,7 @@ impl Client {
         self.call(Ask::change_once("/api/v1/worker-sessions".into(), asked)?).await
     }
 
-    /// Waits for messages. Call it again with the same token if no answer arrives.
+    /// Waits for messages. Call it again with the same number if no answer arrives.
     pub async fn poll_worker_session(
         &self,
         session: &str,
@@ -39,7 +66,7 @@ impl Client {
         self.call(Ask::change_once(path(session, "poll")?, asked)?).await
     }
 
-    /// Hands in what runs did. Call it again with the same token if no answer arrives: nothing is done twice.
+    /// Hands in what runs did. Call it again with the same number if no answer arrives: nothing is done twice.
     pub async fn commit_worker_session(
         &self,
         session: &str,

@@ -9,16 +9,18 @@ use hapax_api::{
     Code, CommitWorkerSession, OpenWorkerSession, PollWorkerSession, RawJson, WorkerMessages, WorkerRunItems,
 };
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// What the provider was asked to do, by effect key.
+/// Requests to the provider, by effect key.
 #[derive(Default)]
 pub struct Provider {
     counts: Mutex<BTreeMap<String, u32>>,
     /// How long it works on a request.
     works_for: Duration,
+    /// Until it is opened, no request ends.
+    closed: watch::Sender<bool>,
 }
 
 impl Provider {
@@ -27,8 +29,18 @@ impl Provider {
         Provider { works_for, ..Provider::default() }
     }
 
+    /// A provider that ends no request until it is opened.
+    pub fn closed() -> Self {
+        Provider { closed: watch::Sender::new(true), ..Provider::default() }
+    }
+
+    pub fn open(&self) {
+        self.closed.send_replace(false);
+    }
+
     async fn perform(&self, key: &str) {
         *self.counts.lock().unwrap().entry(key.to_owned()).or_default() += 1;
+        let _ = self.closed.subscribe().wait_for(|closed| !closed).await;
         sleep(self.works_for).await;
     }
 
@@ -64,7 +76,7 @@ struct State {
     known: BTreeSet<String>,
     running: u32,
     attempts: usize,
-    tokens: u64,
+    requests: u64,
 }
 
 /// Why a session ended.
@@ -145,16 +157,16 @@ impl Worker {
         std::future::pending().await
     }
 
-    fn next_request(&self) -> (String, u32) {
+    fn next_request(&self) -> (u64, u32) {
         let mut state = self.state.lock().unwrap();
-        state.tokens += 1;
-        (format!("t{}", state.tokens), self.concurrency.saturating_sub(state.running))
+        state.requests += 1;
+        (state.requests, self.concurrency.saturating_sub(state.running))
     }
 
     async fn poll(&self, session: &str, start: &tokio::sync::mpsc::UnboundedSender<Value>) -> End {
         loop {
-            let (token, free) = self.next_request();
-            let asked = PollWorkerSession { token, free };
+            let (sequence, free) = self.next_request();
+            let asked = PollWorkerSession { sequence, free };
             let sent_at = Instant::now();
             loop {
                 match self.judge(self.client.poll_worker_session(session, &asked).await) {
@@ -195,8 +207,8 @@ impl Worker {
             }
             let results =
                 late.iter().map(|late| RawJson::from_value(&json!({ "late": late })).unwrap()).collect();
-            let (token, free) = self.next_request();
-            let asked = CommitWorkerSession { token, free, runs, results };
+            let (sequence, free) = self.next_request();
+            let asked = CommitWorkerSession { sequence, free, runs, results };
             let sent_at = Instant::now();
             loop {
                 match self.judge(self.client.commit_worker_session(session, &asked).await) {
@@ -217,7 +229,7 @@ impl Worker {
         }
     }
 
-    /// The answer; nothing if the same is to be sent again.
+    /// The answer; nothing if the same request must be sent again.
     fn judge(&self, answer: Result<WorkerMessages, ClientError>) -> Result<Option<WorkerMessages>, End> {
         match answer {
             Ok(answer) => Ok(Some(answer)),
@@ -327,7 +339,7 @@ impl Worker {
     }
 }
 
-/// What the code does as its operation `op`.
+/// Operation `op` of the code.
 fn ask(op: u64) -> Value {
     let retry = json!({ "maxAttempts": 1000, "first": "10ms", "cap": "100ms" });
     match op {
