@@ -6,6 +6,7 @@ It finds the server in HAPAX_URL and HAPAX_API_KEY.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from hapax import Ctx, Hapax, Worker, Workflow
@@ -13,15 +14,15 @@ from hapax import Ctx, Hapax, Worker, Workflow
 NAMES = ["reserve", "charge", "ship", "mail", "book"]
 
 
+async def give(number: int) -> int:
+    return number
+
+
 async def take_steps(ctx: Ctx, job: dict[str, Any]) -> int:
     order = int(job["order"])
     total = 0
     for nth in range(int(job["steps"])):
-
-        async def give(nth: int = nth) -> int:
-            return order + nth
-
-        total += await ctx.step(NAMES[nth % len(NAMES)], give)
+        total += await ctx.step(NAMES[nth % len(NAMES)], partial(give, order + nth))
     return total
 
 

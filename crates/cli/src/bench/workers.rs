@@ -57,11 +57,13 @@ async fn measure_served(
     let mut report = Report::new("workers", place);
     match &options.worker {
         Some(command) => {
-            let command = WorkerCommand::start(command, &workers).await?;
+            let mut command = WorkerCommand::start(command, &workers).await?;
             let client = workers.open().await?;
-            let measured = measure_steps(options, served, &local, &client, load, &mut report).await;
+            tokio::select! {
+                measured = measure_steps(options, served, &local, &client, load, &mut report) => measured?,
+                ended = command.ended() => return Err(ended),
+            }
             command.stop().await?;
-            measured?;
         }
         None => {
             let program = workers.open().await?;

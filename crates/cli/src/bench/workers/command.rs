@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use hapax_api::client::{Client, Paging};
 use secrecy::SecretString;
 use tokio::process::{Child, Command};
@@ -35,6 +35,14 @@ impl WorkerCommand {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         Ok(WorkerCommand(child))
+    }
+
+    /// Waits until the process ends by itself. Runs would wait for it for ever.
+    pub(super) async fn ended(&mut self) -> Error {
+        match self.0.wait().await {
+            Ok(status) => anyhow!("the command of --worker ended in the middle of its runs: {status}"),
+            Err(error) => error.into(),
+        }
     }
 
     pub(super) async fn stop(mut self) -> Result<()> {
