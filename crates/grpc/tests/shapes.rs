@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use hapax_api::DurationText;
 use serde_json::{Map, Value, json};
 
 /// Fixtures by name.
@@ -47,6 +48,18 @@ fn there_and_back(name: &str, value: &Value) -> Value {
     without_defaults(serde_json::from_str(&json).unwrap(), value)
 }
 
+/// A promise of the seed gives its timeout in milliseconds, where JSON takes text as well.
+fn as_in_the_seed(item: &Value) -> Value {
+    let mut item = item.clone();
+    if item["do"] == "promise"
+        && let Some(timeout) = item.as_object_mut().and_then(|members| members.remove("timeout"))
+    {
+        let span: DurationText = serde_json::from_value(timeout).unwrap();
+        item["timeoutMs"] = json!(span.0.as_millis() as u64);
+    }
+    item
+}
+
 #[test]
 fn every_item_and_message_of_the_fixtures_survives_both_forms() {
     let (mut items, mut messages) = (0, 0);
@@ -66,7 +79,7 @@ fn every_item_and_message_of_the_fixtures_survives_both_forms() {
                 if item["violation"].is_array() {
                     continue;
                 }
-                assert_eq!(there_and_back("Item", item), *item, "{fixture}");
+                assert_eq!(there_and_back("Item", item), as_in_the_seed(item), "{fixture}");
                 items += 1;
             }
         }
