@@ -256,7 +256,7 @@ errors! {
     SecretUnavailable = "secret_unavailable", 503, true, "A secret cannot be read now",
         "The server could not read a secret that it needs to check the signature, so the webhook was neither accepted nor rejected. Send it again after `Retry-After` seconds. The operator's log names the secret.";
     NodeUnreachable = "node_unreachable", 503, true, "Another node does not answer",
-        "The request is for a session of another node, and that node did not answer in time. It may or may not have done what was asked. Send the same request again, with the same token. If the node is gone, you get `session_unknown` within 15 seconds: then open a new session.";
+        "The request is for a session of another node, and that node did not answer in time. It may or may not have done what was asked. Send the same request again, with the same number. If the node is gone, you get `session_unknown` within 15 seconds: then open a new session.";
     ShuttingDown = "shutting_down", 503, true, "The server is shutting down",
         "Nothing was done. Send the request again; another node, or this one after its restart, will handle it.";
 }

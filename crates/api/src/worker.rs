@@ -77,8 +77,6 @@ pub struct WorkerLimits {
     pub max_names: usize,
     /// Most results of tasks and actions in a commit.
     pub max_results: usize,
-    /// Longest token, in characters.
-    pub max_token_chars: usize,
     /// Most operations of one run that are open at once.
     pub max_open_operations: usize,
     /// Most batches of one run that wait to be carried out.
@@ -133,9 +131,10 @@ pub struct AnnouncedWorkerSession {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PollWorkerSession {
-    /// Fresh random text. The same token again gets the same answer.
-    #[schema(min_length = 1, max_length = 64)]
-    pub token: String,
+    /// Number of the request: 1 for the first one of the session, and higher with each one. The same number again gets
+    /// the same answer, and a lower one is refused.
+    #[schema(minimum = 1)]
+    pub sequence: u64,
     /// How many activations, attempts, tasks and actions the worker can begin now.
     pub free: u32,
 }
@@ -156,9 +155,10 @@ pub struct WorkerRunItems {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CommitWorkerSession {
-    /// Fresh random text. The same token again gets the same answer, and nothing is done twice.
-    #[schema(min_length = 1, max_length = 64)]
-    pub token: String,
+    /// Number of the request: 1 for the first one of the session, and higher with each one. The same number again gets
+    /// the same answer, a lower one is refused, and nothing is done twice.
+    #[schema(minimum = 1)]
+    pub sequence: u64,
     /// How many activations, attempts, tasks and actions the worker can begin now.
     pub free: u32,
     /// Items by run.

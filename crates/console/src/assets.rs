@@ -47,7 +47,11 @@ pub(crate) fn icon() -> &'static Asset {
 
 /// They need no session: they say nothing about anybody.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    Router::new().route("/console/assets/{name}", get(serve)).route(ELEMENT_PATH, get(serve_element))
+    Router::new()
+        .route("/console/assets/{name}", get(serve))
+        .route(ELEMENT_PATH, get(serve_element))
+        // Browsers ask for it by themselves beside answers that are not pages of the console.
+        .route("/favicon.ico", get(serve_favicon))
 }
 
 /// The custom element for pages of users, under a name that stays.
@@ -61,6 +65,10 @@ async fn serve_element() -> Response {
         (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
     ];
     (headers, include_str!("assets/hapax-actions.js")).into_response()
+}
+
+async fn serve_favicon() -> Response {
+    ([(CONTENT_TYPE, icon().kind), (CACHE_CONTROL, "public, max-age=86400")], icon().text).into_response()
 }
 
 async fn serve(Path(name): Path<String>) -> Response {

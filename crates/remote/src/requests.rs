@@ -32,8 +32,3 @@ where
         pause = (pause * 2).min(LONGEST_WAIT);
     }
 }
-
-/// A fresh token of a request.
-pub(crate) fn new_token() -> String {
-    format!("{:032x}", fastrand::u128(..))
-}

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::errors::{Remedy, remedy_of};
 use crate::limits::{AFTER_REFUSAL, YIELDS_BEFORE_COMMIT};
 use crate::outbox::{Batch, CommitLimits, Late, Outbox};
-use crate::requests::{new_token, send_until_answered};
+use crate::requests::send_until_answered;
 use crate::run_task::{self, KeptRun, Place, Told};
 use crate::wire::{Message, read_message};
 use crate::worker::Worker;
@@ -42,6 +42,8 @@ pub(crate) struct Session {
     /// Rights of tasks and actions under way, by call.
     calls: Mutex<HashMap<String, Hold>>,
     told: AtomicU64,
+    /// Number of the last poll or commit.
+    requests: AtomicU64,
     /// True while a commit has no answer.
     is_committing: AtomicBool,
 }
@@ -63,8 +65,13 @@ impl Session {
             runs: Mutex::default(),
             calls: Mutex::default(),
             told: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
             is_committing: AtomicBool::new(false),
         })
+    }
+
+    fn next_request(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
@@ -91,7 +98,7 @@ impl Session {
 
     async fn poll(self: &Arc<Self>) -> SessionEnd {
         loop {
-            let asked = PollWorkerSession { token: new_token(), free: self.worker.free() };
+            let asked = PollWorkerSession { sequence: self.next_request(), free: self.worker.free() };
             let send = || self.worker.client.poll_worker_session(&self.id, &asked);
             match self.send(self.poll_for, send).await {
                 Ok(messages) => self.take(messages),
@@ -123,7 +130,8 @@ impl Session {
             }
             self.is_committing.store(true, Ordering::Release);
             let Batch { runs, results, late } = self.outbox().take(&self.limits);
-            let asked = CommitWorkerSession { token: new_token(), free: self.worker.free(), runs, results };
+            let (sequence, free) = (self.next_request(), self.worker.free());
+            let asked = CommitWorkerSession { sequence, free, runs, results };
             let unsent = Unsent { session: self, late };
             let send = || self.worker.client.commit_worker_session(&self.id, &asked);
             let answer = self.send(Duration::ZERO, send).await;

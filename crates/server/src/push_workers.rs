@@ -111,6 +111,17 @@ pub(crate) struct PushWorkers {
     last_read: LastRead,
 }
 
+/// A push worker as it is stored, and as it is shown.
+struct Found {
+    kept: Kept,
+    shown: api::PushWorker,
+}
+
+fn absent() -> Problem {
+    let detail = "There is no such push worker in this workspace; list them with GET /api/v1/push-workers.";
+    Problem::new(Code::NotFound, detail)
+}
+
 impl PushWorkers {
     pub(crate) fn new(
         loops: BackgroundLoops,
@@ -241,18 +252,13 @@ impl PushWorkers {
         here.map(|(id, known)| known.shown(id)).collect()
     }
 
-    /// Deletes a push worker: it gets no more work. Repeating the request is `not_found`.
-    pub(crate) async fn delete(
-        &self,
-        workspace: &WorkspaceId,
-        id: &str,
-        by: Actor,
-    ) -> Result<api::PushWorker, Problem> {
-        let absent = || {
-            let detail =
-                "There is no such push worker in this workspace; list them with GET /api/v1/push-workers.";
-            Problem::new(Code::NotFound, detail)
-        };
+    /// One push worker.
+    pub(crate) async fn get(&self, workspace: &WorkspaceId, id: &str) -> Result<api::PushWorker, Problem> {
+        Ok(self.find(workspace, id).await?.1.shown)
+    }
+
+    /// Reads a push worker from the store.
+    async fn find(&self, workspace: &WorkspaceId, id: &str) -> Result<(CatalogItem, Found), Problem> {
         let id = Name::new("push worker id", id).map_err(|_| absent())?;
         let item = self
             .catalog()
@@ -262,11 +268,21 @@ impl PushWorkers {
         let item = item.filter(|item| item.workspace == *workspace && id.as_str().starts_with(ID_PREFIX));
         let item = item.ok_or_else(absent)?;
         self.learn(&item)?;
-        let (mut kept, shown) = {
-            let known = self.known();
-            let found = known.get(&id).filter(|known| !known.kept.is_deleted).ok_or_else(absent)?;
-            (found.kept.clone(), found.shown(&id))
-        };
+        let known = self.known();
+        let found = known.get(&id).filter(|known| !known.kept.is_deleted).ok_or_else(absent)?;
+        let found = Found { kept: found.kept.clone(), shown: found.shown(&id) };
+        Ok((item, found))
+    }
+
+    /// Deletes a push worker: it gets no more work. Repeating the request is `not_found`.
+    pub(crate) async fn delete(
+        &self,
+        workspace: &WorkspaceId,
+        id: &str,
+        by: Actor,
+    ) -> Result<api::PushWorker, Problem> {
+        let (item, Found { mut kept, shown }) = self.find(workspace, id).await?;
+        let id = item.id.clone();
         kept.is_deleted = true;
         let request = PutCatalogItem {
             workspace: workspace.clone(),

@@ -292,6 +292,7 @@ pub(crate) fn table() -> Vec<Route> {
         remove("/api/v1/worker-sessions/{id}", Work, worker_sessions::close).without_request_keys(),
         write("/api/v1/push-workers", Administer, push_workers::create).answers_with_a_secret(),
         read("/api/v1/push-workers", Read, push_workers::list),
+        read("/api/v1/push-workers/{id}", Read, push_workers::get),
         remove("/api/v1/push-workers/{id}", Administer, push_workers::delete),
     ]
 }

@@ -10,7 +10,7 @@ use hapax_engine::model::Name;
 
 use crate::caller::WorkerCaller;
 use crate::calls::{ReadResult, read_result};
-use crate::limits::{COMMIT_WAIT, MAX_CONCURRENCY, MAX_RESULTS, MAX_RUNS_PER_COMMIT, MAX_TOKEN_CHARS};
+use crate::limits::{COMMIT_WAIT, MAX_CONCURRENCY, MAX_RESULTS, MAX_RUNS_PER_COMMIT};
 use crate::mailbox::{CommitGate, Envelope, Lane, Taken};
 use crate::messages::{Drop as DropMessage, text_of};
 use crate::session::{LateOutcome, Session};
@@ -20,7 +20,7 @@ use crate::workers::{Workers, gone};
 pub type Answer = Bytes;
 
 impl Workers {
-    /// Waits for messages. The same token again gets the same answer.
+    /// Waits for messages. The same number again gets the same answer.
     pub async fn poll(
         &self,
         caller: WorkerCaller<'_>,
@@ -28,34 +28,34 @@ impl Workers {
         asked: &api::PollWorkerSession,
     ) -> Result<Answer, Problem> {
         let arrived_at = self.engine.clock().monotonic();
-        check_request(&asked.token, asked.free)?;
+        check_request(asked.sequence, asked.free)?;
         let session = self.get(caller, id)?;
-        let poll = session.begin_poll();
+        session.begin_poll(asked.sequence);
         let mut lane = session.lanes[0].lock().await;
-        if lane.token.as_ref() == Some(&asked.token)
+        if !session.is_newest_poll(asked.sequence) {
+            return Err(superseded(asked.sequence));
+        }
+        // A copy of this poll was answered while this one waited.
+        if lane.sequence == asked.sequence
             && let Some(answer) = &lane.answer
         {
             return Ok(answer.clone());
         }
-        if !session.is_newest_poll(poll) {
-            let detail = "A newer poll of this session took the place of this one.";
-            return Err(Problem::new(Code::RequestSuperseded, detail));
-        }
         session.begin_request(Lane::Poll, asked.free);
-        session.wait_for_news(poll, self.poll_for()).await;
-        if !session.is_newest_poll(poll) {
-            let detail = "A newer poll of this session took the place of this one.";
-            return Err(Problem::new(Code::RequestSuperseded, detail));
+        session.wait_for_news(asked.sequence, self.poll_for()).await;
+        if !session.is_newest_poll(asked.sequence) {
+            return Err(superseded(asked.sequence));
         }
         // Nothing is awaited from here to the kept answer, so no message is lost in between.
         still_there(&session)?;
         let answer = answer_of(session.take(Lane::Poll, arrived_at));
         self.serve_again();
-        (lane.token, lane.answer) = (Some(asked.token.clone()), Some(answer.clone()));
+        (lane.sequence, lane.answer) = (asked.sequence, Some(answer.clone()));
         Ok(answer)
     }
 
-    /// Takes in what runs did. The same token again does nothing twice, and gets the same answer.
+    /// Takes in what runs did. The same number again does nothing twice, and gets the same answer. A copy of an older
+    /// commit that comes late is refused: its items were taken in long ago.
     pub async fn commit(
         &self,
         caller: WorkerCaller<'_>,
@@ -63,17 +63,20 @@ impl Workers {
         asked: api::CommitWorkerSession,
     ) -> Result<Answer, Problem> {
         let arrived_at = self.engine.clock().monotonic();
-        check_request(&asked.token, asked.free)?;
+        check_request(asked.sequence, asked.free)?;
         check_size(&asked)?;
         let session = self.get(caller, id)?;
         let mut lane = session.lanes[1].lock().await;
-        let is_known = lane.token.as_ref() == Some(&asked.token);
+        if asked.sequence < lane.sequence {
+            return Err(superseded(asked.sequence));
+        }
+        let is_known = lane.sequence == asked.sequence;
         if is_known && let Some(answer) = &lane.answer {
             return Ok(answer.clone());
         }
         if !is_known {
             session.begin_request(Lane::Commit, asked.free);
-            (lane.token, lane.answer) = (Some(asked.token.clone()), None);
+            (lane.sequence, lane.answer) = (asked.sequence, None);
             let commit = submit(&session, asked);
             self.record_late(caller, &session);
             session.wait_for_commit(&commit, COMMIT_WAIT).await;
@@ -130,12 +133,16 @@ fn still_there(session: &Session) -> Result<(), Problem> {
     session.has_ended().map_or(Ok(()), |end| Err(gone(Some(end))))
 }
 
-fn check_request(token: &str, free: u32) -> Result<(), Problem> {
-    let is_token =
-        (1..=MAX_TOKEN_CHARS).contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_graphic());
-    if !is_token {
-        let detail = format!("A token has 1 to {MAX_TOKEN_CHARS} printable ASCII characters without spaces.");
-        return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/token"));
+fn superseded(sequence: u64) -> Problem {
+    let detail =
+        format!("Request {sequence} of this session is out of date: one with a higher number was received.");
+    Problem::new(Code::RequestSuperseded, detail)
+}
+
+fn check_request(sequence: u64, free: u32) -> Result<(), Problem> {
+    if sequence == 0 {
+        let detail = "The requests of a session are numbered from 1.";
+        return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/sequence"));
     }
     if free > MAX_CONCURRENCY {
         let detail = format!("`free` is a number from 0 to {MAX_CONCURRENCY}.");

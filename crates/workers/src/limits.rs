@@ -16,8 +16,6 @@ pub const MAX_NAMES: usize = 1_000;
 pub const MAX_CONCURRENCY: u32 = 10_000;
 /// Longest name that is only for people, in characters.
 pub const MAX_LABEL_CHARS: usize = 255;
-/// Longest token of a request, in characters.
-pub const MAX_TOKEN_CHARS: usize = 64;
 /// Most items of one run in a commit.
 pub const MAX_ITEMS: usize = 10_000;
 /// Most runs in a commit.

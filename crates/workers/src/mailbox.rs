@@ -149,7 +149,7 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// A request with a fresh token: the worker has received the last answer of the lane.
+    /// A request with a new number: the worker has received the last answer of the lane.
     pub(crate) fn request(&mut self, lane: Lane, free: usize) {
         self.unacknowledged[lane.index()] = 0;
         self.free = free.saturating_sub(self.unacknowledged[lane.other().index()]);

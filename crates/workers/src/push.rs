@@ -7,6 +7,7 @@ mod carry;
 mod conversation;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -105,6 +106,8 @@ pub(crate) struct Shared {
     pub(crate) target: Arc<PushTarget>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) session: String,
+    /// Number of commits so far.
+    pub(crate) commits: AtomicU64,
 }
 
 /// Event that the driver waits for.
@@ -180,7 +183,7 @@ impl Driver {
         let workspace = target.workspace.clone();
         let guard = SessionGuard { workers: workers.clone(), workspace, id: session.clone() };
         Driver {
-            shared: Arc::new(Shared { workers, target, clock, session }),
+            shared: Arc::new(Shared { workers, target, clock, session, commits: AtomicU64::new(0) }),
             events: FuturesUnordered::new(),
             runs: HashMap::new(),
             calls: VecDeque::new(),
@@ -236,7 +239,7 @@ impl Driver {
     }
 
     fn poll(&mut self, pause: Duration) {
-        let asked = api::PollWorkerSession { token: format!("p{}", self.next_number()), free: self.free() };
+        let asked = api::PollWorkerSession { sequence: self.next_number(), free: self.free() };
         let shared = self.shared.clone();
         self.events.push(Box::pin(async move {
             shared.clock.sleep(pause).await;
@@ -364,7 +367,7 @@ impl Driver {
         errand.free = self.free();
         let (shared, held_until) = (self.shared.clone(), self.held_until);
         self.events.push(Box::pin(async move {
-            Event::Carried(Box::new(carry(&shared, errand, held_until, number).await))
+            Event::Carried(Box::new(carry(&shared, errand, held_until).await))
         }));
     }
 

@@ -53,7 +53,8 @@ pub(crate) struct LateOutcome {
 /// The answer that a lane gave last, and the request it answers.
 #[derive(Default)]
 pub(crate) struct LaneState {
-    pub(crate) token: Option<String>,
+    /// Number of the request. 0: there was none.
+    pub(crate) sequence: u64,
     pub(crate) answer: Option<Bytes>,
 }
 
@@ -90,8 +91,8 @@ pub(crate) struct Session {
     pub(crate) calls: Calls,
     /// State of each lane, held while a request is under way.
     pub(crate) lanes: [tokio::sync::Mutex<LaneState>; 2],
-    /// Rises with each poll, so that an older one makes room.
-    polls: AtomicU64,
+    /// Number of the newest poll. Older ones make room.
+    newest_poll: AtomicU64,
     last_number: AtomicU64,
 }
 
@@ -133,7 +134,7 @@ impl Session {
             late: Mutex::default(),
             calls: Calls::default(),
             lanes: Default::default(),
-            polls: AtomicU64::new(0),
+            newest_poll: AtomicU64::new(0),
             last_number: AtomicU64::new(0),
         })
     }
@@ -308,19 +309,19 @@ impl Session {
         taken
     }
 
-    /// Number of this poll. It ends once there is a higher one.
-    pub(crate) fn begin_poll(&self) -> u64 {
-        let number = self.polls.fetch_add(1, Ordering::AcqRel) + 1;
-        self.news.notify_waiters();
-        number
+    /// Ends polls with lower numbers.
+    pub(crate) fn begin_poll(&self, sequence: u64) {
+        if self.newest_poll.fetch_max(sequence, Ordering::AcqRel) < sequence {
+            self.news.notify_waiters();
+        }
     }
 
-    pub(crate) fn is_newest_poll(&self, number: u64) -> bool {
-        self.polls.load(Ordering::Acquire) == number
+    pub(crate) fn is_newest_poll(&self, sequence: u64) -> bool {
+        self.newest_poll.load(Ordering::Acquire) == sequence
     }
 
     /// Waits until a poll has something to say, at most for `span`.
-    pub(crate) async fn wait_for_news(&self, poll: u64, span: Duration) {
+    pub(crate) async fn wait_for_news(&self, sequence: u64, span: Duration) {
         let span = if self.mailbox().has_uncovered() { span.min(HOLD_CHECK_EVERY) } else { span };
         let timer = self.clock.sleep(span);
         tokio::pin!(timer);
@@ -328,7 +329,9 @@ impl Session {
             let news = self.news.notified();
             tokio::pin!(news);
             news.as_mut().enable();
-            if self.mailbox().has_news(Lane::Poll) || !self.is_newest_poll(poll) || self.has_ended().is_some()
+            if self.mailbox().has_news(Lane::Poll)
+                || !self.is_newest_poll(sequence)
+                || self.has_ended().is_some()
             {
                 return;
             }

@@ -16,8 +16,8 @@ use crate::caller::WorkerCaller;
 use crate::limits::{
     BATCH_WITHIN, COMMIT_WAIT, MAX_ANSWER_BYTES, MAX_COMMIT_BYTES, MAX_CONCURRENCY, MAX_ENDED_SESSIONS,
     MAX_ITEMS, MAX_LABEL_CHARS, MAX_LOG_PAGE, MAX_MAILBOX_BYTES, MAX_NAMES, MAX_OPEN_OPERATIONS, MAX_RESULTS,
-    MAX_RUNS_PER_COMMIT, MAX_SESSIONS, MAX_SESSIONS_PER_WORKSPACE, MAX_TOKEN_CHARS, MAX_WAITING_BATCHES,
-    POLL_FOR, SESSION_CHECK_EVERY, WIND_DOWN_CHECK_EVERY, WORKER_WAIT,
+    MAX_RUNS_PER_COMMIT, MAX_SESSIONS, MAX_SESSIONS_PER_WORKSPACE, MAX_WAITING_BATCHES, POLL_FOR,
+    SESSION_CHECK_EVERY, WIND_DOWN_CHECK_EVERY, WORKER_WAIT,
 };
 use crate::mailbox_budget::MailboxBudgets;
 use crate::node_tag::NodeTag;
@@ -102,7 +102,6 @@ impl Workers {
             max_log_page: MAX_LOG_PAGE,
             max_names: MAX_NAMES,
             max_results: MAX_RESULTS,
-            max_token_chars: MAX_TOKEN_CHARS,
             max_open_operations: MAX_OPEN_OPERATIONS,
             max_waiting_batches: MAX_WAITING_BATCHES,
             max_answer_bytes: MAX_ANSWER_BYTES,

@@ -32,7 +32,7 @@ class ProtocolServer:
         self.refuse: Callable[[str], tuple[int, dict[str, Any]] | None] = lambda verb: None
         self.is_answering = asyncio.Event()
         self.is_answering.set()
-        self._tokens: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._answers: dict[tuple[str, str, int], dict[str, Any]] = {}
         self._news = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._pending: list[dict[str, Any]] = []
@@ -151,11 +151,11 @@ class ProtocolServer:
             page = log[after : after + self.log_page]
             return 200, {"log": page, "logMore": after + len(page) < len(log)}
         verb = parts[2]
-        key = (session, verb, body["token"])
-        if key not in self._tokens:
+        key = (session, verb, body["sequence"])
+        if key not in self._answers:
             self.requests.append((verb, body))
-            self._tokens[key] = await (self._poll(session) if verb == "poll" else self._commit(body))
-        return 200, self._tokens[key]
+            self._answers[key] = await (self._poll(session) if verb == "poll" else self._commit(body))
+        return 200, self._answers[key]
 
     def _open(self, body: dict[str, Any]) -> dict[str, Any]:
         self.opened.append(body)

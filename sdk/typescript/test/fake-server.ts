@@ -10,7 +10,7 @@ import type { MemoryRun } from '../src/testing/memory-run.js'
 export type RequestFault = 'lose-request' | 'lose-answer' | 'session_unknown' | 'session_replaced' | 'busy' | 'garbage'
 
 interface Body {
-  token: string
+  sequence: number
   free: number
   runs?: RunItems[]
   results?: Record<string, unknown>[]
@@ -118,7 +118,8 @@ export class FakeServer {
     }
     const after = /log\?.*after=(\d+)/.exec(path)?.[1]
     if (after !== undefined) return this.log(Number(after))
-    const known = this.answers.get(body.token)
+    const request = `${id} ${verb} ${body.sequence}`
+    const known = this.answers.get(request)
     if (known !== undefined) return known
     this.engine.now = Date.now()
     for (const { run, activation, items } of body.runs ?? []) this.engine.commit(id, run, activation, items)
@@ -129,7 +130,7 @@ export class FakeServer {
       messages = this.sessions.has(id) ? this.take(id, body.free) : []
     }
     const answer = stringifyJson({ holdFor: this.holdFor, messages })
-    this.answers.set(body.token, answer)
+    this.answers.set(request, answer)
     return answer
   }
 

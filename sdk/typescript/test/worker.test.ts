@@ -76,22 +76,22 @@ describe('a worker', () => {
   })
 
   for (const fault of ['lose-request', 'lose-answer', 'busy', 'garbage'] as const) {
-    test(`sends a commit again, with the same token, after ${fault}`, async t => {
+    test(`sends a commit again, with the same number, after ${fault}`, async t => {
       let entered = 0
       const once = workflow('once', (ctx, _: null) => ctx.step('a', () => ++entered))
       const { server } = await world(t, { workflows: [once] })
-      const failed = new Set<string>()
-      server.fault = (path, { token }) => {
-        if (!path.endsWith('/commit') || failed.has(token)) return undefined
-        failed.add(token)
+      const failed = new Set<number>()
+      server.fault = (path, { sequence }) => {
+        if (!path.endsWith('/commit') || failed.has(sequence)) return undefined
+        failed.add(sequence)
         return fault
       }
       const run = await server.ended(server.start('once', null))
       assert.equal(run.status, 'COMPLETED')
       assert.equal(entered, 1)
       await server.until(() => {
-        const tokens = server.requests.filter(request => request.path.endsWith('/commit')).map(request => request.body.token)
-        return tokens.length === 2 * new Set(tokens).size
+        const numbers = server.requests.filter(request => request.path.endsWith('/commit')).map(request => request.body.sequence)
+        return numbers.length === 2 * new Set(numbers).size
       })
     })
   }

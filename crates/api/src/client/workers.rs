@@ -30,7 +30,7 @@ impl Client {
         self.call(Ask::change_once("/api/v1/worker-sessions".into(), asked)?).await
     }
 
-    /// Waits for messages. Call it again with the same token if no answer arrives.
+    /// Waits for messages. Call it again with the same number if no answer arrives.
     pub async fn poll_worker_session(
         &self,
         session: &str,
@@ -39,7 +39,7 @@ impl Client {
         self.call(Ask::change_once(path(session, "poll")?, asked)?).await
     }
 
-    /// Hands in what runs did. Call it again with the same token if no answer arrives: nothing is done twice.
+    /// Hands in what runs did. Call it again with the same number if no answer arrives: nothing is done twice.
     pub async fn commit_worker_session(
         &self,
         session: &str,

@@ -118,7 +118,7 @@ struct Worker {
     /// Jobs of runs that it has begun.
     jobs: HashMap<String, Job>,
     items: Vec<WorkerRunItems>,
-    tokens: u64,
+    requests: u64,
     free: u32,
 }
 
@@ -149,21 +149,21 @@ impl Worker {
             actions: Vec::new(),
         };
         let session = client.open_worker_session(&asked).await?.session_id;
-        Ok(Worker { client, session, jobs: HashMap::new(), items: Vec::new(), tokens: 0, free })
+        Ok(Worker { client, session, jobs: HashMap::new(), items: Vec::new(), requests: 0, free })
     }
 
     async fn work(mut self) -> Result<()> {
         loop {
-            self.tokens += 1;
-            let (token, free) = (format!("t{}", self.tokens), self.free);
+            self.requests += 1;
+            let (sequence, free) = (self.requests, self.free);
             let answer = match self.items.is_empty() {
                 true => {
-                    let asked = PollWorkerSession { token, free };
+                    let asked = PollWorkerSession { sequence, free };
                     self.client.poll_worker_session(&self.session, &asked).await?
                 }
                 false => {
                     let runs = std::mem::take(&mut self.items);
-                    let asked = CommitWorkerSession { token, free, runs, results: Vec::new() };
+                    let asked = CommitWorkerSession { sequence, free, runs, results: Vec::new() };
                     self.client.commit_worker_session(&self.session, &asked).await?
                 }
             };

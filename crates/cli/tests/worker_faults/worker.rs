@@ -64,7 +64,7 @@ struct State {
     known: BTreeSet<String>,
     running: u32,
     attempts: usize,
-    tokens: u64,
+    requests: u64,
 }
 
 /// Why a session ended.
@@ -145,16 +145,16 @@ impl Worker {
         std::future::pending().await
     }
 
-    fn next_request(&self) -> (String, u32) {
+    fn next_request(&self) -> (u64, u32) {
         let mut state = self.state.lock().unwrap();
-        state.tokens += 1;
-        (format!("t{}", state.tokens), self.concurrency.saturating_sub(state.running))
+        state.requests += 1;
+        (state.requests, self.concurrency.saturating_sub(state.running))
     }
 
     async fn poll(&self, session: &str, start: &tokio::sync::mpsc::UnboundedSender<Value>) -> End {
         loop {
-            let (token, free) = self.next_request();
-            let asked = PollWorkerSession { token, free };
+            let (sequence, free) = self.next_request();
+            let asked = PollWorkerSession { sequence, free };
             let sent_at = Instant::now();
             loop {
                 match self.judge(self.client.poll_worker_session(session, &asked).await) {
@@ -195,8 +195,8 @@ impl Worker {
             }
             let results =
                 late.iter().map(|late| RawJson::from_value(&json!({ "late": late })).unwrap()).collect();
-            let (token, free) = self.next_request();
-            let asked = CommitWorkerSession { token, free, runs, results };
+            let (sequence, free) = self.next_request();
+            let asked = CommitWorkerSession { sequence, free, runs, results };
             let sent_at = Instant::now();
             loop {
                 match self.judge(self.client.commit_worker_session(session, &asked).await) {

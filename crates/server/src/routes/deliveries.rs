@@ -129,12 +129,12 @@ pub(crate) async fn redeliver(
     PathOf(id): PathOf<String>,
     StrictJson { value: asked, .. }: StrictJson<api::RedeliverWebhook>,
 ) -> Result<Json<api::WebhookDelivery>, Refused> {
+    let by = identity.actor(identity.speaks_for(asked.by.as_deref())?);
     let engine = app.engine_for(&identity);
     let id = EffectKey::from_stored(&id);
     let post = engine.get_after_effect(&id).await.map_err(|error| problem_of(&error))?;
     let subscription = subscription_of(&post.target).ok_or_else(absent)?.to_owned();
     app.subscriptions.get(&identity.workspace, &subscription).await?.require_enabled()?;
-    let by = identity.actor(identity.speaks_for(asked.by.as_deref())?);
     let post = engine.redeliver(&id, by, &asked.reason).await.map_err(|error| problem_of(&error))?;
     Ok(Json(delivery_to_api(&post, &subscription)))
 }
@@ -146,6 +146,7 @@ pub(crate) async fn redeliver_many(
     Caller(identity): Caller,
     StrictJson { value: asked, .. }: StrictJson<api::RedeliverWebhooks>,
 ) -> Result<Json<api::Page<api::WebhookDelivery>>, Refused> {
+    let by = identity.actor(identity.speaks_for(asked.by.as_deref())?);
     let limit = limit_of(asked.limit)?;
     let status = match asked.status {
         DeliveryStatus::Dead => OutboxStatus::Dead,
@@ -160,7 +161,6 @@ pub(crate) async fn redeliver_many(
     let pages = app.list(&identity, "webhook-deliveries", &filter);
     let after = pages.open(asked.cursor.as_deref())?;
     let after = after.map(|place: String| EffectKey::from_stored(&place));
-    let by = identity.actor(identity.speaks_for(asked.by.as_deref())?);
     let again = app.subscriptions.redeliver_many(&to, status, after, limit, &by, &asked.reason);
     let (due, next) = again.await?;
     let next_cursor = next.map(|next| pages.seal(next.as_str()));
@@ -174,9 +174,9 @@ pub(crate) async fn discard(
     Caller(identity): Caller,
     StrictJson { value: asked, .. }: StrictJson<api::DiscardWebhooks>,
 ) -> Result<Json<api::Page<api::WebhookDelivery>>, Refused> {
+    let by = identity.actor(identity.speaks_for(asked.by.as_deref())?);
     let limit = limit_of(asked.limit)?;
     let of = app.subscriptions.get(&identity.workspace, &asked.subscription_id).await?;
-    let by = identity.actor(identity.speaks_for(asked.by.as_deref())?);
     let forgotten = app.subscriptions.discard_many(&of, limit, &by, &asked.reason).await?;
     Ok(Json(api::Page { items: shown(&forgotten), next_cursor: None }))
 }

@@ -42,6 +42,15 @@ pub(crate) async fn list(
     Ok(Json(api::Page { items, next_cursor }))
 }
 
+/// One push worker, without its secret.
+pub(crate) async fn get(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+) -> Result<Json<api::PushWorker>, Refused> {
+    Ok(Json(app.push_workers.get(&identity.workspace, &id).await?))
+}
+
 /// Deletes a push worker. Its runs wait for another worker.
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,

@@ -23,7 +23,7 @@ async fn the_examples_of_worker_sessions_are_what_a_server_answers() {
     examples.send(call("announce_worker_session").by(&worker).body(news)).await;
     let start = json!({ "workflow": "order", "input": { "order": "4711" } });
     server.post("/api/v1/workflow-runs", &start, &[]).await;
-    let poll = json!({ "token": "5f0c", "free": 64 });
+    let poll = json!({ "sequence": 1, "free": 64 });
     let polled = examples.send(call("poll_worker_session").by(&worker).at(&session).body(poll)).await;
     let activate = polled["messages"][0].clone();
     let (run, activation) = (activate["run"].as_str().unwrap(), activate["activation"].as_str().unwrap());
@@ -32,7 +32,7 @@ async fn the_examples_of_worker_sessions_are_what_a_server_answers() {
     let items =
         json!([{ "op": 1, "do": "value", "name": "attempt", "value": 1 }, { "return": { "shipped": true } }]);
     let runs = json!([{ "run": run, "activation": activation, "items": items }]);
-    let commit = json!({ "token": "9a41", "free": 64, "runs": runs });
+    let commit = json!({ "sequence": 2, "free": 64, "runs": runs });
     examples.send(call("commit_worker_session").by(&worker).at(&session).body(commit).moving()).await;
     examples.send(call("close_worker_session").by(&worker).at(&session)).await;
     let function = json!({
@@ -42,6 +42,7 @@ async fn the_examples_of_worker_sessions_are_what_a_server_answers() {
     let made = examples.send(call("create_push_worker").body(function)).await;
     examples.send(call("list_push_workers").query("limit=10")).await;
     let id = made["pushWorker"]["id"].as_str().unwrap();
+    examples.send(call("get_push_worker").at(id)).await;
     examples.send(call("delete_push_worker").at(id)).await;
     examples.finish();
 }

@@ -300,9 +300,9 @@ fn cases() -> Vec<Case> {
             json!({ "sessionId": "wks_1", "instance": "nobody", "openedAt": "2026-01-01T00:00:00Z" }),
             &[200],
         ),
-        post("/api/v1/worker-sessions/{id}/commit", Work, json!({ "token": "c", "free": 1 }), &[200])
+        post("/api/v1/worker-sessions/{id}/commit", Work, json!({ "sequence": 1, "free": 1 }), &[200])
             .at("/api/v1/worker-sessions/{session}/commit"),
-        post("/api/v1/worker-sessions/{id}/poll", Work, json!({ "token": "p", "free": 1 }), &[200])
+        post("/api/v1/worker-sessions/{id}/poll", Work, json!({ "sequence": 1, "free": 1 }), &[200])
             .at("/api/v1/worker-sessions/{session}/poll"),
         get("/api/v1/worker-sessions/{id}/runs/{run}/log", Work)
             .at("/api/v1/worker-sessions/{session}/runs/{run}/log?activation=a1")
@@ -318,6 +318,7 @@ fn cases() -> Vec<Case> {
             &[201, 409],
         ),
         get("/api/v1/push-workers", Read),
+        get("/api/v1/push-workers/{id}", Read).at("/api/v1/push-workers/psh_unknown").answering(&[404]),
         delete("/api/v1/push-workers/{id}", Administer)
             .at("/api/v1/push-workers/psh_unknown")
             .answering(&[404]),

@@ -182,7 +182,8 @@ async fn a_version_that_guards_nothing_is_refused() {
 }
 
 /// Lists whose items have no address of their own: parts of another thing, and what workers have open at the moment.
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
+    "/api/v1/leases",
     "/api/v1/worker-sessions",
     "/api/v1/worker-workflows",
     "/api/v1/workflow-runs/{id}/events",

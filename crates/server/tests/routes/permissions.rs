@@ -59,8 +59,8 @@ fn page() -> String {
          installation can also create, list, show, rotate and revoke credentials of any workspace: add `?workspace=NAME`.\n\n\
          Some decisions need the role manager beyond the permission of their route: every ruling on a doubt except `happened`,\n\
          and a retry that repeats effects. The answer is then `needs_manager`.\n\n\
-         A credential made with `hidesPayloads`, and a person whose rule says `payloads = false`, see `[masked]` in place of inputs,\n\
-         outputs and other payloads, whatever their role. Fields that documents mark as sensitive are masked for everybody.\n\n\
+         A credential made with `hidesPayloads`, and a person whose rule says `payloads = false`, see `[masked]` in place of\n\
+         inputs, outputs and other payloads, whatever their role. Fields that documents mark as sensitive are masked for everybody.\n\n\
          The role `worker` is for worker processes. It may make the calls of worker sessions, call open routes, and nothing else.\n\
          Such a credential can be bound to names of workflows, tasks and actions (`mayOffer`, or `--workflow`, `--task` and\n\
          `--action` of `hapax admin credentials create`): calls of sessions that offer another name are `name_not_allowed`.\n\n\

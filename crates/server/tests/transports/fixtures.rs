@@ -74,6 +74,17 @@ async fn play_all(transport: Transport) {
     assert!(failed.is_empty(), "{transport:?}: {failed:#?}");
 }
 
+/// Over gRPC a promise has the fields of the seed: its timeout is in milliseconds.
+fn with_milliseconds(mut item: Value) -> Value {
+    if item["do"] == "promise"
+        && let Some(timeout) = item.as_object_mut().and_then(|item| item.remove("timeout"))
+    {
+        let timeout: hapax_api::DurationText = serde_json::from_value(timeout).unwrap();
+        item["timeoutMs"] = json!(timeout.0.as_millis() as u64);
+    }
+    item
+}
+
 /// Plays the worker of one fixture.
 struct Player<'a> {
     server: &'a TestServer,
@@ -84,7 +95,7 @@ struct Player<'a> {
     run: String,
     activation: String,
     messages: VecDeque<Value>,
-    tokens: u64,
+    requests: u64,
     /// Operations by number, and the ids of their steps.
     asked: HashMap<u64, (Value, String)>,
     uses: HashMap<String, u32>,
@@ -116,7 +127,7 @@ impl<'a> Player<'a> {
             run: String::new(),
             activation: String::new(),
             messages: VecDeque::new(),
-            tokens: 0,
+            requests: 0,
             asked: HashMap::new(),
             uses: HashMap::new(),
             provoked: Vec::new(),
@@ -204,6 +215,13 @@ impl<'a> Player<'a> {
                     break 'turns;
                 }
                 self.note(std::slice::from_ref(&item));
+                let asks = item["op"].as_u64().and_then(|op| self.asked.get(&op));
+                let is_recorded = |id: &str| log.iter().any(|record| record["id"] == id);
+                if asks.is_some_and(|(_, id)| !is_recorded(id))
+                    && log.iter().all(|record| self.is_lived(record))
+                {
+                    break 'turns;
+                }
                 if let Some(op) = item["took"].as_u64()
                     && let Some(outcome) = self.recorded(op, log)
                 {
@@ -211,6 +229,13 @@ impl<'a> Player<'a> {
                 }
                 batch.push(item);
             }
+        }
+        // A step that is open in the log was begun.
+        let open: Vec<u64> =
+            self.asked.iter().filter(|(_, (_, id))| is_begun(log, id)).map(|(op, _)| *op).collect();
+        for op in open {
+            self.commit(std::mem::take(&mut batch)).await?;
+            self.await_message(&json!({ "type": "attempt", "op": op, "do": "effect" })).await?;
         }
         batch.push(json!({ "evicted": true }));
         self.commit(batch).await?;
@@ -452,8 +477,8 @@ impl<'a> Player<'a> {
             if since.elapsed() > PATIENCE / 4 {
                 return Err(format!("no {what}, but {:?}", self.messages));
             }
-            self.tokens += 1;
-            let asked = json!({ "token": format!("t{}", self.tokens), "free": 64 });
+            self.requests += 1;
+            let asked = json!({ "sequence": self.requests, "free": 64 });
             self.send("poll", &asked).await?;
         }
     }
@@ -467,9 +492,13 @@ impl<'a> Player<'a> {
     }
 
     async fn commit_of(&mut self, run: &str, activation: &str, items: Vec<Value>) -> Played<()> {
-        self.tokens += 1;
+        self.requests += 1;
+        let items: Vec<Value> = match self.transport {
+            Transport::Http => items,
+            Transport::Grpc => items.into_iter().map(with_milliseconds).collect(),
+        };
         let run = json!({ "run": run, "activation": activation, "items": items });
-        let asked = json!({ "token": format!("t{}", self.tokens), "free": 64, "runs": [run] });
+        let asked = json!({ "sequence": self.requests, "free": 64, "runs": [run] });
         self.send("commit", &asked).await
     }
 
@@ -575,6 +604,10 @@ fn told(turn: &Value) -> impl Iterator<Item = &Value> {
 
 fn log_of(turn: &Value) -> Vec<Value> {
     told(turn).flat_map(|message| message["log"].as_array().cloned().unwrap_or_default()).collect()
+}
+
+fn is_begun(log: &[Value], id: &str) -> bool {
+    log.iter().any(|record| record["id"] == id && record["kind"] == "step" && record["status"] == "RUNNING")
 }
 
 fn has_outcome(record: &Value) -> bool {

@@ -61,10 +61,10 @@ async fn the_names_are_checked_at_every_call() {
     worker.attempt(&run, 1).await;
     let key = bound(&server, json!({ "workflows": ["payroll"] })).await;
     let items = json!([{ "outcome": 1, "attempt": 1, "output": "stolen" }]);
-    let commit = json!({ "token": "a", "free": 1, "runs": [{ "run": run.run, "activation": run.id, "items": items }] });
+    let commit = json!({ "sequence": 1, "free": 1, "runs": [{ "run": run.run, "activation": run.id, "items": items }] });
     let session = &worker.session;
     let calls = [
-        ("POST", format!("{SESSIONS}/{session}/poll"), Some(json!({ "token": "b", "free": 1 }))),
+        ("POST", format!("{SESSIONS}/{session}/poll"), Some(json!({ "sequence": 1, "free": 1 }))),
         ("POST", format!("{SESSIONS}/{session}/commit"), Some(commit)),
         ("GET", format!("{SESSIONS}/{session}/runs/{}/log?activation={}", run.run, run.id), None),
         ("DELETE", format!("{SESSIONS}/{session}"), None),
@@ -99,13 +99,13 @@ async fn a_bound_worker_gives_no_evidence_about_other_workflows() {
     let doubts = |shown: &Value| shown["items"][0].is_object();
     server.until_shown("/api/v1/doubts", doubts).await;
     let late = json!([{ "late": { "key": attempt["key"], "attempt": 1, "fence": attempt["fence"], "output": "W" } }]);
-    let tell = |token: &str| json!({ "token": token, "free": 1, "results": late }).to_string();
+    let tell = json!({ "sequence": 1, "free": 1, "results": late }).to_string();
     let key = bound(&server, json!({ "workflows": ["payroll"] })).await;
     let liar =
         TestWorker::with_key(&server, vec![&server], key, json!({ "workflows": [{ "name": "payroll" }] }))
             .await;
     let path = format!("{SESSIONS}/{}/commit", liar.session);
-    assert_eq!(server.send("POST", &path, Some(tell("a")), &liar.key, &[]).await.status, 200);
+    assert_eq!(server.send("POST", &path, Some(tell.clone()), &liar.key, &[]).await.status, 200);
     let key = bound(&server, json!({ "workflows": ["ord*"] })).await;
     let honest = TestWorker::with_key(
         &server,
@@ -116,7 +116,7 @@ async fn a_bound_worker_gives_no_evidence_about_other_workflows() {
     .await;
     assert!(doubts(&server.get("/api/v1/doubts").await.json()), "nobody settled it");
     let path = format!("{SESSIONS}/{}/commit", honest.session);
-    assert_eq!(server.send("POST", &path, Some(tell("b")), &honest.key, &[]).await.status, 200);
+    assert_eq!(server.send("POST", &path, Some(tell.clone()), &honest.key, &[]).await.status, 200);
     server.until_shown("/api/v1/doubts", |shown| shown["items"] == json!([])).await;
     assert_eq!(worker.resolved(&run, 1).await["output"], "W");
 }

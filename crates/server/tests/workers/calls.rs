@@ -6,7 +6,7 @@ use super::support::TestServer;
 use super::worker::TestWorker;
 
 async fn result(worker: &TestWorker<'_>, result: Value) {
-    let asked = json!({ "token": worker.token(), "free": 9, "results": [result] });
+    let asked = json!({ "sequence": worker.next_request(), "free": 9, "results": [result] });
     let answer = worker.send("commit", &asked).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
 }

@@ -51,19 +51,19 @@ async fn each_call_of_a_session_may_reach_any_node() {
     }
     let path = format!("{SESSIONS}/{}", worker.session);
     assert_eq!(second.send("DELETE", &path, None, &worker.key, &[]).await.status, 200);
-    let gone = worker.send("poll", &json!({ "token": "x", "free": 1 })).await;
+    let gone = worker.send("poll", &json!({ "sequence": 1, "free": 1 })).await;
     assert_eq!(gone.told(), (404, "session_unknown".into()));
 }
 
-/// The token holds, whichever node passes the request on.
+/// The number holds, whichever node passes the request on.
 #[tokio::test]
-async fn the_same_token_over_another_node_gets_the_same_answer() {
+async fn the_same_request_over_another_node_gets_the_same_answer() {
     let (first, second) = two_nodes().await;
     let worker = TestWorker::among(vec![&first, &second], order()).await;
     let run = worker.start(json!(null)).await;
     let asks = json!([{ "op": 1, "do": "step", "name": "charge" }]);
     let runs = json!([{ "run": run.run, "activation": run.id, "items": asks }]);
-    let commit = json!({ "token": "once", "free": 9, "runs": runs });
+    let commit = json!({ "sequence": 1, "free": 9, "runs": runs });
     let answer = worker.send("commit", &commit).await;
     assert_eq!(answer.json()["messages"][0]["type"], "attempt", "{}", answer.text());
     assert_eq!(worker.send("commit", &commit).await.bytes, answer.bytes);
@@ -75,7 +75,7 @@ async fn a_forwarded_call_is_never_forwarded_again_and_another_workspace_sees_no
     let (first, second) = two_nodes().await;
     let worker = TestWorker::among(vec![&first], order()).await;
     let path = format!("{SESSIONS}/{}/poll", worker.session);
-    let poll = json!({ "token": "x", "free": 1 }).to_string();
+    let poll = json!({ "sequence": 1, "free": 1 }).to_string();
     let by = [("hapax-forwarded-by", "0102030405ff")];
     let refused = second.send("POST", &path, Some(poll.clone()), &worker.key, &by).await;
     assert_eq!(refused.told(), (404, "session_unknown".into()));
@@ -87,7 +87,7 @@ async fn a_forwarded_call_is_never_forwarded_again_and_another_workspace_sees_no
     assert_eq!(refused.told(), (404, "session_unknown".into()), "no such node was ever published");
     let large = "x".repeat(9 * 1024 * 1024);
     let refused =
-        second.send("POST", &path, Some(format!("{{\"token\":\"{large}\"}}")), &worker.key, &[]).await;
+        second.send("POST", &path, Some(format!("{{\"sequence\":\"{large}\"}}")), &worker.key, &[]).await;
     assert_eq!(refused.told(), (413, "payload_too_large".into()));
 }
 
@@ -104,7 +104,7 @@ async fn a_new_session_of_an_instance_replaces_the_older_one_on_another_node() {
     let again = newer.activated().await;
     assert_eq!(again.run, run.run);
     assert!(began.elapsed() < Duration::from_secs(5), "it waited for {:?}", began.elapsed());
-    let replaced = older.send("poll", &json!({ "token": "x", "free": 1 })).await;
+    let replaced = older.send("poll", &json!({ "sequence": 1, "free": 1 })).await;
     assert_eq!(replaced.told(), (409, "session_replaced".into()));
     // Word of an older session changes nothing.
     let opened_at = "2020-01-01T00:00:00Z";
@@ -174,7 +174,7 @@ async fn a_session_of_a_node_that_is_gone_is_over() {
     let since = Instant::now();
     loop {
         let path = format!("{SESSIONS}/{}/poll", worker.session);
-        let poll = json!({ "token": worker.token(), "free": 1 }).to_string();
+        let poll = json!({ "sequence": worker.next_request(), "free": 1 }).to_string();
         let answer = second.send("POST", &path, Some(poll), &worker.key, &[]).await;
         match answer.told() {
             (404, code) if code == "session_unknown" => break,

@@ -83,7 +83,7 @@ async fn a_run_goes_on_after_a_restart_of_the_server() {
         .send(
             "POST",
             &format!("{}/{}/poll", super::worker::SESSIONS, worker.session),
-            Some(json!({ "token": "x", "free": 1 }).to_string()),
+            Some(json!({ "sequence": 1, "free": 1 }).to_string()),
             &worker.key,
             &[],
         )

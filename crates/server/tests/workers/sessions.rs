@@ -1,4 +1,4 @@
-//! Sessions: tokens, instances, roles, and workers that lie.
+//! Sessions: numbered requests, instances, roles, and workers that lie.
 
 use serde_json::{Value, json};
 
@@ -6,23 +6,23 @@ use super::support::{Role, TestServer};
 use super::worker::{SESSIONS, TestWorker, start};
 
 #[tokio::test]
-async fn the_same_token_does_nothing_twice_and_gets_the_same_answer() {
+async fn the_same_request_does_nothing_twice_and_gets_the_same_answer() {
     let server = TestServer::memory().await;
     let worker = TestWorker::open(&server).await;
     start(&server, json!(null)).await;
-    let poll = json!({ "token": "first", "free": 9 });
+    let poll = json!({ "sequence": 1, "free": 9 });
     let answer = worker.send("poll", &poll).await;
     assert_eq!(answer.json()["messages"][0]["type"], "activate", "{}", answer.text());
     assert_eq!(worker.send("poll", &poll).await.bytes, answer.bytes, "a lost answer is given again");
     let message = answer.json()["messages"][0].clone();
     let items = json!([{ "op": 1, "do": "step", "name": "charge" }]);
     let run = json!({ "run": message["run"], "activation": message["activation"], "items": items });
-    let commit = json!({ "token": "second", "free": 9, "runs": [run] });
+    let commit = json!({ "sequence": 1, "free": 9, "runs": [run] });
     let answer = worker.send("commit", &commit).await;
     assert_eq!(answer.json()["messages"][0]["type"], "attempt", "{}", answer.text());
     assert_eq!(worker.send("commit", &commit).await.bytes, answer.bytes);
-    let again = json!({ "token": "third", "free": 9 });
-    let newer = json!({ "token": "fourth", "free": 9 });
+    let again = json!({ "sequence": 2, "free": 9 });
+    let newer = json!({ "sequence": 3, "free": 9 });
     let (first, second) = tokio::join!(worker.send("poll", &again), worker.send("poll", &newer));
     let told = [first.told(), second.told()];
     assert!(told.contains(&(409, "request_superseded".into())), "{told:?}");
@@ -37,7 +37,7 @@ async fn a_new_session_of_an_instance_replaces_the_older_one() {
     older.commit(&run, json!([{ "op": 1, "do": "step", "name": "charge" }])).await;
     let key = older.attempt(&run, 1).await["key"].clone();
     let newer = TestWorker::with(&server, names).await;
-    let replaced = older.send("poll", &json!({ "token": "x", "free": 1 })).await;
+    let replaced = older.send("poll", &json!({ "sequence": 1, "free": 1 })).await;
     assert_eq!(replaced.told(), (409, "session_replaced".into()));
     let again = newer.activated().await;
     assert_eq!(again.run, run.run);
@@ -49,10 +49,10 @@ async fn a_new_session_of_an_instance_replaces_the_older_one() {
         .commit(&again, json!([{ "outcome": 1, "attempt": 2, "output": 1 }, { "took": 1 }, { "return": 1 }]))
         .await;
     server.until(&run.run, "COMPLETED").await;
-    let unknown = older.send("poll", &json!({ "token": "y", "free": 1 })).await;
+    let unknown = older.send("poll", &json!({ "sequence": 2, "free": 1 })).await;
     assert_eq!(unknown.told(), (409, "session_replaced".into()));
     assert_eq!(newer.close().await.status, 200);
-    let closed = newer.send("poll", &json!({ "token": "z", "free": 1 })).await;
+    let closed = newer.send("poll", &json!({ "sequence": 1_000, "free": 1 })).await;
     assert_eq!(closed.told(), (404, "session_unknown".into()));
 }
 
@@ -91,7 +91,9 @@ async fn a_worker_that_lies_is_told_so_and_changes_nothing() {
         assert_eq!(shown["steps"], json!([]), "{lie}: nothing is written");
     }
     let elsewhere = json!([{ "run": "run_01", "activation": "a77", "items": [{ "return": 1 }] }]);
-    let answer = worker.send("commit", &json!({ "token": "w", "free": 1, "runs": elsewhere })).await;
+    let answer = worker
+        .send("commit", &json!({ "sequence": worker.next_request(), "free": 1, "runs": elsewhere }))
+        .await;
     assert_eq!(answer.json()["messages"][0]["type"], "drop", "{}", answer.text());
     let items = json!([{ "outcome": 1, "attempt": 1, "output": 1 }, { "took": 1 }, { "return": "fine" }]);
     worker.commit(&honest, items).await;
@@ -122,10 +124,14 @@ async fn a_worker_that_speaks_of_runs_that_are_not_its_own_hears_only_that_they_
     stranger.commit(&mine, again).await;
     assert_eq!(stranger.dropped(&mine).await, "closed");
     let evidence = json!([{ "late": { "key": format!("{}:charge", mine.run), "attempt": 1, "fence": 1, "output": "stolen" } }]);
-    let told = stranger.send("commit", &json!({ "token": "e", "free": 1, "results": evidence })).await;
+    let told = stranger
+        .send("commit", &json!({ "sequence": stranger.next_request(), "free": 1, "results": evidence }))
+        .await;
     assert_eq!(told.json()["messages"], json!([]), "{}", told.text());
     let nonsense = json!([{ "late": { "key": 7 } }, { "call": "c1" }, { "call": "c999", "output": 1 }, 5]);
-    let told = worker.send("commit", &json!({ "token": "n", "free": 1, "results": nonsense })).await;
+    let told = worker
+        .send("commit", &json!({ "sequence": worker.next_request(), "free": 1, "results": nonsense }))
+        .await;
     assert_eq!(told.status, 200, "{}", told.text());
     worker.commit(&mine, json!([{ "return": "mine" }])).await;
     assert_eq!(server.until(&mine.run, "COMPLETED").await["run"]["output"], "mine");
@@ -232,7 +238,7 @@ async fn a_worker_may_call_its_sessions_and_nothing_else_and_sees_no_other_works
     let asked = json!({ "name": "v", "concurrency": 1 }).to_string();
     assert_eq!(server.send("POST", SESSIONS, Some(asked), &viewer, &[]).await.status, 403);
     let other = server.key("other", Role::Worker).await;
-    let poll = json!({ "token": "x", "free": 1 }).to_string();
+    let poll = json!({ "sequence": 1, "free": 1 }).to_string();
     let path = format!("{SESSIONS}/{}/poll", worker.session);
     assert_eq!(
         server.send("POST", &path, Some(poll), &other, &[]).await.told(),
@@ -264,4 +270,34 @@ async fn a_session_with_bad_names_is_refused() {
     let taken = json!({ "name": "x", "concurrency": 1, "workflows": [{ "name": "echo" }] });
     let answer = server.send("POST", SESSIONS, Some(taken.to_string()), &key, &[]).await;
     assert_eq!(answer.told(), (409, "workflow_taken".into()));
+}
+
+/// The network may deliver a copy of a commit long after its answer. The worker is several commits further by then.
+#[tokio::test]
+async fn a_late_copy_of_an_older_request_changes_nothing() {
+    let server = TestServer::memory().await;
+    let worker = TestWorker::open(&server).await;
+    let run = worker.start(json!(null)).await;
+    let asks = json!([{ "run": run.run, "activation": run.id, "items": [{ "op": 1, "do": "step", "name": "charge" }] }]);
+    let older = json!({ "sequence": worker.next_request(), "free": 9, "runs": asks });
+    let told = worker.send("commit", &older).await;
+    assert_eq!(told.json()["messages"][0]["type"], "attempt", "{}", told.text());
+    let items = json!([{ "outcome": 1, "attempt": 1, "output": 7 }, { "took": 1 }, { "op": 2, "do": "sleep", "for": "1h" }]);
+    worker.commit(&run, items).await;
+    let late = worker.send("commit", &older).await;
+    assert_eq!(late.told(), (409, "request_superseded".into()));
+    let [first, second] = [0; 2].map(|_| json!({ "sequence": worker.next_request(), "free": 9 }));
+    start(&server, json!("first")).await;
+    assert_eq!(worker.send("poll", &first).await.json()["messages"][0]["input"], "first");
+    start(&server, json!("second")).await;
+    let answer = worker.send("poll", &second).await;
+    assert_eq!(answer.json()["messages"][0]["input"], "second", "{}", answer.text());
+    assert_eq!(worker.send("poll", &first).await.told(), (409, "request_superseded".into()));
+    assert_eq!(
+        worker.send("poll", &second).await.bytes,
+        answer.bytes,
+        "the late copy took nothing out of it"
+    );
+    worker.commit(&run, json!([{ "return": "fine" }])).await;
+    server.until(&run.run, "COMPLETED").await;
 }

@@ -20,7 +20,7 @@ pub struct TestWorker<'a> {
     pub key: String,
     pub session: String,
     pub messages: Mutex<VecDeque<Value>>,
-    tokens: AtomicU64,
+    requests: AtomicU64,
 }
 
 /// A run that the worker has the code of.
@@ -61,12 +61,12 @@ impl<'a> TestWorker<'a> {
         let opened = server.send("POST", SESSIONS, Some(asked.to_string()), &key, &[]).await;
         assert_eq!(opened.status, 201, "{}", opened.text());
         let session = opened.json()["sessionId"].as_str().unwrap().to_owned();
-        let (messages, tokens, calls) = (Mutex::default(), AtomicU64::new(0), AtomicUsize::new(1));
-        TestWorker { server, nodes, calls, key, session, messages, tokens }
+        let (messages, requests, calls) = (Mutex::default(), AtomicU64::new(0), AtomicUsize::new(1));
+        TestWorker { server, nodes, calls, key, session, messages, requests }
     }
 
-    pub fn token(&self) -> String {
-        format!("t{}", self.tokens.fetch_add(1, Ordering::Relaxed))
+    pub fn next_request(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub async fn send(&self, verb: &str, body: &Value) -> Answer {
@@ -88,13 +88,17 @@ impl<'a> TestWorker<'a> {
 
     /// One poll.
     pub async fn poll(&self) -> Vec<Value> {
-        self.keep(&self.send("poll", &json!({ "token": self.token(), "free": 64 })).await)
+        self.keep(&self.send("poll", &json!({ "sequence": self.next_request(), "free": 64 })).await)
     }
 
     /// Hands in the items of one run.
     pub async fn commit(&self, activation: &Activation, items: Value) -> Vec<Value> {
         let run = json!({ "run": activation.run, "activation": activation.id, "items": items });
-        self.keep(&self.send("commit", &json!({ "token": self.token(), "free": 64, "runs": [run] })).await)
+        self.keep(
+            &self
+                .send("commit", &json!({ "sequence": self.next_request(), "free": 64, "runs": [run] }))
+                .await,
+        )
     }
 
     fn find(&self, fits: &impl Fn(&Value) -> bool) -> Option<Value> {

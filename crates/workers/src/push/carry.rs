@@ -1,6 +1,7 @@
 //! One request to a function: it is sent, and what it answers is handed in.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hapax_api as api;
@@ -70,7 +71,7 @@ struct HandedIn {
 }
 
 /// Carries out one errand.
-pub(crate) async fn carry(shared: &Shared, mut errand: Errand, held_until: Duration, number: u64) -> Carried {
+pub(crate) async fn carry(shared: &Shared, mut errand: Errand, held_until: Duration) -> Carried {
     let id = errand.id.clone().unwrap_or_default();
     let (sent, failed) = match &errand.kind {
         ErrandKind::Evict { .. } => (Ok(PushAnswer::default()), None),
@@ -103,7 +104,7 @@ pub(crate) async fn carry(shared: &Shared, mut errand: Errand, held_until: Durat
     if handed_in.runs.is_empty() && handed_in.results.is_empty() {
         return Carried { errand, failed, not_begun: false, heard: None, is_session_over: false };
     }
-    let heard = commit(shared, handed_in, format!("c{number}"), errand.free).await;
+    let heard = commit(shared, handed_in, errand.free).await;
     Carried { errand, failed, not_begun: false, is_session_over: heard.is_none(), heard }
 }
 
@@ -244,11 +245,13 @@ fn json_of(value: &serde_json::Value) -> RawJson {
 }
 
 /// Hands in until the session has it. `None`: the session is over.
-async fn commit(shared: &Shared, handed_in: HandedIn, token: String, free: u32) -> Option<Heard> {
+async fn commit(shared: &Shared, handed_in: HandedIn, free: u32) -> Option<Heard> {
     let HandedIn { runs, results } = handed_in;
-    let asked = api::CommitWorkerSession { token, free, runs, results };
+    let mut asked = api::CommitWorkerSession { sequence: 0, free, runs, results };
     loop {
         let workers = shared.workers.upgrade()?;
+        // Commits take their turns in the order of their numbers, and nothing of a refused one was taken in.
+        asked.sequence = shared.commits.fetch_add(1, Ordering::Relaxed) + 1;
         let left_at = shared.clock.monotonic();
         let caller = WorkerCaller::unbound(&shared.target.workspace);
         match workers.commit(caller, &shared.session, asked.clone()).await {

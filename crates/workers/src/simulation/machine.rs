@@ -52,7 +52,7 @@ struct State {
     /// Batches that wait to be handed in, in their order.
     outbox: VecDeque<(String, String, Vec<Value>)>,
     running: u32,
-    last_token: u64,
+    last_request: u64,
 }
 
 impl State {
@@ -262,8 +262,8 @@ impl Machine {
 
     async fn poll(self: &Arc<Self>, session: &str) -> End {
         loop {
-            let (token, free) = self.next_request();
-            let body = api::PollWorkerSession { token, free };
+            let (sequence, free) = self.next_request();
+            let body = api::PollWorkerSession { sequence, free };
             let id = session.to_string();
             let act: Request<Value> = Arc::new(move |workers: Arc<Workers>| {
                 let (id, body) = (id.clone(), body.clone());
@@ -286,7 +286,7 @@ impl Machine {
             while self.state().outbox.is_empty() {
                 self.work.notified().await;
             }
-            let (token, free) = self.next_request();
+            let (sequence, free) = self.next_request();
             let mut runs: Vec<api::WorkerRunItems> = Vec::new();
             for (run, activation, items) in self.state().outbox.drain(..) {
                 let items = items.iter().map(|item| api::RawJson::from_value(item).expect("items are JSON"));
@@ -295,7 +295,7 @@ impl Machine {
                     None => runs.push(api::WorkerRunItems { run, activation, items: items.collect() }),
                 }
             }
-            let body = api::CommitWorkerSession { token, free, runs, results: Vec::new() };
+            let body = api::CommitWorkerSession { sequence, free, runs, results: Vec::new() };
             let id = session.to_string();
             let act: Request<Value> = Arc::new(move |workers: Arc<Workers>| {
                 let (id, body) = (id.clone(), body.clone());
@@ -313,13 +313,13 @@ impl Machine {
         }
     }
 
-    fn next_request(&self) -> (String, u32) {
+    fn next_request(&self) -> (u64, u32) {
         let mut state = self.state();
-        state.last_token += 1;
-        (format!("{}.{}", state.life, state.last_token), CONCURRENCY.saturating_sub(state.running))
+        state.last_request += 1;
+        (state.last_request, CONCURRENCY.saturating_sub(state.running))
     }
 
-    /// Sends one request until an answer comes: always the same, with the same token.
+    /// Sends one request until an answer comes: always the same, with the same number.
     async fn exchange(self: &Arc<Self>, session: &str, act: Request<Value>) -> Result<(), End> {
         // The answer to a later one may be that to the first.
         let sent_at = self.world.elapsed();
@@ -343,8 +343,7 @@ impl Machine {
                 }
                 Told::Refused(Problem { code: Code::SessionReplaced, .. }) => return Err(End::Replaced),
                 Told::Refused(Problem { code: Code::SessionUnknown, .. }) => return Err(End::Over),
-                // A copy of an older poll came later. The next one is on its way.
-                Told::Refused(Problem { code: Code::RequestSuperseded, .. }) | Told::NoAnswer => {
+                Told::NoAnswer => {
                     self.reach(|reached| reached.sent_again += 1);
                 }
                 Told::Refused(problem) => {

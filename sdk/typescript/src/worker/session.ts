@@ -68,8 +68,10 @@ function isTransient(error: unknown): boolean {
   return error instanceof HapaxError && (error.retryable || error.status === 0 || error.status >= 500)
 }
 
-/** A session with the server. A request that gets no answer is sent again, with the same token. */
+/** A session with the server. A request that gets no answer is sent again, with the same number. */
 export class Session {
+  private requests = 0
+
   private constructor(
     private readonly transport: Transport,
     private readonly hold: Hold,
@@ -121,8 +123,8 @@ export class Session {
   }
 
   private async call(verb: string, body: object, wait: number): Promise<ServerMessage[]> {
-    const text = stringifyJson({ token: crypto.randomUUID(), ...body })
-    // The hold counts from the first request with this token: the answer to a later one may be that to the first.
+    const text = stringifyJson({ sequence: ++this.requests, ...body })
+    // The hold counts from the first request with this number: the answer to a later one may be that to the first.
     const sentAt = this.hold.now()
     const timeout = wait + ANSWER_WITHIN
     const { holdFor, messages = [] } = await resend(this.signal, async () => {

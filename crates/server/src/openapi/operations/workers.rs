@@ -43,7 +43,7 @@ pub(super) fn group() -> Group {
         post("/api/v1/worker-sessions/{id}/poll", "poll_worker_session", "Wait for messages")
             .about(
                 "Waits for messages to the worker and keeps its session alive. If no answer arrives, send the request again \
-                 with the same token.",
+                 with the same number.",
             )
             .body::<api::PollWorkerSession>()
             .answers::<api::WorkerMessages>(200, "The messages, if there are any.")
@@ -57,7 +57,7 @@ pub(super) fn group() -> Group {
         post("/api/v1/worker-sessions/{id}/commit", "commit_worker_session", "Hand in what runs did")
             .about(
                 "Takes in what the code of runs did, and results of tasks and actions. If no answer arrives, send the request \
-                 again with the same token: nothing is done twice.",
+                 again with the same number: nothing is done twice.",
             )
             .body::<api::CommitWorkerSession>()
             .answers::<api::WorkerMessages>(200, "What the server has to say about the runs, and other messages.")
@@ -84,6 +84,9 @@ pub(super) fn group() -> Group {
             .about("Lists the functions that work is sent to, without their secrets.")
             .query::<PageOf>()
             .answers_page::<api::PushWorker>("One page of push workers."),
+        get("/api/v1/push-workers/{id}", "get_push_worker", "Get one push worker")
+            .about("Returns one push worker, without its secret.")
+            .answers::<api::PushWorker>(200, "The push worker."),
         delete("/api/v1/push-workers/{id}", "delete_push_worker", "Delete a push worker")
             .about("Sends a function no more work. Its runs wait for another worker.")
             .answers::<api::PushWorker>(200, "The push worker as it was."),

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import random
 import time
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -86,6 +85,7 @@ class Session:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
         self._is_ending = False
+        self._requests = 0
         self._is_committing = False
 
     # Lanes.
@@ -126,8 +126,9 @@ class Session:
             self._look_quiet()
 
     async def _exchange(self, verb: str, body: Json, timeout: float) -> None:
-        """Sends one poll or commit until an answer comes: always the same body, with the same token."""
-        data = dumps({"token": uuid.uuid4().hex, "free": self._free(), **body}).encode()
+        """Sends one poll or commit until an answer comes: always the same body, with the same number."""
+        self._requests += 1
+        data = dumps({"sequence": self._requests, "free": self._free(), **body}).encode()
         path = f"/api/v1/worker-sessions/{quote(self.id, safe='')}/{verb}"
         sent_at = held_clock()
         backoff = FIRST_BACKOFF
