@@ -11,6 +11,7 @@ export interface ExchangeRequest {
   signal?: AbortSignal | undefined
 }
 
+/** The answer to a request. */
 export interface Answer {
   status: number
   text: string

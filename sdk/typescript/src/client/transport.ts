@@ -3,6 +3,7 @@ import { HapaxError, noAnswer, problemOf } from './problem.js'
 
 export type { Answer } from './exchange.js'
 
+/** Where the server is, and as whom to call it. */
 export interface ConnectionOptions {
   /** Address of the server. By default `HAPAX_URL`, `HAPAX_SERVER`, or http://127.0.0.1:7171. */
   url?: string | undefined
@@ -12,6 +13,7 @@ export interface ConnectionOptions {
   fetch?: typeof fetch | undefined
 }
 
+/** Options of one request. */
 export interface SendOptions {
   body?: string | undefined
   headers?: Record<string, string> | undefined
