@@ -69,12 +69,13 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     let assembly = assemble_patiently(store, &settings, &listen, bound, stopping.draining());
     let (assembly, bound) = stopping.starting(assembly).await?;
     serve(assembly, bound, &settings, stopping, |address, key| {
-        let scheme = if settings.tls_cert.is_some() { "https" } else { "http" };
         // Whoever waits for the next line may read the file then.
-        let kept = key.as_deref().and_then(|key| keep_first_key(key, settings.key_file.as_deref()));
+        let file = settings.key_file.as_deref();
+        let written = key.as_deref().zip(file).map(|(key, path)| key_file::write(path, key).map(|()| path));
+        let scheme = if settings.tls_cert.is_some() { "https" } else { "http" };
         output::say(&format!("hapax: serving {} on {scheme}://{address}", without_secrets(store)));
         if let Some(key) = key {
-            tell_first_key(&key, kept)?;
+            tell_first_key(&key, written)?;
             output::say("hapax: next, with HAPAX_API_KEY set to it: hapax admin workspaces create NAME, then hapax admin credentials create admin --role admin --workspace NAME");
         }
         Ok(())
@@ -82,26 +83,18 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     .await
 }
 
-/// Writes the key that sets the installation up into its file, if there is one. Returns where it is.
-fn keep_first_key<'a>(key: &str, file: Option<&'a Path>) -> Option<&'a Path> {
-    let path = file?;
-    match key_file::write(path, key) {
-        Ok(()) => Some(path),
-        Err(error) => {
-            output::say(&format!("hapax: warning: {error:#}; it is printed instead"));
-            None
+/// Tells the key that sets the installation up, or the file that it was written to: there is no other way to have it again.
+fn tell_first_key(key: &str, written: Option<Result<&Path>>) -> Result<()> {
+    match written {
+        Some(Ok(path)) => {
+            let path = path.display();
+            output::say(&format!(
+                "hapax: this installation has no credentials yet. A key that may set it up is in {path}"
+            ));
+            return Ok(());
         }
-    }
-}
-
-/// Tells the key that sets the installation up: there is no other way to have it again.
-fn tell_first_key(key: &str, kept: Option<&Path>) -> Result<()> {
-    if let Some(path) = kept {
-        let path = path.display();
-        output::say(&format!(
-            "hapax: this installation has no credentials yet. A key that may set it up is in {path}"
-        ));
-        return Ok(());
+        Some(Err(error)) => output::say(&format!("hapax: warning: {error:#}; it is printed instead")),
+        None => {}
     }
     output::say(
         "hapax: this installation has no credentials yet. This key may set it up, and is shown this once:",

@@ -231,7 +231,7 @@ async fn a_server_on_sqlite_that_is_killed_and_restarted_goes_on_at_once() {
     let url = format!("http://{address}");
     let (admin, worker_key) = keys(&url, &key_file);
     let client = Client::new(&url, &admin.into()).unwrap();
-    let provider = Arc::new(Provider::new(Duration::from_millis(500)));
+    let provider = Arc::new(Provider::closed());
     let worker = Worker::new(&url, &worker_key, &provider, None, 64);
     let working = tokio::spawn(worker.clone().run());
     while client.list_worker_sessions(&Paging::default()).await.unwrap().items.is_empty() {
@@ -246,6 +246,8 @@ async fn a_server_on_sqlite_that_is_killed_and_restarted_goes_on_at_once() {
     }
     server.signal(Signal::KILL);
     server.end();
+    // No claimed step was in flight: one would wait for the lease, because its worker may still be inside it.
+    provider.open();
     let server = serve(&store, &address, "30s", &key_file);
     let began = Instant::now();
     let ruled = until_completed(&client, &provider, &runs).await;

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use hapax_api::DurationText;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
 use serde_json::value::RawValue;
 
@@ -43,29 +42,13 @@ fn of_members(
             }
             continue;
         }
-        let Some(member) = members.get(field.json_name()) else {
-            if let Some(millis) = millis_of_text(&field, members)? {
-                message.set_field(&field, Value::I64(millis));
-            }
-            continue;
-        };
+        let Some(member) = members.get(field.json_name()) else { continue };
         let is_null = member.get() == "null" && field.kind() != Kind::Bytes;
         if !is_null {
             message.set_field(&field, value_of(&field, member.get())?);
         }
     }
     Ok(message)
-}
-
-/// Milliseconds of a span that JSON gives as text: `"timeout": "10m"` is the field `timeout_ms`.
-fn millis_of_text(
-    field: &FieldDescriptor,
-    members: &Members<'_>,
-) -> Result<Option<i64>, serde_json::Error> {
-    let span = field.name().strip_suffix("_ms").filter(|_| field.kind() == Kind::Int64);
-    let Some(text) = span.and_then(|name| members.get(name)) else { return Ok(None) };
-    let span: DurationText = serde_json::from_str(text.get())?;
-    Ok(i64::try_from(span.0.as_millis()).ok())
 }
 
 fn value_of(field: &FieldDescriptor, json: &str) -> Result<Value, serde_json::Error> {

@@ -9,7 +9,7 @@ use hapax_api::{
     Code, CommitWorkerSession, OpenWorkerSession, PollWorkerSession, RawJson, WorkerMessages, WorkerRunItems,
 };
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -19,6 +19,8 @@ pub struct Provider {
     counts: Mutex<BTreeMap<String, u32>>,
     /// How long it works on a request.
     works_for: Duration,
+    /// Until it is opened, no request ends.
+    closed: watch::Sender<bool>,
 }
 
 impl Provider {
@@ -27,8 +29,18 @@ impl Provider {
         Provider { works_for, ..Provider::default() }
     }
 
+    /// A provider that ends no request until it is opened.
+    pub fn closed() -> Self {
+        Provider { closed: watch::Sender::new(true), ..Provider::default() }
+    }
+
+    pub fn open(&self) {
+        self.closed.send_replace(false);
+    }
+
     async fn perform(&self, key: &str) {
         *self.counts.lock().unwrap().entry(key.to_owned()).or_default() += 1;
+        let _ = self.closed.subscribe().wait_for(|closed| !closed).await;
         sleep(self.works_for).await;
     }
 

@@ -60,7 +60,8 @@ fn page() -> String {
          Some decisions need the role manager beyond the permission of their route: every ruling on a doubt except `happened`,\n\
          and a retry that repeats effects. The answer is then `needs_manager`.\n\n\
          A credential made with `hidesPayloads`, and a person whose rule says `payloads = false`, see `[masked]` in place of\n\
-         inputs, outputs and other payloads, whatever their role. Fields that documents mark as sensitive are masked for everybody.\n\n\
+         inputs, outputs and other payloads, whatever their role. Fields that documents mark as sensitive are masked for\n\
+         everybody.\n\n\
          The role `worker` is for worker processes. It may make the calls of worker sessions, call open routes, and nothing else.\n\
          Such a credential can be bound to names of workflows, tasks and actions (`mayOffer`, or `--workflow`, `--task` and\n\
          `--action` of `hapax admin credentials create`): calls of sessions that offer another name are `name_not_allowed`.\n\n\

@@ -74,6 +74,17 @@ async fn play_all(transport: Transport) {
     assert!(failed.is_empty(), "{transport:?}: {failed:#?}");
 }
 
+/// Over gRPC a promise has the fields of the seed: its timeout is in milliseconds.
+fn with_milliseconds(mut item: Value) -> Value {
+    if item["do"] == "promise"
+        && let Some(timeout) = item.as_object_mut().and_then(|item| item.remove("timeout"))
+    {
+        let timeout: hapax_api::DurationText = serde_json::from_value(timeout).unwrap();
+        item["timeoutMs"] = json!(timeout.0.as_millis() as u64);
+    }
+    item
+}
+
 /// Plays the worker of one fixture.
 struct Player<'a> {
     server: &'a TestServer,
@@ -482,6 +493,10 @@ impl<'a> Player<'a> {
 
     async fn commit_of(&mut self, run: &str, activation: &str, items: Vec<Value>) -> Played<()> {
         self.requests += 1;
+        let items: Vec<Value> = match self.transport {
+            Transport::Http => items,
+            Transport::Grpc => items.into_iter().map(with_milliseconds).collect(),
+        };
         let run = json!({ "run": run, "activation": activation, "items": items });
         let asked = json!({ "sequence": self.requests, "free": 64, "runs": [run] });
         self.send("commit", &asked).await
