@@ -629,8 +629,9 @@ fn asking(op: usize, record: &Value) -> Value {
 /// Does a message of the server say what the fixture says? Numbers of fences and times are its own.
 fn fits_fixture(message: &Value, wanted: &Value, is_replayed: bool) -> bool {
     let has_own_numbers = is_replayed || wanted["do"] == "probe";
-    let of_server =
-        |name: &str| ["fence", "activation", "timeout"].contains(&name) || (has_own_numbers && name == "attempt");
+    let of_server = |name: &str| {
+        ["fence", "activation", "timeout"].contains(&name) || (has_own_numbers && name == "attempt")
+    };
     let members = wanted.as_object().unwrap().iter().filter(|(name, _)| !of_server(name));
     members.into_iter().all(|(name, wanted)| covers(&message[name], wanted))
 }
